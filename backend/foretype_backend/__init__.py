@@ -1,0 +1,1 @@
+"""The gateway - doors, admission, rendering and engines."""

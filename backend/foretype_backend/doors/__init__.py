@@ -1,0 +1,1 @@
+"""Doors translate one outside protocol each into ``serve`` and decide nothing."""

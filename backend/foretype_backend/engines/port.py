@@ -1,0 +1,147 @@
+"""The engine port: what every inference engine looks like from inside the gateway (design, section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+__all__ = [
+    "Capabilities",
+    "Chunk",
+    "Engine",
+    "EngineFinish",
+    "EngineStatistics",
+    "EngineUnavailable",
+    "GenerationParams",
+    "PromptRefused",
+]
+
+
+class EngineUnavailable(Exception):
+    """The engine died, hangs, or is not started; the request may be retried elsewhere before its first token."""
+
+
+class PromptRefused(Exception):
+    """The engine will never accept this prompt (too long, invalid token ids). The message names the limit."""
+
+
+class EngineFinish(StrEnum):
+    END_TOKEN = "end_token"  # one of `GenerationParams.end_token_ids` was produced (and is not part of the output)
+    LENGTH = "length"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationParams:
+    """How to generate.
+
+    Attributes:
+        max_tokens: most tokens to generate, at least 1.
+        end_token_ids: generation ends before any of these; they are never delivered.
+        temperature: 0 is greedy.
+        stop_strings: at most four; a hint, since the gateway enforces its own stop rules on text.
+        draft_token_ids: tokens the client guesses will come; an engine that can verifies them, others ignore them.
+    """
+
+    max_tokens: int
+    end_token_ids: frozenset[int] = frozenset()
+    temperature: float = 0.0
+    stop_strings: tuple[str, ...] = ()
+    draft_token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Some more output.
+
+    Attributes:
+        token_ids: generated tokens, in order; empty where the engine speaks text only.
+        logprobs: natural log-probability of each token in `token_ids` (same length), or empty if unknown.
+        text: set by engines that speak text only (`Capabilities.token_ids` is false), else None.
+        cached_tokens: prompt tokens not computed, on the first chunk; None where unknown.
+        finish: set on the last chunk.
+        queue_ms, prefill_ms: on the first chunk: queue wait and prefill duration as the engine measured them.
+    """
+
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    text: str | None = None
+    cached_tokens: int | None = None
+    finish: EngineFinish | None = None
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an engine can do; a gateway with more than one tenant refuses to start on an engine without `salt`."""
+
+    salt: bool
+    priority: bool
+    cached_tokens: bool
+    token_ids: bool
+    logprobs: bool
+    context_limit_tokens: int
+    block_tokens: int
+    model: str
+    notes: tuple[str, ...] = field(default=())
+
+
+class EngineStatistics(NamedTuple):
+    """A consistent snapshot of an engine's counters."""
+
+    running: int
+    waiting: int
+    restarts: int
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    tokens_after_cancel: int
+
+
+class Engine(Protocol):
+    """An inference engine.
+
+    `generate` yields chunks until one carries `finish`. Closing the iterator early (``aclose``) aborts the request and
+    frees its slot; `abort` does the same by id and is idempotent, also for ids that are unknown or not yet started.
+    Errors: :class:`PromptRefused` before the first chunk; :class:`EngineUnavailable` at any time.
+    """
+
+    async def start(self) -> None:
+        """Load the model; return when the first request can be served. Raises EngineUnavailable with the remedy."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def generate(
+        self,
+        request_id: str,
+        token_ids: Sequence[int],
+        params: GenerationParams,
+        *,
+        prompt_text: str | None = None,
+        priority: int = 0,
+        salt: str | None = None,
+        deadline: float | None = None,
+    ) -> AsyncIterator[Chunk]:
+        """Generate after `token_ids`.
+
+        Args:
+            prompt_text: the same prompt as text, for engines that refuse token ids.
+            priority: lower runs first (0 interactive … 4 warm).
+            salt: isolates the prefix cache; None shares it.
+            deadline: on the event loop's clock, seconds; work not started by then is dropped.
+        """
+        ...
+
+    async def abort(self, request_id: str) -> None: ...
+
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None) -> None:
+        """Compute and cache the prefix at the lowest priority; dropped silently under load."""
+        ...
+
+    def statistics(self) -> EngineStatistics: ...
+
+    def capabilities(self) -> Capabilities: ...

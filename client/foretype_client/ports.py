@@ -1,0 +1,82 @@
+"""Ports between the rooms of the client: what the flow needs from a gateway and from an assembler.
+
+`flow` is written against these and never against a socket; the session, the replay and the tests implement them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+from foretype_context.profile import Profile, Stop
+from foretype_context.segments import Segment
+
+from foretype_client.wire import ChangeReason, Delta, Done, ErrorCode, RequestClass
+
+__all__ = ["Call", "Clock", "CompletionStream", "Gateway", "GatewayError", "GatewayGone"]
+
+
+class Clock(Protocol):
+    """Monotonic seconds. Injected everywhere; nothing below the edge reads a clock of its own."""
+
+    def __call__(self) -> float: ...
+
+
+class GatewayError(Exception):
+    """The gateway refused a request; the connection lives on."""
+
+    def __init__(
+        self, code: ErrorCode, message: str = "", *, field: str | None = None, retry_after_ms: float | None = None
+    ) -> None:
+        super().__init__(f"{code}: {message}" if message else str(code))
+        self.code = code
+        self.field = field
+        self.retry_after_ms = retry_after_ms
+
+
+class GatewayGone(Exception):
+    """The connection was lost or never came up; every pending call fails with this at once."""
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One completion to ask for, with the full text of its segments; the session decides what travels as digest."""
+
+    id: str
+    class_: RequestClass = RequestClass.INTERACTIVE
+    supersedes: str | None = None
+    document: str = ""
+    version: int = 0
+    language: str = ""
+    segments: Sequence[Segment]
+    prompt_tokens: int | None = None
+    max_tokens: int = 64
+    stop: Stop = Stop()
+    deadline_ms: float = 10_000.0
+
+
+class CompletionStream(Protocol):
+    """Deltas of one completion, then exactly one `Done`. Iterating raises GatewayError or GatewayGone."""
+
+    @property
+    def id(self) -> str: ...
+
+    def __aiter__(self) -> AsyncIterator[Delta | Done]: ...
+
+    def cancel(self) -> None:
+        """Stop the engine's work. Idempotent and immediate; the stream then ends with `Done(finish=cancelled)`."""
+        ...
+
+
+class Gateway(Protocol):
+    """A gateway as the flow sees it. `complete` never blocks and never raises: a failure comes out of the stream."""
+
+    @property
+    def profile(self) -> Profile | None: ...
+
+    @property
+    def connected(self) -> bool: ...
+
+    def complete(self, call: Call) -> CompletionStream: ...
+
+    def changed(self, documents: Sequence[str], reason: ChangeReason) -> None: ...

@@ -1,0 +1,226 @@
+"""Messages of the wire protocol `/v1/stream`, version 1 (design, section 3).
+
+Binary frames carry MessagePack and text frames JSON, with the same keys and one kind per connection. Unknown fields are
+ignored, an unknown `type` is `invalid_request`. Both ends import this module; it costs msgspec alone.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from foretype_context.profile import Profile, Stop
+from foretype_context.segments import Kind, Scope, Source
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "MAX_ID_CHARS",
+    "SEGMENT_CACHE_BYTES",
+    "VERSION",
+    "Ack",
+    "Cancel",
+    "ChangeReason",
+    "Changed",
+    "ClientMessage",
+    "Complete",
+    "Delta",
+    "Done",
+    "Error",
+    "ErrorCode",
+    "Feedback",
+    "Finish",
+    "GatewayMessage",
+    "Goaway",
+    "Have",
+    "Hello",
+    "Need",
+    "Profile",
+    "RequestClass",
+    "Stop",
+    "Timings",
+    "Usage",
+    "WireSegment",
+    "Workspace",
+]
+
+VERSION: Final = 1
+MAX_FRAME_BYTES: Final = 1 << 20
+MAX_ID_CHARS: Final = 64
+SEGMENT_CACHE_BYTES: Final = 1 << 20
+"""Size of the segment LRU that both ends of a connection run by the same rule (UTF-8 bytes of the texts)."""
+
+
+class RequestClass(StrEnum):
+    """Classes of work, highest first."""
+
+    INTERACTIVE = "interactive"
+    BLOCK = "block"
+    CHAT = "chat"
+    SPECULATIVE = "speculative"
+    WARM = "warm"
+
+
+class Finish(StrEnum):
+    """Why a completion ended."""
+
+    END_OF_MIDDLE = "end_of_middle"
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+
+
+class ErrorCode(StrEnum):
+    """Every refusal a gateway can express on the wire (design, section 7)."""
+
+    INVALID_REQUEST = "invalid_request"
+    TOKENIZER_MISMATCH = "tokenizer_mismatch"
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    EXPIRED = "expired"
+    ENGINE_UNAVAILABLE = "engine_unavailable"
+
+
+class ChangeReason(StrEnum):
+    EDIT = "edit"
+    BRANCH = "branch"
+    PULL = "pull"
+    DELETE = "delete"
+
+
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Base of all messages: tagged by `type`."""
+
+
+class Workspace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An open folder; `repository` is BLAKE2b-128 of the root commit id, or of the path where there is none."""
+
+    root: str
+    repository: str = ""
+
+
+class WireSegment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A segment on the wire: exactly one of `digest` (16 bytes) and `text` is present."""
+
+    kind: Kind
+    scope: Scope
+    source: Source = Source()
+    digest: bytes | None = None
+    text: str | None = None
+
+
+class Hello(_Message, frozen=True, kw_only=True, tag="hello"):
+    v: int
+    client: str = ""
+    workspaces: list[Workspace] = []
+
+
+class Complete(_Message, frozen=True, kw_only=True, tag="complete", rename={"class_": "class"}):
+    """Ask for a completion.
+
+    Attributes:
+        supersedes: id of the request that this one replaces; nothing else is cancelled by it.
+        deadline_ms: milliseconds after receipt at which an answer is worth nothing any more.
+    """
+
+    id: str
+    class_: RequestClass = RequestClass.INTERACTIVE
+    supersedes: str | None = None
+    document: str = ""
+    version: int = 0
+    language: str = ""
+    segments: list[WireSegment]
+    max_tokens: int = 64
+    stop: Stop = Stop()
+    deadline_ms: float = 10_000.0
+    prompt_tokens: int | None = None
+    """The client's own count; advisory. A difference is answered with `tokenizer_mismatch`."""
+
+
+class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
+    id: str
+
+
+class Have(_Message, frozen=True, kw_only=True, tag="have"):
+    digests: list[bytes]
+
+
+class Changed(_Message, frozen=True, kw_only=True, tag="changed"):
+    documents: list[str]
+    reason: ChangeReason
+
+
+class Feedback(_Message, frozen=True, kw_only=True, tag="feedback"):
+    batch: str
+    events: list[dict[str, object]]
+
+
+class Need(_Message, frozen=True, kw_only=True, tag="need"):
+    """The gateway lacks these digests; the client answers with the same `complete` carrying their text."""
+
+    id: str
+    digests: list[bytes]
+
+
+class Delta(_Message, frozen=True, kw_only=True, tag="delta"):
+    """More text; `logprob` is the sum over its `tokens` tokens of their natural log-probabilities."""
+
+    id: str
+    text: str
+    logprob: float = 0.0
+    tokens: int = 0
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Token counts of one completion; `cached_source` is `engine` (reported) or `directory` (predicted)."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    cached_source: str = ""
+    generated_tokens: int = 0
+    tokens_after_cancel: int = 0
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds by stage. The client fills `debounce`, `assemble` and `network`; the gateway the others."""
+
+    debounce: float = 0.0
+    assemble: float = 0.0
+    network: float = 0.0
+    admit: float = 0.0
+    queue: float = 0.0
+    prefill: float = 0.0
+    decode_first: float = 0.0
+    stream: float = 0.0
+    finish: float = 0.0
+
+
+class Done(_Message, frozen=True, kw_only=True, tag="done"):
+    id: str
+    finish: Finish
+    usage: Usage = Usage()
+    timings_ms: Timings = Timings()
+
+
+class Ack(_Message, frozen=True, kw_only=True, tag="ack"):
+    batch: str
+
+
+class Goaway(_Message, frozen=True, kw_only=True, tag="goaway"):
+    grace_ms: float
+
+
+class Error(_Message, frozen=True, kw_only=True, tag="error"):
+    """A refusal; with `id` it ends that request, without it belongs to the connection, which lives on."""
+
+    code: ErrorCode
+    id: str | None = None
+    field: str | None = None
+    message: str = ""
+    retry_after_ms: float | None = None
+
+
+ClientMessage = Hello | Complete | Cancel | Have | Changed | Feedback
+GatewayMessage = Profile | Need | Delta | Done | Ack | Goaway | Error

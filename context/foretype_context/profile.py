@@ -1,0 +1,87 @@
+"""The model profile: everything a client must know about the model behind the gateway, as data.
+
+The server owns the model, so it owns the template, the budgets and the thresholds; the client follows. A profile is sent
+after `hello` and again whenever it changes (design, section 3).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Budgets", "MinMeanLogprob", "Profile", "Stop", "StopRules"]
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where one suggestion ends, as data; the gateway enforces it inside chunks and closes the engine stream early.
+
+    Attributes:
+        strings: generation ends before the first occurrence of any of these.
+        max_lines: generation ends at the end of this many lines (the newline itself is not part of the text).
+        min_indent: generation ends before the first later non-blank line indented by fewer columns.
+    """
+
+    strings: list[str] = []
+    max_lines: int | None = None
+    min_indent: int | None = None
+
+
+class Budgets(msgspec.Struct, frozen=True, kw_only=True):
+    """Token budgets of a prompt and of a suggestion.
+
+    Attributes:
+        prompt_tokens: whole prompt, special tokens included.
+        suffix_tokens: at most this much of it below the cursor.
+        context_tokens: at most this much of it from other files.
+        line_tokens: generated at most for a single-line suggestion.
+        block_tokens: generated at most for a multi-line suggestion.
+        assembly_ms: time budget of assembly; beyond it, lowest-priority parts are dropped.
+    """
+
+    prompt_tokens: int = 2000
+    suffix_tokens: int = 500
+    context_tokens: int = 700
+    line_tokens: int = 48
+    block_tokens: int = 128
+    assembly_ms: float = 10.0
+
+
+class StopRules(msgspec.Struct, frozen=True, kw_only=True):
+    """Defaults from which the client builds the `Stop` of a request."""
+
+    strings: list[str] = []
+    single_line_max_lines: int = 1
+    block_max_lines: int = 12
+
+
+class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """Least mean token log-probability at which a suggestion is shown, per kind; chosen on held-out data."""
+
+    mid_line: float = -100.0
+    line: float = -100.0
+    block: float = -100.0
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="profile"):
+    """What the gateway tells a client about its model.
+
+    Attributes:
+        model: name for people and logs.
+        grammar: id of the grammar in :mod:`foretype_context.templates`, e.g. `foretype-1`.
+        tokenizer_digest: hex BLAKE2b-128 of the tokenizer file, served at `/v1/tokenizers/{digest}`.
+        layout: prompt layout, e.g. `psm_line_last`.
+        context_limit_tokens: the model's own context length.
+        block_tokens: size of a prefix-cache block in the engine.
+        strategy, variant: version of the context strategy and the experiment arm.
+    """
+
+    model: str
+    grammar: str
+    tokenizer_digest: str
+    layout: str = "psm_line_last"
+    budgets: Budgets = Budgets()
+    stop: StopRules = StopRules()
+    context_limit_tokens: int = 8192
+    block_tokens: int = 32
+    strategy: str = "default-1"
+    variant: str = "control"
+    min_mean_logprob: MinMeanLogprob = MinMeanLogprob()

@@ -1,0 +1,1 @@
+"""Benchmarks and replay - every published figure is made here."""

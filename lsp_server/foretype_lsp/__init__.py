@@ -1,0 +1,1 @@
+"""The language server - the editor's side of everything."""
