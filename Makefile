@@ -1,0 +1,69 @@
+# Every target says what it is for: `make help`.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+TRAIN := .venv-train
+# torchvision and torchaudio have no CPU build beside the CPU torch, and break transformers when present.
+TORCH ?= torch==2.13.0
+PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lock.txt
+export PYTHONUTF8 := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help run test setup check lint types format lock bench train-env clean
+
+help: ## List the targets
+	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
+
+run: $(VENV)/.installed ## Install, start the gateway with the shipped model, show it at work, say how to attach an editor
+	@$(BIN)/foretype quickstart
+
+test: $(VENV)/.installed-dev ## Install everything for development and run the tests
+	@$(BIN)/pytest -q
+
+setup: $(VENV)/.installed-dev ## Make .venv with everything for development
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Foretype needs Python 3.11 or newer; found: $$($(PYTHON) --version). Set PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml requirements/lock.txt
+	@echo "installing Foretype with the embedded engine (about a minute the first time)"
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[local]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml requirements/lock.txt
+	@echo "installing Foretype for development (about two minutes the first time)"
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+check: lint types ## Format, lint, import rules and types, as CI runs them
+
+lint: $(VENV)/.installed-dev ## ruff and the import rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports
+
+types: $(VENV)/.installed-dev ## pyright, strict
+	@$(BIN)/pyright
+
+format: $(VENV)/.installed-dev ## Format the code and mend what ruff can
+	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
+
+bench: $(VENV)/.installed ## Measure latency on this machine, as a table
+	@$(BIN)/foretype bench latency
+
+lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
+	@$(BIN)/python -m pip install -q pip-tools
+	@$(BIN)/pip-compile -q --upgrade --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	    --no-emit-trusted-host --extra dev -o requirements/lock.txt pyproject.toml
+	@sed -i '/^foretype @/d' requirements/lock.txt
+
+train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
+	@test -x $(TRAIN)/bin/python || $(PYTHON) -m venv $(TRAIN)
+	@$(TRAIN)/bin/pip install --disable-pip-version-check '$(TORCH)'
+	@$(TRAIN)/bin/pip install --disable-pip-version-check -e '.[train,local]' '$(TORCH)'
+	@$(TRAIN)/bin/pip uninstall -q -y torchvision torchaudio
+
+clean: ## Remove caches and build products, keep the environments
+	@rm -rf .pytest_cache .ruff_cache .hypothesis dist build results
