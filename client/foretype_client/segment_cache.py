@@ -1,0 +1,110 @@
+"""The segment cache that both ends of a connection run by the same rule, so that text travels once.
+
+The rule, for every `complete` in the order of the wire and for every segment of it in order:
+
+1. a kind outside `STABLE_KINDS` does not touch the cache: it always travels as text;
+2. a text that the cache holds becomes the most recent one;
+3. a text that it does not hold is inserted as the most recent one, unless it alone is larger than the cache;
+4. after an insertion the least recent texts leave until the sum of UTF-8 bytes fits the capacity.
+
+Sender and receiver see the same segments in the same order, so a digest is sent exactly when the receiver can resolve
+it. Where the two ends differ all the same (a gateway that dropped its cache), the receiver answers `need`; the sender
+then *clears* its cache and sends that completion again as text alone. From there on the sender's cache is the most
+recent part of the receiver's, whatever the receiver still held: nothing that the sender holds can have left the
+receiver, because everything older there leaves first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from foretype_context.segments import STABLE_KINDS, Kind, digest_of
+
+__all__ = ["DEFAULT_CAPACITY_BYTES", "SegmentCache", "SegmentCacheStatistics"]
+
+DEFAULT_CAPACITY_BYTES: Final = 1 << 20
+"""Equal to `wire.SEGMENT_CACHE_BYTES` (a test says so); both ends of version 1 must use it."""
+
+
+class SegmentCacheStatistics(NamedTuple):
+    """A consistent snapshot of one cache."""
+
+    entries: int
+    size_bytes: int
+    evictions: int
+
+
+class SegmentCache:
+    """LRU of segment texts by BLAKE2b-128 digest, bounded in UTF-8 bytes. One per connection and end; not thread-safe."""
+
+    def __init__(self, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
+        if capacity_bytes < 0:
+            raise ValueError(f"capacity_bytes must not be negative, got {capacity_bytes}")
+        self.capacity_bytes = capacity_bytes
+        self._texts: OrderedDict[bytes, tuple[str, int]] = OrderedDict()
+        self._size_bytes = 0
+        self._evictions = 0
+
+    def __repr__(self) -> str:
+        return f"<SegmentCache: {len(self)} texts, {self._size_bytes} of {self.capacity_bytes} bytes>"
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._texts
+
+    def digests(self) -> list[bytes]:
+        """Everything held, least recent first; equal lists at both ends mean equal caches."""
+        return list(self._texts)
+
+    def send(self, kind: Kind, text: str) -> bytes | None:
+        """Sender's half of the rule: the digest to send in place of `text`, or None when the text itself must travel."""
+        if kind not in STABLE_KINDS:
+            return None
+        digest = digest_of(text)
+        if digest in self._texts:
+            self._texts.move_to_end(digest)
+            return digest
+        self._insert(digest, text)
+        return None
+
+    def receive_text(self, kind: Kind, text: str) -> None:
+        """Receiver's half for a segment that came as text."""
+        if kind not in STABLE_KINDS:
+            return
+        digest = digest_of(text)
+        if digest in self._texts:
+            self._texts.move_to_end(digest)
+        else:
+            self._insert(digest, text)
+
+    def receive_digest(self, kind: Kind, digest: bytes) -> str | None:
+        """Receiver's half for a segment that came as digest: its text, or None when it must be asked for with `need`."""
+        if kind not in STABLE_KINDS:
+            return None
+        held = self._texts.get(digest)
+        if held is None:
+            return None
+        self._texts.move_to_end(digest)
+        return held[0]
+
+    def clear(self) -> None:
+        """Forget everything: the sender's answer to `need`, and both ends' state at the start of a connection."""
+        self._texts.clear()
+        self._size_bytes = 0
+
+    def statistics(self) -> SegmentCacheStatistics:
+        return SegmentCacheStatistics(len(self._texts), self._size_bytes, self._evictions)
+
+    def _insert(self, digest: bytes, text: str) -> None:
+        size_bytes = len(text.encode("utf-8", "surrogatepass"))
+        if size_bytes > self.capacity_bytes:
+            return
+        self._texts[digest] = (text, size_bytes)
+        self._size_bytes += size_bytes
+        while self._size_bytes > self.capacity_bytes:
+            _, (_, evicted_bytes) = self._texts.popitem(last=False)
+            self._size_bytes -= evicted_bytes
+            self._evictions += 1

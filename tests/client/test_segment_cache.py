@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+from foretype_client.segment_cache import DEFAULT_CAPACITY_BYTES, SegmentCache
+from foretype_client.wire import SEGMENT_CACHE_BYTES
+from foretype_context.segments import STABLE_KINDS, Kind, digest_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+# Few distinct texts against a small capacity, so that hits, evictions and oversized texts all happen.
+TEXTS = st.sampled_from(["", "a", "bb", "ccc", "héé", "日本語", "😀", "x" * 9, "y" * 13, "z" * 40, "\ud83d"])
+SEGMENTS = st.tuples(st.sampled_from(list(Kind)), TEXTS)
+MESSAGES = st.lists(st.lists(SEGMENTS, max_size=5), max_size=12)
+
+
+def transfer(sender: SegmentCache, receiver: SegmentCache, message: list[tuple[Kind, str]]) -> list[str | None]:
+    """What the receiver reads, None where it would have to ask."""
+    read: list[str | None] = []
+    for kind, text in message:
+        digest = sender.send(kind, text)
+        if digest is None:
+            receiver.receive_text(kind, text)
+            read.append(text)
+        else:
+            read.append(receiver.receive_digest(kind, digest))
+    return read
+
+
+def test_the_default_capacity_is_the_one_of_the_wire() -> None:
+    assert DEFAULT_CAPACITY_BYTES == SEGMENT_CACHE_BYTES
+
+
+@given(MESSAGES)
+def test_two_mirrors_fed_the_same_messages_stay_equal_and_resolve_every_digest(
+    messages: list[list[tuple[Kind, str]]],
+) -> None:
+    sender, receiver = SegmentCache(20), SegmentCache(20)
+    for message in messages:
+        assert transfer(sender, receiver, message) == [text for _, text in message]
+        assert sender.digests() == receiver.digests()
+        assert sender.statistics() == receiver.statistics()
+        assert sender.statistics().size_bytes <= 20
+
+
+@given(MESSAGES, MESSAGES, MESSAGES)
+def test_one_need_repairs_mirrors_that_differ_for_good(
+    only_sender: list[list[tuple[Kind, str]]],
+    only_receiver: list[list[tuple[Kind, str]]],
+    messages: list[list[tuple[Kind, str]]],
+) -> None:
+    sender, receiver = SegmentCache(20), SegmentCache(20)
+    for message in only_sender:
+        transfer(sender, SegmentCache(20), message)
+    for message in only_receiver:
+        transfer(SegmentCache(20), receiver, message)
+    repairs = 0
+    for message in messages:
+        if None in transfer(sender, receiver, message):
+            repairs += 1
+            sender.clear()
+            for kind, text in message:  # sent again, all as text
+                sender.send(kind, text)
+                receiver.receive_text(kind, text)
+            held = sender.digests()
+            assert receiver.digests()[len(receiver) - len(held) :] == held
+    assert repairs <= 1
+
+
+def test_a_text_larger_than_the_cache_is_never_cached_and_evicts_nothing() -> None:
+    cache = SegmentCache(10)
+    assert cache.send(Kind.PREFIX, "kept") is None
+    assert cache.send(Kind.PREFIX, "x" * 11) is None
+    assert cache.send(Kind.PREFIX, "x" * 11) is None
+    assert cache.digests() == [digest_of("kept")]
+
+
+def test_touched_texts_outlive_older_ones() -> None:
+    cache = SegmentCache(3)
+    for text in ("a", "b", "c", "a", "d"):
+        cache.send(Kind.PREFIX, text)
+    assert cache.digests() == [digest_of(text) for text in ("c", "a", "d")]
+    assert cache.statistics().evictions == 1
+
+
+@pytest.mark.parametrize("kind", sorted(set(Kind) - STABLE_KINDS))
+def test_volatile_kinds_never_travel_by_digest(kind: Kind) -> None:
+    cache = SegmentCache()
+    cache.receive_text(kind, "text")
+    assert cache.send(kind, "text") is None
+    assert len(cache) == 0
+    cache.send(Kind.PREFIX, "text")
+    assert cache.send(kind, "text") is None
+    assert cache.receive_digest(kind, digest_of("text")) is None
+
+
+def test_the_capacity_counts_utf8_bytes_and_must_not_be_negative() -> None:
+    cache = SegmentCache(4)
+    cache.send(Kind.PREFIX, "日本")  # six bytes
+    assert len(cache) == 0
+    with pytest.raises(ValueError, match="capacity_bytes"):
+        SegmentCache(-1)
