@@ -1,0 +1,130 @@
+"""A shadow of the engine's prefix cache, from which the number of cached prompt tokens is predicted.
+
+The embedded engine reports no cached-token count. Its cache is addressed by content in blocks of 32 tokens, looked up when a
+request is added, and evicted least recently used first; so the longest common block-aligned prefix with what was put in
+before *is* the figure, as long as the shadow forgets earlier than the engine does. It therefore holds fewer blocks than the
+real cache and its answer is a lower bound (measured: equal in every calibration case, `tests/backend/test_prefix_engine.py`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+__all__ = ["BlockKeys", "PrefixStatistics", "ShadowPrefixCache", "block_keys", "shared_tokens"]
+
+BlockKeys = tuple[bytes, ...]
+
+
+class PrefixStatistics(NamedTuple):
+    """Counters of a shadow cache; `hit_tokens` and `looked_up_tokens` count lookups made by `insert` alone."""
+
+    blocks: int
+    capacity_blocks: int
+    evicted_blocks: int
+    looked_up_tokens: int
+    hit_tokens: int
+
+
+def block_keys(token_ids: Sequence[int], block_tokens: int = 32, *, salt: str = "") -> BlockKeys:
+    """Chained keys of the whole blocks of `token_ids`: two prompts share key *i* only if they are equal up to its end.
+
+    Args:
+        token_ids: prompt, non-negative ids.
+        block_tokens: tokens in a block.
+        salt: prompts under different salts share nothing.
+    """
+    data = memoryview(array("q", token_ids)).cast("B")
+    step = block_tokens * 8
+    key = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    keys: list[bytes] = []
+    for end in range(step, len(data) + 1, step):
+        digest = blake2b(key, digest_size=16)
+        digest.update(data[end - step : end])
+        key = digest.digest()
+        keys.append(key)
+    return tuple(keys)
+
+
+def shared_tokens(left: BlockKeys, right: BlockKeys, block_tokens: int = 32) -> int:
+    """Tokens of the longest common prefix of two prompts, in whole blocks.
+
+    The keys are chained, so equality at *i* implies equality before it and the length is found by bisection.
+    """
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[middle - 1] == right[middle - 1]:
+            low = middle
+        else:
+            high = middle - 1
+    return low * block_tokens
+
+
+class ShadowPrefixCache:
+    """Least-recently-used set of prompt blocks, addressed by content.
+
+    Args:
+        capacity_blocks: blocks held, at least 1; smaller than the engine's own.
+        block_tokens: tokens in a block (32 on CPU with a u8 cache).
+    """
+
+    def __init__(self, capacity_blocks: int, block_tokens: int = 32) -> None:
+        if capacity_blocks < 1:
+            raise ValueError(f"capacity_blocks must be at least 1, not {capacity_blocks}")
+        if block_tokens < 1:
+            raise ValueError(f"block_tokens must be at least 1, not {block_tokens}")
+        self.capacity_blocks = capacity_blocks
+        self.block_tokens = block_tokens
+        self._blocks: OrderedDict[bytes, None] = OrderedDict()
+        self._evicted_blocks = 0
+        self._looked_up_tokens = 0
+        self._hit_tokens = 0
+
+    def keys(self, token_ids: Sequence[int], *, salt: str = "") -> BlockKeys:
+        return block_keys(token_ids, self.block_tokens, salt=salt)
+
+    def cached_tokens(self, keys: BlockKeys, prompt_tokens: int) -> int:
+        """Tokens of a prompt that need no computing. At least one is always computed, to have something to sample from."""
+        blocks = 0
+        for key in keys:
+            if key not in self._blocks:
+                break
+            blocks += 1
+        return max(min(blocks * self.block_tokens, prompt_tokens - 1), 0)
+
+    def insert(self, keys: BlockKeys, prompt_tokens: int, *, computed_tokens: int | None = None) -> int:
+        """Note that a prompt was computed, up to `computed_tokens` of it (all of it by default).
+
+        Returns:
+            the cached tokens that it found.
+        """
+        found = self.cached_tokens(keys, prompt_tokens)
+        self._looked_up_tokens += prompt_tokens
+        self._hit_tokens += found
+        self.touch(keys, computed_tokens)
+        return found
+
+    def touch(self, keys: BlockKeys, computed_tokens: int | None = None) -> None:
+        """Make the blocks of a prompt the most recent ones, its head last: a head that is gone makes its tail useless."""
+        whole = len(keys) if computed_tokens is None else min(len(keys), computed_tokens // self.block_tokens)
+        for key in reversed(keys[:whole]):
+            self._blocks[key] = None
+            self._blocks.move_to_end(key)
+        while len(self._blocks) > self.capacity_blocks:
+            self._blocks.popitem(last=False)
+            self._evicted_blocks += 1
+
+    def clear(self) -> None:
+        self._blocks.clear()
+
+    def statistics(self) -> PrefixStatistics:
+        return PrefixStatistics(
+            len(self._blocks), self.capacity_blocks, self._evicted_blocks, self._looked_up_tokens, self._hit_tokens
+        )
+
+    def __repr__(self) -> str:
+        return f"<ShadowPrefixCache {len(self._blocks)}/{self.capacity_blocks} blocks of {self.block_tokens} tokens>"

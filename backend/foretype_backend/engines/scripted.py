@@ -1,0 +1,335 @@
+"""A deterministic engine in this process, for tests and replay: the output is a pure function of the prompt.
+
+It behaves like a real engine where a caller could notice: slots are limited and waiting requests start by priority, a prompt
+prefix seen before is cached in whole blocks, prefill and every token take time on an injected sleep, a request can be
+aborted at any point, and faults can be ordered in advance.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from foretype_backend.engines.ledger import AbortLedger
+from foretype_backend.engines.port import (
+    Capabilities,
+    Chunk,
+    EngineFinish,
+    EngineStatistics,
+    EngineUnavailable,
+    GenerationParams,
+    PromptRefused,
+)
+from foretype_backend.engines.prefix import ShadowPrefixCache
+
+__all__ = ["Script", "ScriptedEngine", "copy_prompt", "fixed", "text_script"]
+
+Script = Callable[[tuple[int, ...]], Sequence[int]]
+"""Prompt ids to all the ids that the engine would ever generate after them."""
+
+
+def copy_prompt(token_ids: tuple[int, ...]) -> Sequence[int]:
+    """The simplest script: say the prompt again, from its start."""
+    return token_ids
+
+
+def fixed(token_ids: Sequence[int]) -> Script:
+    """A script that always gives the same ids."""
+    answer = tuple(token_ids)
+    return lambda _prompt: answer
+
+
+def text_script(
+    encode: Callable[[str], Sequence[int]], decode: Callable[[Sequence[int]], str], answer: Callable[[str], str]
+) -> Script:
+    """A script in terms of text: `answer` gives what follows the prompt's text."""
+    return lambda prompt: tuple(encode(answer(decode(prompt))))
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    aborted: bool = False
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ScriptedEngine:
+    """An engine that follows a script.
+
+    Args:
+        script: what is generated after a prompt.
+        sleep: awaited for prefill and per token with seconds; inject one that returns at once, or a simulated clock's.
+        clock: seconds, the clock of `deadline`.
+        prefill_s_per_token: time to compute one prompt token that is not cached.
+        decode_s_per_token: time per generated token.
+        tokens_per_chunk: ids delivered at once.
+        slots: requests computed at the same time; others wait, lowest `priority` value first.
+        cache_blocks, block_tokens: size of the simulated prefix cache.
+        vocabulary_tokens: ids at or above it are refused; None accepts any.
+    """
+
+    def __init__(
+        self,
+        script: Script = copy_prompt,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        prefill_s_per_token: float = 0.0,
+        decode_s_per_token: float = 0.0,
+        tokens_per_chunk: int = 1,
+        logprob: float = -0.1,
+        slots: int = 8,
+        cache_blocks: int = 4096,
+        block_tokens: int = 32,
+        context_limit_tokens: int = 8192,
+        vocabulary_tokens: int | None = None,
+        model: str = "scripted",
+    ) -> None:
+        self._script = script
+        self._sleep = sleep
+        self._clock = clock
+        self._prefill_s_per_token = prefill_s_per_token
+        self._decode_s_per_token = decode_s_per_token
+        self._tokens_per_chunk = max(1, tokens_per_chunk)
+        self._logprob = logprob
+        self._free_slots = slots
+        self._vocabulary_tokens = vocabulary_tokens
+        self.cache = ShadowPrefixCache(cache_blocks, block_tokens)
+        self._capabilities = Capabilities(
+            salt=True,
+            priority=True,
+            cached_tokens=True,
+            token_ids=True,
+            logprobs=True,
+            context_limit_tokens=context_limit_tokens,
+            block_tokens=block_tokens,
+            model=model,
+        )
+        self._started = False
+        self._live: dict[str, _Request] = {}
+        self._ledger = AbortLedger()
+        self._waiting: list[tuple[int, int, asyncio.Event]] = []
+        self._order = itertools.count()
+        self._faults: deque[tuple[int, Exception]] = deque()
+        self._restarts = 0
+        self._running = 0
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
+        self._generated_tokens = 0
+        self._tokens_after_cancel = 0
+        self.requests: list[tuple[int, ...]] = []
+        """Prompts of all requests that were started, in order."""
+        self.aborted: list[str] = []
+        """Ids of requests that ended by an abort or by closing the iterator."""
+
+    async def start(self) -> None:
+        self._started = True
+
+    async def close(self) -> None:
+        self._started = False
+        for request_id in list(self._live):
+            await self.abort(request_id)
+
+    def fail_next(self, error: Exception | None = None, *, after_tokens: int = 0) -> None:
+        """The next request that is not spoken for raises `error` after that many tokens (counted as one restart)."""
+        fault = error if error is not None else EngineUnavailable("the scripted engine was told to fail; retry")
+        self._faults.append((after_tokens, fault))
+
+    def die(self) -> None:
+        """Every request that runs or waits fails with EngineUnavailable at its next step; later ones work."""
+        self._restarts += 1
+        for request in self._live.values():
+            request.wake.set()
+
+    async def generate(
+        self,
+        request_id: str,
+        token_ids: Sequence[int],
+        params: GenerationParams,
+        *,
+        prompt_text: str | None = None,
+        priority: int = 0,
+        salt: str | None = None,
+        deadline: float | None = None,
+    ) -> AsyncIterator[Chunk]:
+        prompt = self._check(request_id, token_ids, params)
+        generation = self._restarts
+        request = _Request(aborted=self._ledger.begin(request_id))
+        self._live[request_id] = request
+        finished = False
+        queued_at = self._clock()
+        try:
+            await self._take_slot(priority, request)
+            self._running += 1
+            try:
+                queue_ms = (self._clock() - queued_at) * 1000
+                async for chunk in self._run(request, prompt, params, salt, deadline, generation, queue_ms):
+                    finished = chunk.finish is not None and chunk.finish is not EngineFinish.ABORTED
+                    yield chunk
+            finally:
+                self._running -= 1
+                self._give_slot()
+        finally:
+            del self._live[request_id]
+            self._ledger.end(request_id)
+            if not finished:
+                self.aborted.append(request_id)
+
+    async def _run(
+        self,
+        request: _Request,
+        prompt: tuple[int, ...],
+        params: GenerationParams,
+        salt: str | None,
+        deadline: float | None,
+        generation: int,
+        queue_ms: float,
+    ) -> AsyncIterator[Chunk]:
+        self._check_alive(generation)
+        if request.aborted or (deadline is not None and self._clock() > deadline):
+            yield Chunk(finish=EngineFinish.ABORTED, queue_ms=queue_ms)
+            return
+        fault_after, fault = self._faults.popleft() if self._faults else (-1, None)
+        keys = self.cache.keys(prompt, salt=salt or "")
+        cached_tokens = self.cache.cached_tokens(keys, len(prompt))
+        self.requests.append(prompt)
+        prefill_started = self._clock()
+        await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token)
+        self._check_alive(generation)
+        if request.aborted:
+            yield Chunk(finish=EngineFinish.ABORTED, queue_ms=queue_ms)
+            return
+        self.cache.insert(keys, len(prompt))
+        self._prompt_tokens += len(prompt)
+        self._cached_tokens += cached_tokens
+        prefill_ms = (self._clock() - prefill_started) * 1000
+
+        def chunk(ids: Sequence[int], finish: EngineFinish | None) -> Chunk:
+            return Chunk(
+                token_ids=tuple(ids),
+                logprobs=(self._logprob,) * len(ids),
+                cached_tokens=cached_tokens if not delivered else None,
+                finish=finish,
+                queue_ms=queue_ms if not delivered else None,
+                prefill_ms=prefill_ms if not delivered else None,
+            )
+
+        delivered = False
+        ready: list[int] = []
+        finish = EngineFinish.END_TOKEN
+        for count, token_id in enumerate(self._script(prompt)):
+            if count == fault_after and fault is not None:
+                self._restarts += 1
+                raise fault
+            if count >= params.max_tokens:
+                finish = EngineFinish.LENGTH
+                break
+            await self._pause(self._decode_s_per_token)
+            self._check_alive(generation)
+            if request.aborted:
+                yield Chunk(finish=EngineFinish.ABORTED)
+                return
+            if token_id in params.end_token_ids:
+                break
+            self._generated_tokens += 1
+            ready.append(token_id)
+            if len(ready) >= self._tokens_per_chunk:
+                yield chunk(ready, None)
+                delivered = True
+                ready = []
+                if request.aborted:
+                    yield Chunk(finish=EngineFinish.ABORTED)
+                    return
+        else:
+            if fault is not None:
+                self._restarts += 1
+                raise fault
+        yield chunk(ready, finish)
+
+    async def abort(self, request_id: str) -> None:
+        request = self._live.get(request_id)
+        if request is None:
+            self._ledger.aborted(request_id)
+        else:
+            request.aborted = True
+            request.wake.set()
+
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None) -> None:
+        if self._running or self._waiting:
+            return
+        prompt = self._check("", token_ids, GenerationParams(max_tokens=1))
+        keys = self.cache.keys(prompt, salt=salt or "")
+        await self._pause((len(prompt) - self.cache.cached_tokens(keys, len(prompt))) * self._prefill_s_per_token)
+        self.cache.touch(keys)
+
+    def statistics(self) -> EngineStatistics:
+        return EngineStatistics(
+            running=self._running,
+            waiting=len(self._live) - self._running,
+            restarts=self._restarts,
+            prompt_tokens=self._prompt_tokens,
+            cached_tokens=self._cached_tokens,
+            generated_tokens=self._generated_tokens,
+            tokens_after_cancel=self._tokens_after_cancel,
+        )
+
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    def __repr__(self) -> str:
+        return f"<ScriptedEngine running={self._running} waiting={len(self._live) - self._running} {self.cache!r}>"
+
+    def _check(self, request_id: str, token_ids: Sequence[int], params: GenerationParams) -> tuple[int, ...]:
+        prompt = tuple(token_ids)
+        limit = self._capabilities.context_limit_tokens
+        if not self._started:
+            raise EngineUnavailable("the scripted engine is not started; call start() first")
+        if request_id in self._live:
+            raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
+        if not prompt:
+            raise PromptRefused("the prompt is empty; at least one token is needed")
+        if len(prompt) + params.max_tokens > limit:
+            raise PromptRefused(
+                f"{len(prompt)} prompt tokens + max_tokens {params.max_tokens} exceed the context limit of {limit} tokens"
+            )
+        top = self._vocabulary_tokens
+        if min(prompt) < 0 or (top is not None and max(prompt) >= top):
+            raise PromptRefused(f"a token id is outside the vocabulary [0, {top}); tokenizer and model differ")
+        return prompt
+
+    def _check_alive(self, generation: int) -> None:
+        if not self._started or generation != self._restarts:
+            raise EngineUnavailable("the scripted engine died; it is up again, retry")
+
+    async def _pause(self, seconds: float) -> None:
+        await self._sleep(seconds)
+
+    async def _take_slot(self, priority: int, request: _Request) -> None:
+        if self._free_slots > 0:
+            self._free_slots -= 1
+            return
+        entry = (priority, next(self._order), request.wake)
+        heapq.heappush(self._waiting, entry)
+        try:
+            await request.wake.wait()
+        except asyncio.CancelledError:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+                heapq.heapify(self._waiting)
+            else:
+                self._give_slot()
+            raise
+        if entry in self._waiting:  # woken by an abort, not by a slot: take one more than there are, it ends at once
+            self._waiting.remove(entry)
+            heapq.heapify(self._waiting)
+            self._free_slots -= 1
+
+    def _give_slot(self) -> None:
+        if self._free_slots >= 0 and self._waiting:
+            heapq.heappop(self._waiting)[2].set()
+        else:
+            self._free_slots += 1

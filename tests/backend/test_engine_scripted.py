@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from foretype_backend.engines.port import (
+    Chunk,
+    Engine,
+    EngineFinish,
+    EngineUnavailable,
+    GenerationParams,
+    PromptRefused,
+)
+from foretype_backend.engines.scripted import ScriptedEngine, fixed, text_script
+
+
+async def at_once(_seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+async def started(**options: object) -> ScriptedEngine:
+    engine = ScriptedEngine(sleep=at_once, **options)  # pyright: ignore[reportArgumentType]
+    await engine.start()
+    return engine
+
+
+async def collect(
+    engine: Engine, request_id: str, ids: list[int], params: GenerationParams, **kw: object
+) -> list[Chunk]:
+    return [c async for c in engine.generate(request_id, ids, params, **kw)]  # pyright: ignore[reportArgumentType]
+
+
+def ids_of(chunks: list[Chunk]) -> list[int]:
+    return [i for c in chunks for i in c.token_ids]
+
+
+async def test_output_is_a_function_of_the_prompt_and_ends_before_an_end_token() -> None:
+    engine = await started(script=fixed([5, 6, 7, 8]))
+    chunks = await collect(engine, "a", [1, 2], GenerationParams(max_tokens=10, end_token_ids=frozenset({7})))
+    assert ids_of(chunks) == [5, 6]
+    assert [c.finish for c in chunks if c.finish] == [EngineFinish.END_TOKEN]
+    assert all(len(c.logprobs) == len(c.token_ids) for c in chunks)
+
+
+async def test_length_ends_after_max_tokens() -> None:
+    engine = await started(script=fixed([5, 6, 7, 8]))
+    chunks = await collect(engine, "a", [1], GenerationParams(max_tokens=3))
+    assert ids_of(chunks) == [5, 6, 7]
+    assert chunks[-1].finish is EngineFinish.LENGTH
+
+
+async def test_text_script_speaks_text() -> None:
+    engine = await started(script=text_script(lambda t: list(t.encode()), lambda i: bytes(i).decode(), str.upper))
+    assert bytes(ids_of(await collect(engine, "a", list(b"abc"), GenerationParams(max_tokens=9)))) == b"ABC"
+
+
+async def test_second_request_finds_the_whole_blocks_of_the_first() -> None:
+    engine = await started(block_tokens=4)
+    first = await collect(engine, "a", list(range(10)), GenerationParams(max_tokens=1))
+    second = await collect(engine, "b", [*range(9), 77, 78], GenerationParams(max_tokens=1))
+    salted = await collect(engine, "c", list(range(10)), GenerationParams(max_tokens=1), salt="other")
+    assert [first[0].cached_tokens, second[0].cached_tokens, salted[0].cached_tokens] == [0, 8, 0]
+    assert engine.statistics().cached_tokens == 8
+
+
+async def test_abort_ends_a_running_request_and_frees_its_slot() -> None:
+    engine = await started(script=lambda _p: range(100), slots=1)
+    got: list[int] = []
+    async for chunk in engine.generate("a", [1], GenerationParams(max_tokens=100)):
+        got.extend(chunk.token_ids)
+        if len(got) == 3:
+            await engine.abort("a")
+        last = chunk
+    assert got == [0, 1, 2]
+    assert last.finish is EngineFinish.ABORTED
+    assert engine.aborted == ["a"]
+    assert engine.statistics().running == 0
+    assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=2))) == [0, 1]
+
+
+async def test_an_abort_that_overtakes_its_request_wins_and_a_late_one_does_not_hit_the_next() -> None:
+    engine = await started()
+    await engine.abort("a")
+    assert (await collect(engine, "a", [1], GenerationParams(max_tokens=1)))[-1].finish is EngineFinish.ABORTED
+    await engine.abort("a")
+    assert ids_of(await collect(engine, "a", [1], GenerationParams(max_tokens=1))) == [1]
+
+
+async def test_closing_the_iterator_early_frees_the_slot() -> None:
+    engine = await started(script=lambda _p: range(100), slots=1)
+    stream = engine.generate("a", [1], GenerationParams(max_tokens=100))
+    await anext(stream)
+    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    assert engine.statistics().running == 0
+    assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=1))) == [0]
+
+
+async def test_waiting_requests_start_by_priority_and_an_aborted_waiter_ends_at_once() -> None:
+    engine = await started(script=fixed([1] * 20), slots=1)
+    order: list[str] = []
+
+    async def run(name: str, priority: int) -> EngineFinish | None:
+        chunks = await collect(engine, name, [1], GenerationParams(max_tokens=5), priority=priority)
+        order.append(name)
+        return chunks[-1].finish
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run("running", 0))
+        await asyncio.sleep(0)
+        group.create_task(run("low", 3))
+        gone = group.create_task(run("gone", 1))
+        group.create_task(run("high", 0))
+        await asyncio.sleep(0)
+        await engine.abort("gone")
+    assert gone.result() is EngineFinish.ABORTED
+    order.remove("gone")
+    assert order == ["running", "high", "low"]
+    assert engine.statistics()[:2] == (0, 0)
+
+
+async def test_an_ordered_fault_comes_after_that_many_tokens_and_the_next_request_works() -> None:
+    engine = await started(script=fixed([1, 2, 3]))
+    engine.fail_next(after_tokens=2)
+    got: list[int] = []
+    with pytest.raises(EngineUnavailable):
+        async for chunk in engine.generate("a", [1], GenerationParams(max_tokens=3)):
+            got.extend(chunk.token_ids)
+    assert got == [1, 2]
+    assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=3))) == [1, 2, 3]
+    assert engine.statistics().restarts == 1
+
+
+async def test_death_fails_running_and_waiting_requests() -> None:
+    engine = await started(script=fixed([1] * 50), slots=1)
+    tasks = [asyncio.create_task(collect(engine, n, [1], GenerationParams(max_tokens=50))) for n in "ab"]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    engine.die()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(r) for r in results] == [EngineUnavailable, EngineUnavailable]
+    assert len(await collect(engine, "c", [1], GenerationParams(max_tokens=50))) > 0
+
+
+@pytest.mark.parametrize("ids", [[], [99], [-1], [1] * 31], ids=["empty", "vocabulary", "negative", "too long"])
+async def test_prompts_that_can_never_run_are_refused(ids: list[int]) -> None:
+    engine = await started(vocabulary_tokens=50, context_limit_tokens=32)
+    with pytest.raises(PromptRefused):
+        await collect(engine, "a", ids, GenerationParams(max_tokens=2))
+
+
+async def test_warm_makes_the_prefix_cached_without_counting_as_a_request() -> None:
+    engine = await started(block_tokens=4)
+    await engine.warm(list(range(12)))
+    chunks = await collect(engine, "a", list(range(13)), GenerationParams(max_tokens=1))
+    assert chunks[0].cached_tokens == 12
+    assert len(engine.requests) == 1
+
+
+async def test_a_request_whose_deadline_passed_is_not_started() -> None:
+    engine = ScriptedEngine(sleep=at_once, clock=lambda: 10.0)
+    await engine.start()
+    assert (await collect(engine, "a", [1], GenerationParams(max_tokens=1), deadline=9.0))[
+        -1
+    ].finish is EngineFinish.ABORTED
+    assert engine.requests == []
+
+
+async def test_before_start_the_engine_is_unavailable() -> None:
+    with pytest.raises(EngineUnavailable, match="not started"):
+        await collect(ScriptedEngine(), "a", [1], GenerationParams(max_tokens=1))
