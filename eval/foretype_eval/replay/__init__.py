@@ -1,0 +1,1 @@
+"""Keystroke replay: types real commits through the real client and counts what was saved."""

@@ -1,0 +1,150 @@
+"""Commits of a repository, as stretches of text that somebody typed.
+
+A commit (parent, child) becomes, per text file, an ordered list of :class:`Stretch`: a place in the file and the text that
+was put there. Hunks are taken from git and typed top-down; deleted lines are removed first and moved lines are typed, since
+line diffs cannot tell (evals research, section 5.4).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+__all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "stretches_of"]
+
+MAX_FILE_BYTES = 1 << 20
+_HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
+
+
+class RepositoryError(Exception):
+    """The folder is not a git repository, or a commit range is unknown. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Text typed at one place: the file is `before + target[:k] + after` once `k` characters stand there."""
+
+    path: str
+    before: str
+    target: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit to replay.
+
+    Attributes:
+        skipped: files left out, counted by reason (`binary`, `huge`, `not utf-8`, `missing`).
+    """
+
+    id: str
+    stretches: tuple[Stretch, ...]
+    skipped: Counter[str] = field(default_factory=Counter[str])
+
+
+def _git(repo: Path, *arguments: str) -> bytes:
+    done = subprocess.run(["git", "-C", str(repo), *arguments], capture_output=True, check=False)
+    if done.returncode:
+        detail = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise RepositoryError(f"git {arguments[0]} failed in {repo}: {detail[-1] if detail else 'no message'}")
+    return done.stdout
+
+
+def commits_of(repo: Path, selection: str | int, *, suffixes: Sequence[str]) -> list[str]:
+    """Commit ids, newest first: the last N (an int) or a range `A..B`, without merges, touching files with `suffixes`.
+
+    Raises:
+        RepositoryError: not a repository, or an unknown range.
+    """
+    globs = [f"*{suffix}" for suffix in suffixes]
+    pick = ["-n", str(selection)] if isinstance(selection, int) else [selection]
+    return _git(repo, "log", "--no-merges", "--format=%H", *pick, "--", *globs).decode().split()
+
+
+def _changed_paths(repo: Path, commit: str) -> Iterator[tuple[str, str | None, str]]:
+    """Yield (status, old path, new path) of every changed file."""
+    raw = _git(repo, "diff-tree", "-r", "-M", "-z", "--root", "--no-commit-id", "--name-status", commit)
+    parts = iter(raw.decode("utf-8", "surrogateescape").split("\0"))
+    for status in parts:
+        if not status:
+            return
+        first = next(parts)
+        if status[0] in "RC":
+            yield status[0], first, next(parts)
+        else:
+            yield status[0], (None if status[0] == "A" else first), first
+
+
+def _blob(repo: Path, commit: str, path: str, skipped: Counter[str]) -> str | None:
+    try:
+        size = int(_git(repo, "cat-file", "-s", f"{commit}:{path}"))
+        if size > MAX_FILE_BYTES:
+            skipped["huge"] += 1
+            return None
+        data = _git(repo, "cat-file", "blob", f"{commit}:{path}")
+    except RepositoryError:  # a partial clone lists blobs that it does not have
+        skipped["missing"] += 1
+        return None
+    if b"\0" in data:
+        skipped["binary"] += 1
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        skipped["not utf-8"] += 1
+        return None
+
+
+def stretches_of(path: str, old: str, new: str, hunks: Sequence[tuple[int, int, int, int]]) -> list[Stretch]:
+    """Turn the hunks of one file into stretches, top-down.
+
+    Args:
+        hunks: (old start, old count, new start, new count) as in a unified diff with no context, 1-based.
+    """
+    old_lines, new_lines = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    found: list[Stretch] = []
+    for old_start, old_count, new_start, new_count in hunks:
+        if not new_count:
+            continue
+        resume = old_start if old_count == 0 else old_start - 1 + old_count
+        before = "".join(new_lines[: new_start - 1])
+        target = "".join(new_lines[new_start - 1 : new_start - 1 + new_count])
+        after = "".join(old_lines[resume:])
+        # A new line is opened first and filled then: its line end stands right of the cursor, as in an editor.
+        if target.endswith("\n"):
+            target, after = target[:-1], "\n" + after
+        if target.strip():
+            found.append(Stretch(path, before, target, after))
+    return found
+
+
+def load_commit(repo: Path, commit: str, *, suffixes: Sequence[str]) -> Commit:
+    """Read one commit.
+
+    Raises:
+        RepositoryError: the commit does not exist.
+    """
+    skipped: Counter[str] = Counter()
+    stretches: list[Stretch] = []
+    for status, old_path, path in _changed_paths(repo, commit):
+        if status == "D" or not path.endswith(tuple(suffixes)):
+            continue
+        new = _blob(repo, commit, path, skipped)
+        old = "" if old_path is None else _blob(repo, f"{commit}^", old_path, skipped)
+        if new is None or old is None:
+            continue
+        if old_path is None:
+            hunks = [(0, 0, 1, len(new.splitlines()))]
+        else:
+            diff = _git(
+                repo, "diff", "-U0", "-M", "--no-color", "--no-ext-diff", f"{commit}^:{old_path}", f"{commit}:{path}"
+            )
+            text = diff.decode("utf-8", "replace")
+            hunks = [(int(a), int(b or 1), int(c), int(d or 1)) for a, b, c, d in _HUNK.findall(text)]
+        stretches += stretches_of(path, old, new, hunks)
+    return Commit(commit, tuple(stretches), skipped)

@@ -1,0 +1,186 @@
+"""The pure parts of the keystroke replay: commits, typist, accept rules, virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections import Counter
+from pathlib import Path
+from random import Random
+from statistics import median
+
+import pytest
+from foretype_eval.replay.accept import Accepted, Rule, decide
+from foretype_eval.replay.commits import RepositoryError, commits_of, load_commit
+from foretype_eval.replay.typist import gap_s, next_key
+from foretype_eval.replay.virtual import VirtualLoop
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def git(repo: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
+    return subprocess.run(
+        ["git", "-C", str(repo), *identity, *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q")
+    return tmp_path
+
+
+def commit(repo: Path, **files: str | bytes | None) -> str:
+    for name, text in files.items():
+        path = repo / name.replace("__", ".")
+        if text is None:
+            path.unlink()
+        else:
+            path.write_bytes(text.encode() if isinstance(text, str) else text)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "change", "--allow-empty")
+    return git(repo, "rev-parse", "HEAD")
+
+
+def replayed(repo: Path, old: str, id: str) -> str:
+    """The file after the last stretch was typed."""
+    last = load_commit(repo, id, suffixes=[".py"]).stretches[-1]
+    return last.before + last.target + last.after
+
+
+LINES = st.lists(st.sampled_from(["a = 1\n", "b = 2\n", "\n", "def f():\n", "    return é\n", "x\r\n"]), max_size=12)
+
+
+@given(LINES, LINES)
+def test_typing_every_stretch_of_an_edit_gives_the_new_file_line_by_line(
+    tmp_path_factory: pytest.TempPathFactory, old: list[str], new: list[str]
+) -> None:
+    repo = tmp_path_factory.mktemp("repo")
+    git(repo, "init", "-q")
+    commit(repo, m__py="".join(old), other="x")
+    id = commit(repo, m__py="".join(new))
+    loaded = load_commit(repo, id, suffixes=[".py"])
+    text_new = "".join(new)
+    for stretch in loaded.stretches:
+        assert text_new.startswith(stretch.before)
+        assert text_new.startswith(stretch.before + stretch.target)
+
+
+def test_a_new_file_is_typed_whole_and_its_last_line_end_is_already_there(repo: Path) -> None:
+    id = commit(repo, m__py="a = 1\nb = 2\n")
+    (stretch,) = load_commit(repo, id, suffixes=[".py"]).stretches
+    assert (stretch.before, stretch.target, stretch.after) == ("", "a = 1\nb = 2", "\n")
+
+
+def test_a_change_in_the_middle_keeps_what_is_below(repo: Path) -> None:
+    commit(repo, m__py="a\nb\nc\n")
+    id = commit(repo, m__py="a\nB\nc\n")
+    (stretch,) = load_commit(repo, id, suffixes=[".py"]).stretches
+    assert (stretch.before, stretch.target, stretch.after) == ("a\n", "B", "\nc\n")
+
+
+def test_binary_foreign_encodings_and_deletions_are_left_out_and_counted(repo: Path) -> None:
+    commit(repo, gone__py="a\n")
+    id = commit(repo, gone__py=None, raw__py=b"a\0b\n", latin__py="é".encode("latin-1"), good__py="x = 1\n")
+    loaded = load_commit(repo, id, suffixes=[".py"])
+    assert [s.path for s in loaded.stretches] == ["good.py"]
+    assert loaded.skipped == Counter({"binary": 1, "not utf-8": 1})
+
+
+def test_a_rename_types_only_what_changed(repo: Path) -> None:
+    body = "".join(f"line_{i} = {i}\n" for i in range(30))
+    commit(repo, old__py=body)
+    git(repo, "mv", "old.py", "new.py")
+    id = commit(repo, new__py=body + "added = 1\n")
+    (stretch,) = load_commit(repo, id, suffixes=[".py"]).stretches
+    assert stretch.target == "added = 1"
+
+
+def test_not_a_repository_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="not a git repository"):
+        commits_of(tmp_path, 3, suffixes=[".py"])
+
+
+def test_commits_are_selected_by_number_or_range(repo: Path) -> None:
+    ids = [commit(repo, m__py=f"a = {i}\n") for i in range(4)]
+    assert commits_of(repo, 2, suffixes=[".py"]) == [ids[3], ids[2]]
+    assert commits_of(repo, f"{ids[1]}..{ids[3]}", suffixes=[".py"]) == [ids[3], ids[2]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "suggestion", "remaining", "expected"),
+    [
+        (Rule.LINE, "return x", "return x\nnext", Accepted(8)),
+        (Rule.LINE, "return x  ", "return x\nnext", Accepted(8)),
+        (Rule.LINE, "return xy", "return x\nnext", None),
+        (Rule.LINE, "x)", "x)\n", None),
+        (Rule.LINE, "return x\n    junk", "return x\nnext", Accepted(8)),
+        (Rule.BLOCK, "a = 1\nb = 2\njunk", "a = 1\nb = 2\nc = 3", Accepted(11)),
+        (Rule.PREFIX, "return", "return x\n", Accepted(6)),
+        (Rule.PREFIX, "return y", "return x\n", None),
+        (Rule.WORD, "return foo(y)", "return foo(x)", Accepted(11, keys=3)),
+        (Rule.WORD, "return_", "return_value", None),
+        (Rule.WORD, "ab", "ab", None),
+    ],
+)
+def test_accept_rules(rule: Rule, suggestion: str, remaining: str, expected: Accepted | None) -> None:
+    assert decide(rule, suggestion, remaining, Random(0)) == expected
+
+
+@given(
+    st.text(alphabet="ab \n(_é", max_size=30), st.text(alphabet="ab \n(_é", max_size=30), st.sampled_from(list(Rule))
+)
+def test_what_is_accepted_is_what_was_really_written(suggestion: str, remaining: str, rule: Rule) -> None:
+    taken = decide(rule, suggestion, remaining, Random(1))
+    if taken is not None and not taken.wrong:
+        assert 0 < taken.characters <= len(remaining)
+        if rule in (Rule.PREFIX, Rule.WORD):
+            assert suggestion[: taken.characters] == remaining[: taken.characters]
+
+
+def test_a_noisy_developer_errs_both_ways() -> None:
+    rng = Random(7)
+    right = [decide(Rule.NOISY, "return x", "return x", rng, miss=0.5) for _ in range(400)]
+    wrong = [decide(Rule.NOISY, "return y", "return x", rng, false_accept=0.5) for _ in range(400)]
+    assert 120 < sum(taken is None for taken in right) < 280
+    assert 120 < sum(taken is not None and taken.wrong for taken in wrong) < 280
+
+
+def test_gaps_have_the_measured_medians() -> None:
+    rng = Random(3)
+    assert median(gap_s(rng, after_newline=False) for _ in range(20_000)) == pytest.approx(0.112, rel=0.05)
+    assert median(gap_s(rng, after_newline=True) for _ in range(20_000)) == pytest.approx(0.223, rel=0.05)
+
+
+@given(st.text(alphabet="ab \n\t", min_size=1, max_size=40))
+def test_keys_spell_the_text(text: str) -> None:
+    rest, keys = text, 0
+    while rest:
+        key = next_key(rest)
+        assert key and rest.startswith(key)
+        rest, keys = rest[len(key) :], keys + 1
+    assert keys <= len(text)
+
+
+def test_virtual_time_jumps_over_waits_and_stands_still_while_held() -> None:
+    async def scenario() -> tuple[float, float, list[int]]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        order: list[int] = []
+
+        async def wait(i: int) -> None:
+            await asyncio.sleep(i * 1000)
+            order.append(i)
+
+        await asyncio.gather(*(wait(i) for i in (3, 1, 2)))
+        before = loop.time()
+        with loop.held():
+            process = await asyncio.create_subprocess_exec("sleep", "0.05")
+            await process.wait()
+        return before, loop.time(), order
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        before, after, order = runner.run(scenario())
+    assert order == [1, 2, 3]
+    assert before == after == 3000
