@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -14,7 +15,7 @@ from foretype_context.segments import Segment
 
 from foretype_client.wire import ChangeReason, Delta, Done, ErrorCode, RequestClass
 
-__all__ = ["Call", "Clock", "CompletionStream", "Gateway", "GatewayError", "GatewayGone"]
+__all__ = ["Call", "Clock", "CompletionStream", "Endpoint", "Gateway", "GatewayError", "GatewayGone"]
 
 
 class Clock(Protocol):
@@ -37,6 +38,14 @@ class GatewayError(Exception):
 
 class GatewayGone(Exception):
     """The connection was lost or never came up; every pending call fails with this at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a gateway listens: `ws://` or `wss://` URL of its `/v1/stream`, and the bearer token it wants."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
