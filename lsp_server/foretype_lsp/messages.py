@@ -1,0 +1,139 @@
+"""Parameters that editors send, as far as the server reads them itself.
+
+Types are strict where pygls is lenient (it takes the string "5" for a line number), and an error names the field. What is
+not listed here stays available to a handler in the raw parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from foretype_lsp.positions import Position
+
+__all__ = [
+    "ContentChange",
+    "DidChange",
+    "DidClose",
+    "DidOpen",
+    "Identifier",
+    "InlineCompletion",
+    "InvalidParams",
+    "PartiallyAccepted",
+    "Range",
+    "Selected",
+    "Shown",
+    "read",
+]
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+class InvalidParams(Exception):
+    """Parameters that do not have the shape that the method asks for; the message names the field."""
+
+
+class Params(msgspec.Struct, frozen=True, rename="camel"):
+    """Base: camelCase on the wire, unknown fields ignored."""
+
+
+class Point(Params, frozen=True):
+    """An LSP position. A negative number is an error; one that is too large is clamped by whoever uses it."""
+
+    line: Annotated[int, Meta(ge=0)]
+    character: Annotated[int, Meta(ge=0)]
+
+    @property
+    def position(self) -> Position:
+        return Position(self.line, self.character)
+
+
+class Range(Params, frozen=True):
+    start: Point
+    end: Point
+
+
+class Identifier(Params, frozen=True):
+    """A document, with the version that Copilot's clients add."""
+
+    uri: str
+    version: int | None = None
+
+
+class TextDocument(Params, frozen=True):
+    uri: str
+    text: str
+    language_id: str = ""
+    version: int = 0
+
+
+class ContentChange(Params, frozen=True):
+    """Without a range the text is the whole document."""
+
+    text: str
+    range: Range | None = None
+
+
+class DidOpen(Params, frozen=True):
+    text_document: TextDocument
+
+
+class DidChange(Params, frozen=True):
+    text_document: Identifier
+    content_changes: list[ContentChange]
+
+
+class DidClose(Params, frozen=True):
+    text_document: Identifier
+
+
+class Selected(Params, frozen=True):
+    """What the completion menu has selected; a suggestion must start with it."""
+
+    range: Range
+    text: str
+
+
+class Context(Params, frozen=True):
+    trigger_kind: Literal[1, 2]  # invoked, automatic
+    selected_completion_info: Selected | None = None
+
+
+class InlineCompletion(Params, frozen=True):
+    text_document: Identifier
+    position: Point
+    context: Context
+
+
+class ShownCommand(Params, frozen=True):
+    command: str = ""
+    arguments: list[str] = []
+
+
+class ShownItem(Params, frozen=True):
+    command: ShownCommand | None = None
+
+    @property
+    def suggestion_id(self) -> str | None:
+        return self.command.arguments[0] if self.command and self.command.arguments else None
+
+
+class Shown(Params, frozen=True):
+    item: ShownItem
+
+
+class PartiallyAccepted(Params, frozen=True):
+    """`accepted_length` in UTF-16 units from the start of `insertText`, cumulative (Copilot's convention)."""
+
+    item: ShownItem
+    accepted_length: Annotated[int, Meta(ge=0)]
+
+
+def read(params: object, type_: type[_Struct]) -> _Struct:
+    """Read parameters strictly. Raises InvalidParams that names the field."""
+    try:
+        return msgspec.convert(params, type_)
+    except msgspec.ValidationError as error:
+        raise InvalidParams(str(error).replace("`$.", "`params.").replace("`$`", "`params`")) from None

@@ -1,0 +1,118 @@
+"""Initialization options: what an editor may set, each with its default.
+
+Editors send them as `initializationOptions`, and again in `workspace/didChangeConfiguration`, in camelCase. A wrong one is
+reported once and falls back to its default; the others are kept, because half a configuration is better than no server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Final, cast
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["LogLevel", "MultiLine", "Options", "Problem", "parse"]
+
+
+class MultiLine(StrEnum):
+    """When a suggestion may have several lines."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Options and their defaults.
+
+    Attributes:
+        enable: per language id, `*` for all that are not named; a single boolean means `*`.
+        debounce_ms: wait after the last change before asking the model; None leaves it to the policy.
+        multi_line: when a suggestion may have several lines.
+        excluded_globs: files that get no suggestions, as `**/`-style globs on the path.
+        gateway_url: a team's gateway, `wss://host/v1/stream`; empty starts a private one.
+        token, token_file: credential for it; the file is read at start and wins.
+        state_dir: where the private gateway says that it runs; empty is the platform's place.
+        model: model file for a private gateway; empty is the shipped one.
+        log_level: of the server's own log.
+        suggestion_grew: the client understands `foretype/suggestionGrew`.
+    """
+
+    enable: dict[str, bool] = {}
+    debounce_ms: Annotated[float, Meta(ge=0, le=10_000)] | None = None
+    multi_line: MultiLine = MultiLine.AUTO
+    excluded_globs: tuple[str, ...] = ()
+    gateway_url: Annotated[str, Meta(pattern=r"^$|^wss?://[^/\s]+(/\S*)?$")] = ""
+    token: str = ""
+    token_file: str = ""
+    state_dir: str = ""
+    model: str = ""
+    log_level: LogLevel = LogLevel.INFO
+    suggestion_grew: bool = False
+
+    def enabled(self, language: str) -> bool:
+        """Whether files of a language get suggestions."""
+        return self.enable.get(language, self.enable.get("*", True))
+
+    def redacted(self) -> dict[str, Any]:
+        """The options for a log: everything but the token."""
+        return {**msgspec.to_builtins(self), "token": "***" if self.token else ""}
+
+
+class Problem(msgspec.Struct, frozen=True, rename="camel"):
+    """One option that was not taken, and what is used instead."""
+
+    option: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"option {self.option}: {self.message}"
+
+
+_FOLDED: Final = frozenset({"log_level", "multi_line"})  # editors' own settings spell these in either case
+_OF_THE_CLIENT: Final = frozenset({"trace", "server", "statusBar"})
+_FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Options)}
+
+
+def parse(raw: object) -> tuple[Options, list[Problem]]:
+    """Read options from what an editor sent; never raises.
+
+    Returns:
+        The options, and a problem for each entry that was not understood. Unknown names are problems too (a misspelt option
+        that is silently ignored is the hardest to find), except those that editors keep in the same section for themselves.
+    """
+    if raw is None:
+        return Options(), []
+    if not isinstance(raw, Mapping):
+        return Options(), [
+            Problem("initializationOptions", f"expected an object, got {type(raw).__name__}; using defaults")
+        ]
+    values: dict[str, object] = {}
+    problems: list[Problem] = []
+    for name, value in cast("Mapping[object, object]", raw).items():
+        field = _FIELDS.get(str(name))
+        if field is None:
+            if "." not in str(name) and name not in _OF_THE_CLIENT:
+                problems.append(Problem(str(name), f"unknown; the options are {', '.join(sorted(_FIELDS))}"))
+            continue
+        if value is None:  # how Lua and Lisp clients spell "not set"
+            continue
+        if field.name == "enable" and isinstance(value, bool):
+            value = {"*": value}
+        if field.name in _FOLDED and isinstance(value, str):
+            value = value.lower()
+        try:
+            values[field.name] = msgspec.convert(value, field.type)
+        except msgspec.ValidationError as error:
+            shown = field.default if field.default is not msgspec.NODEFAULT else "nothing"
+            problems.append(Problem(str(name), f"{error}; using {shown!r}"))
+    return Options(**values), problems  # pyright: ignore[reportArgumentType]

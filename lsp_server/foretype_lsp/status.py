@@ -1,0 +1,120 @@
+"""What the server says about itself: `foretype/status` and `foretype/didChangeStatus`.
+
+Failures are silent in the editor, so this is where they can be seen: a state, and for each state that is not `ready` the
+reason and what to do about it. The machine is pure: events go in, and a payload comes out when there is something new.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+__all__ = ["Counts", "State", "Status", "StatusMachine"]
+
+
+class State(StrEnum):
+    STARTING = "starting"  # the gateway is being reached or started; local suggestions work
+    READY = "ready"
+    DEGRADED = "degraded"  # no gateway, or one that refuses; local suggestions work
+    OFF = "off"  # switched off by the user
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Figures since the start.
+
+    Attributes:
+        last_latency_ms: request to first text of the last request that reached a model, or None.
+        cached_share: prompt tokens that were not computed, of all prompt tokens, 0 to 1, or None.
+        requests: that reached a gateway.
+        cache_hits: answers without one.
+        answered: LSP requests answered, with a suggestion or without.
+        suggested: LSP requests answered with a suggestion.
+        superseded, cancelled: LSP requests that a newer one, or the editor, made void.
+        accepted: suggestions.
+    """
+
+    last_latency_ms: float | None = None
+    cached_share: float | None = None
+    requests: int = 0
+    cache_hits: int = 0
+    answered: int = 0
+    suggested: int = 0
+    superseded: int = 0
+    cancelled: int = 0
+    accepted: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
+    """Payload of `foretype/status` and `foretype/didChangeStatus`.
+
+    Attributes:
+        detail: why, and what to do; empty when ready.
+        problems: options that were not taken.
+        gateway: its address without credentials.
+    """
+
+    state: State
+    detail: str = ""
+    model: str = ""
+    gateway: str = ""
+    problems: tuple[str, ...] = ()
+    counts: Counts = Counts()
+    version: str = ""
+
+
+class StatusMachine:
+    """Keeps the status and says when it is worth a notification: a changed figure alone is not."""
+
+    def __init__(self, version: str) -> None:
+        self.status = Status(state=State.STARTING, detail="starting", version=version)
+        self._on = True
+        self._lost: str | None = None
+        self._model = ""
+        self._gateway = ""
+        self._problems: tuple[str, ...] = ()
+
+    def connecting(self, gateway: str) -> Status | None:
+        """A gateway is being reached or started."""
+        self._gateway = gateway
+        return self._step()
+
+    def connected(self, model: str) -> Status | None:
+        self._model, self._lost = model, None
+        return self._step()
+
+    def lost(self, reason: str) -> Status | None:
+        """The gateway cannot be reached; `reason` says why and what to do."""
+        self._model, self._lost = "", reason
+        return self._step()
+
+    def switched(self, on: bool) -> Status | None:
+        self._on = on
+        return self._step()
+
+    def configured(self, problems: tuple[str, ...]) -> Status | None:
+        self._problems = problems
+        return self._step()
+
+    def counted(self, counts: Counts) -> Status:
+        """The status with new figures."""
+        self.status = msgspec.structs.replace(self.status, counts=counts)
+        return self.status
+
+    def _step(self) -> Status | None:
+        if not self._on:
+            state, detail = State.OFF, "switched off"
+        elif self._lost is not None:
+            state, detail = State.DEGRADED, self._lost
+        elif not self._model:
+            state, detail = (
+                State.STARTING,
+                f"connecting to {self._gateway}" if self._gateway else "starting the gateway",
+            )
+        else:
+            state, detail = State.READY, ""
+        before = self.status
+        self.status = msgspec.structs.replace(
+            before, state=state, detail=detail, model=self._model, gateway=self._gateway, problems=self._problems
+        )
+        return self.status if self.status != before else None

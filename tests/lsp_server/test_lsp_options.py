@@ -1,0 +1,90 @@
+from foretype_lsp.options import MultiLine, Options, parse
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def test_nothing_gives_the_defaults():
+    assert parse(None) == (Options(), [])
+    assert parse({}) == (Options(), [])
+
+
+def test_every_option_is_taken_in_camel_case():
+    options, problems = parse(
+        {
+            "enable": {"*": True, "markdown": False},
+            "debounceMs": 120,
+            "multiLine": "never",
+            "excludedGlobs": ["**/secret/**"],
+            "gatewayUrl": "wss://foretype.example/v1/stream",
+            "token": "t",
+            "tokenFile": "/run/token",
+            "stateDir": "/run/state",
+            "model": "/m.gguf",
+            "logLevel": "debug",
+            "suggestionGrew": True,
+        }
+    )
+    assert problems == []
+    assert options.debounce_ms == 120
+    assert options.multi_line is MultiLine.NEVER
+    assert options.excluded_globs == ("**/secret/**",)
+    assert options.suggestion_grew
+
+
+def test_a_bad_option_is_named_and_falls_back_and_the_others_are_kept():
+    options, problems = parse({"debounceMs": "fast", "multiLine": "never", "gatewayUrl": "http://x"})
+    assert [p.option for p in problems] == ["debounceMs", "gatewayUrl"]
+    assert "Expected `float | null`, got `str`" in str(problems[0])
+    assert options == Options(multi_line=MultiLine.NEVER)
+
+
+def test_a_negative_delay_is_refused():
+    options, problems = parse({"debounceMs": -1})
+    assert options.debounce_ms is None
+    assert len(problems) == 1
+
+
+def test_a_misspelt_option_is_a_problem_that_lists_the_names():
+    _, problems = parse({"debounceMS": 1})
+    assert "debounceMs" in problems[0].message
+
+
+def test_what_editors_keep_in_the_same_section_is_none():
+    assert parse({"trace": {"server": "off"}}) == (Options(), [])
+
+
+def test_null_means_not_set():
+    assert parse({"token": None, "enable": None}) == (Options(), [])
+
+
+def test_one_boolean_switches_all_languages():
+    assert not parse({"enable": False})[0].enabled("python")
+
+
+def test_a_language_that_is_not_named_follows_the_star_and_without_one_is_on():
+    options, _ = parse({"enable": {"*": False, "python": True}})
+    assert options.enabled("python")
+    assert not options.enabled("go")
+    assert parse({"enable": {"go": False}})[0].enabled("python")
+
+
+def test_names_of_values_have_no_case():
+    assert parse({"multiLine": "Never", "logLevel": "DEBUG"})[1] == []
+
+
+def test_the_token_never_gets_into_a_log():
+    assert "s3cret" not in str(parse({"token": "s3cret"})[0].redacted())
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(json | st.dictionaries(st.sampled_from(Options.__struct_encode_fields__), json))
+def test_anything_at_all_gives_options(raw):
+    options, problems = parse(raw)
+    assert isinstance(options, Options)
+    assert all(str(problem) for problem in problems)
