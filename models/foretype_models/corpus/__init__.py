@@ -1,0 +1,10 @@
+"""Training corpus: permissively licensed Python source with a manifest, built without running anybody's code.
+
+Modules:
+    licences: which licences pass, read from a package's own metadata
+    never: what must not be trained on, by name, by folder and by content
+    filters: per-file quality filters, each with the reason it reports
+    duplicates: lexical shingles, MinHash signatures and a banded index
+    sources: download and read source files from wheels and the standard library
+    build: the pipeline, the shards and the manifest
+"""

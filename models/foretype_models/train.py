@@ -1,0 +1,260 @@
+"""Training to a wall-clock budget, on a CPU or a GPU, resumable.
+
+The schedule is a function of the share of the *time* that is spent, so that the learning rate reaches zero when the
+budget ends, however fast the machine is and whatever else it does meanwhile. Rows are numbered, so the position in the
+data is one integer in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from foretype_models.data import PAD, Sampler, Shape, Store
+from foretype_models.model import LanguageModel, ModelConfig
+from foretype_models.tokenizer import to_tiktoken
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Hyper-parameters; the meaning of each stands in ``configs/first.toml``."""
+
+    seed: int
+    length: int
+    micro_rows: int
+    batch_tokens: int
+    late_batch_tokens: int
+    long_length: int
+    long_micro_rows: int
+    long_share: float
+    context_share: float
+    warmup_steps: int
+    decay_from: float
+    muon_rate: float
+    adamw_rate: float
+    weight_decay: float
+    clip: float
+    checkpoint_seconds: float
+    optimizer: str = "muon"
+
+
+def load_config(path: Path) -> tuple[ModelConfig, TrainConfig]:
+    """Reads a TOML configuration.
+
+    Raises:
+        ValueError: an unknown key, with the file and the known ones.
+    """
+    data = tomllib.loads(path.read_text("utf-8"))
+    for section, kind in (("model", ModelConfig), ("train", TrainConfig)):
+        known = {item.name for item in fields(kind)}
+        if unknown := set(data[section]) - known:
+            raise ValueError(f"{path}: [{section}] has unknown keys {sorted(unknown)}; known are {sorted(known)}")
+    return ModelConfig(**data["model"]), TrainConfig(**data["train"])
+
+
+@dataclass
+class Progress:
+    """What a run is at. ``rows`` and ``long_rows`` are positions in the data of the two parts."""
+
+    step: int = 0
+    tokens: int = 0
+    rows: int = 0
+    long_rows: int = 0
+    seconds: float = 0.0
+
+
+def rate_share(config: TrainConfig, step: int, share: float) -> float:
+    """Learning rate as a share of its peak: warm-up by steps, then constant, then linear to zero at ``share`` = 1."""
+    warm = min(1.0, (step + 1) / config.warmup_steps)
+    return warm * min(1.0, max(0.0, (1.0 - share) / (1.0 - config.decay_from)))
+
+
+def make_optimizers(model: LanguageModel, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the layers, AdamW for the embedding and the norms (or AdamW for all)."""
+    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed_tokens" not in name]
+    embedding = [p for name, p in model.named_parameters() if "embed_tokens" in name]
+    norms = [p for p in model.parameters() if p.ndim < 2]
+    groups: list[dict[str, Any]] = [{"params": embedding + norms, "weight_decay": 0.0}]
+    if config.optimizer == "adamw":
+        groups.append({"params": matrices, "weight_decay": config.weight_decay})
+    optimizers: list[torch.optim.Optimizer] = [torch.optim.AdamW(groups, lr=config.adamw_rate, betas=(0.9, 0.95))]
+    if config.optimizer == "muon":
+        # match_rms_adamw scales an update to the size AdamW's would have, whatever the matrix's shape.
+        optimizers.append(
+            torch.optim.Muon(
+                matrices, lr=config.muon_rate, weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
+            )
+        )
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["peak"] = group["lr"]
+    return optimizers
+
+
+def to_batch(rows: list[np.ndarray[Any, Any]], device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and targets, each int64 (rows, length); padding is no target. The prompt has loss like everything else."""
+    block = torch.from_numpy(np.stack(rows).astype(np.int64)).to(device)
+    targets = block[:, 1:].clone()
+    targets[targets == PAD] = -100
+    return block[:, :-1].contiguous(), targets
+
+
+class Run:
+    """One training run in a folder: ``last.pt``, ``log.jsonl``."""
+
+    def __init__(self, model_config: ModelConfig, config: TrainConfig, store: Path, tokenizer: Path, out: Path) -> None:
+        torch.manual_seed(config.seed)
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.config, self.out, self.progress = config, out, Progress()
+        self.model = LanguageModel(model_config).to(self.device)
+        self.optimizers = make_optimizers(self.model, config)
+        encoding = to_tiktoken(tokenizer)
+        text, held_out = Store(store / "train"), Store(store / "validation")
+        long = Shape(config.long_length, config.context_share)
+        self.short_rows = Sampler(text, encoding, Shape(config.length), config.seed)
+        self.long_rows = Sampler(text, encoding, long, config.seed + 1)
+        self.check_short = [Sampler(held_out, encoding, Shape(config.length), 99).row(n) for n in range(32)]
+        self.check_long = [Sampler(held_out, encoding, long, 99).row(n) for n in range(8)]
+        self.loss = torch.compile(self.model.loss, dynamic=False)
+        out.mkdir(parents=True, exist_ok=True)
+        if (out / "last.pt").exists():
+            self.restore()
+
+    def restore(self) -> None:
+        """Continues from ``last.pt``."""
+        state = torch.load(self.out / "last.pt", map_location=self.device, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        torch.set_rng_state(state["rng"].cpu())
+        self.progress = Progress(**state["progress"])
+
+    def save(self) -> None:
+        """Writes ``last.pt`` beside itself and renames it, so that a kill leaves the one before."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "rng": torch.get_rng_state(),
+            "progress": dict(self.progress.__dict__),
+            "config": self.model.config.as_json(),
+            "train": dict(self.config.__dict__),
+        }
+        temporary = self.out / "last.pt.part"
+        torch.save(state, temporary)
+        os.replace(temporary, self.out / "last.pt")
+
+    @torch.no_grad()
+    def held_out_loss(self, rows: list[np.ndarray[Any, Any]], micro: int) -> float:
+        """Mean loss in nats per token over fixed rows of held-out projects, through the training graph."""
+        total = 0.0
+        for first in range(0, len(rows), micro):
+            ids, targets = to_batch(rows[first : first + micro], self.device)
+            with torch.autocast(self.device, torch.bfloat16):
+                total += float(self.model.loss(ids, targets)) * len(ids)
+        return total / len(rows)
+
+    def log(self, **values: Any) -> None:
+        """Appends a line to ``log.jsonl`` and prints it."""
+        line = json.dumps({"step": self.progress.step, "tokens": self.progress.tokens, **values})
+        with (self.out / "log.jsonl").open("a") as stream:
+            stream.write(line + "\n")
+        print(line, flush=True)
+
+    def step(self, share: float) -> float:
+        """One optimizer step; returns its loss."""
+        config, progress = self.config, self.progress
+        long = share >= 1.0 - config.long_share
+        length, micro = (
+            (config.long_length, config.long_micro_rows) if long else (config.length, config.micro_rows)
+        )
+        batch = config.batch_tokens if share < 0.5 else config.late_batch_tokens
+        passes = max(1, batch // (length * micro))
+        total = 0.0
+        for _ in range(passes):
+            sampler, first = (self.long_rows, progress.long_rows) if long else (self.short_rows, progress.rows)
+            ids, targets = to_batch([sampler.row(first + place) for place in range(micro)], self.device)
+            with torch.autocast(self.device, torch.bfloat16):
+                loss = self.loss(ids, targets) / passes
+            loss.backward()
+            total += loss.item()
+            progress.tokens += ids.numel()
+            progress.long_rows += micro * long
+            progress.rows += micro * (not long)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
+        rate = rate_share(config, progress.step, share)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak"] * rate
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        progress.step += 1
+        return total
+
+    def train(self, minutes: float) -> None:
+        """Trains until ``minutes`` of wall-clock time, those before a resume included, are spent.
+
+        SIGTERM and SIGINT end it after the current step, with a checkpoint.
+        """
+        stop = False
+
+        def on_signal(_number: int, _frame: FrameType | None) -> None:
+            nonlocal stop
+            stop = True
+
+        signal.signal(signal.SIGTERM, on_signal)
+        signal.signal(signal.SIGINT, on_signal)
+        started = time.monotonic() - self.progress.seconds
+        saved = time.monotonic()
+        recent: list[float] = []
+        while not stop and (share := (time.monotonic() - started) / (60 * minutes)) < 1.0:
+            recent.append(self.step(share))
+            self.progress.seconds = time.monotonic() - started
+            if self.progress.step % 20 == 0:
+                self.log(loss=round(sum(recent) / len(recent), 4), seconds=round(self.progress.seconds, 1))
+                recent.clear()
+            if time.monotonic() - saved > self.config.checkpoint_seconds:
+                self.finish_part()
+                saved = time.monotonic()
+        self.finish_part()
+
+    def finish_part(self) -> None:
+        """Measures the held-out loss and writes a checkpoint."""
+        short = self.held_out_loss(self.check_short, 8)
+        long = self.held_out_loss(self.check_long, 2)
+        self.log(held_out=round(short, 4), held_out_long=round(long, 4), seconds=round(self.progress.seconds, 1))
+        self.save()
+
+
+def main() -> None:
+    """Command line: ``python -m foretype_models.train CONFIG --store DIR --out DIR --minutes N``."""
+    import argparse
+
+    parser = argparse.ArgumentParser(description="Train a completion model to a wall-clock budget.")
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--store", type=Path, required=True, help="folder with train/ and validation/ text stores")
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a [train] number")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    model_config, config = load_config(options.config)
+    changes = dict(item.split("=", 1) for item in options.set)
+    typed = {key: type(getattr(config, key))(value) for key, value in changes.items()}
+    config = TrainConfig(**{**config.__dict__, **typed})
+    Run(model_config, config, options.store, options.tokenizer, options.out).train(options.minutes)
+
+
+if __name__ == "__main__":
+    main()
