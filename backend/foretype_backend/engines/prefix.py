@@ -80,6 +80,7 @@ class ShadowPrefixCache:
         self.capacity_blocks = capacity_blocks
         self.block_tokens = block_tokens
         self._blocks: OrderedDict[bytes, None] = OrderedDict()
+        self._anonymous = 0
         self._evicted_blocks = 0
         self._looked_up_tokens = 0
         self._hit_tokens = 0
@@ -114,6 +115,16 @@ class ShadowPrefixCache:
         for key in reversed(keys[:whole]):
             self._blocks[key] = None
             self._blocks.move_to_end(key)
+        self._evict()
+
+    def occupy(self, blocks: int) -> None:
+        """Note blocks that take up room and can never be found: generated tokens, a prompt's unfinished last block."""
+        for _ in range(blocks):
+            self._anonymous += 1
+            self._blocks[b"%d" % self._anonymous] = None
+        self._evict()
+
+    def _evict(self) -> None:
         while len(self._blocks) > self.capacity_blocks:
             self._blocks.popitem(last=False)
             self._evicted_blocks += 1

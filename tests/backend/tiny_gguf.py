@@ -1,0 +1,89 @@
+"""A random Llama-shaped GGUF file for tests: real format, real engine, meaningless weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+END_TOKEN = 0
+
+
+def byte_level_tokens(vocabulary_tokens: int) -> tuple[list[str], list[str]]:
+    """Tokens and merges of a byte-level BPE: the 256 byte symbols, then pairs of them."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    symbols = [chr(b) for b in printable] + [chr(256 + i) for i in range(256 - len(printable))]
+    tokens, merges = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", *symbols], []
+    for left in symbols:
+        for right in symbols:
+            if len(tokens) >= vocabulary_tokens:
+                return tokens, merges
+            tokens.append(left + right)
+            merges.append(f"{left} {right}")
+    return tokens, merges
+
+
+def write_tiny_gguf(
+    path: Path,
+    *,
+    architecture: str = "llama",
+    vocabulary_tokens: int = 512,
+    hidden: int = 64,
+    layers: int = 2,
+    heads: int = 2,
+    feed_forward: int = 128,
+    context_tokens: int = 4096,
+    quantisation: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.Q8_0,
+    file_type: gguf.LlamaFileType = gguf.LlamaFileType.MOSTLY_Q8_0,
+    seed: int = 0,
+) -> Path:
+    """Write the file and return its path. Dimensions are multiples of 32 (a Q8_0 block)."""
+    rng = np.random.default_rng(seed)
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_name("tiny")
+    writer.add_file_type(file_type)
+    writer.add_context_length(context_tokens)
+    writer.add_embedding_length(hidden)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(feed_forward)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_rope_dimension_count(hidden // heads)
+    writer.add_vocab_size(vocabulary_tokens)
+    tokens, merges = byte_level_tokens(vocabulary_tokens)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(tokens)
+    writer.add_token_merges(merges)
+    writer.add_token_types([gguf.TokenType.CONTROL] * 4 + [gguf.TokenType.NORMAL] * (len(tokens) - 4))
+    for add in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_pad_token_id):
+        add(END_TOKEN)
+    writer.add_add_bos_token(False)
+
+    def matrix(name: str, rows: int, columns: int, scale: float) -> None:
+        values = (rng.standard_normal((rows, columns)) * scale).astype(np.float32)
+        data = gguf.quants.quantize(values, quantisation)
+        writer.add_tensor(name, data, raw_dtype=quantisation)
+
+    def ones(name: str) -> None:
+        writer.add_tensor(name, np.ones(hidden, dtype=np.float32))
+
+    matrix("token_embd.weight", vocabulary_tokens, hidden, 1.0)
+    for layer in range(layers):
+        ones(f"blk.{layer}.attn_norm.weight")
+        ones(f"blk.{layer}.ffn_norm.weight")
+        for part in ("q", "k", "v", "output"):
+            matrix(f"blk.{layer}.attn_{part}.weight", hidden, hidden, hidden**-0.5)
+        matrix(f"blk.{layer}.ffn_gate.weight", feed_forward, hidden, hidden**-0.5)
+        matrix(f"blk.{layer}.ffn_up.weight", feed_forward, hidden, hidden**-0.5)
+        matrix(f"blk.{layer}.ffn_down.weight", hidden, feed_forward, feed_forward**-0.5)
+    ones("output_norm.weight")
+    matrix("output.weight", vocabulary_tokens, hidden, hidden**-0.5)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
