@@ -227,24 +227,24 @@ class _Tiktoken(_Base):
 class _HuggingFace(_Base):
     """Any family through `tokenizers`, with its control tokens removed so that no text can produce one."""
 
-    def __init__(self, inner: Any, **rest: Any) -> None:
+    def __init__(self, inner: Any, *, renumbered: dict[int, int], **rest: Any) -> None:
         super().__init__(**rest)
         self._inner: Any = inner
+        self._renumbered = renumbered
         self._control_set = frozenset(self._control_ids.values())
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self._inner.encode(well_formed(text), add_special_tokens=False).ids
+        if self._renumbered:
+            ids = [self._renumbered.get(identity, identity) for identity in ids]
         if self._control_set.isdisjoint(ids):
             return ids
         # A vocabulary may list control tokens as ordinary pieces (Unigram does): break their text at its first character.
         joined: list[int] = []
         for part in _broken_at(text, self._control_ids):
-            joined.extend(
-                found
-                for found in self._inner.encode(well_formed(part), add_special_tokens=False).ids
-                if found not in self._control_set
-            )
-        return joined
+            ids = self._inner.encode(well_formed(part), add_special_tokens=False).ids
+            joined.extend(self._renumbered.get(identity, identity) for identity in ids)
+        return [identity for identity in joined if identity not in self._control_set]
 
 
 def _broken_at(text: str, controls: dict[str, int]) -> Iterator[str]:
@@ -310,8 +310,16 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
     byte_level = '"ByteLevel"' in msgspec.json.encode([data.get("pre_tokenizer"), data.get("decoder")]).decode()
     token_bytes = _bytes_by_id(ids, kept, control_ids, byte_level=byte_level)
     digest = blake2b(raw, digest_size=16).hexdigest()
+    # Without the control tokens in front of them the remaining added tokens are numbered anew: translate back.
+    renumbered = {inner.token_to_id(token["content"]): int(token["id"]) for token in kept}
+    renumbered = {own: wanted for own, wanted in renumbered.items() if own != wanted}
     reference = _HuggingFace(
-        inner, digest=digest, control_ids=control_ids, token_bytes=token_bytes, rule=CutRule.NOWHERE
+        inner,
+        renumbered=renumbered,
+        digest=digest,
+        control_ids=control_ids,
+        token_bytes=token_bytes,
+        rule=CutRule.NOWHERE,
     )
     chosen: _Base = reference
     if convert:

@@ -1,0 +1,158 @@
+import json
+import sysconfig
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+from context.tiny import KINDS, SAMPLE, raw, tiny
+from foretype_context.templates import GRAMMARS, grammar
+from foretype_context.tokens import (
+    CutRule,
+    StreamDecoder,
+    TokenizerUnusable,
+    UnknownControl,
+    cut_points,
+    load_tokenizer,
+    split_pieces,
+    tokenizer_from_bytes,
+    well_formed,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SHIPPED = Path(__file__).parents[2] / "models/foretype_models/artifacts/tokenizer.json"
+ATOMS = [
+    *"ab1 _.,:()[]{}'\"#=\t\n\r\x00\x0b\x0c\x85\u2028\u00a0\x1cé漢🙂",
+    "\r\n", "\n\n", "    ", "def", "return x", "<|fim_middle|>", "<EOT>", "[SUFFIX]", "</s>", "'s", " \n", "e\u0301", "\ud83d",
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(ATOMS), max_size=40).map("".join)
+EVERY = [*GRAMMARS, "unigram"]
+
+
+def tokenizer_for(name: str):
+    return tiny("codellama", "unigram") if name == "unigram" else tiny(name)
+
+
+def real_files(count: int) -> list[str]:
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    return [path.read_text(encoding="utf-8", errors="replace") for path in sorted(folder.glob("[a-h]*.py"))[:count]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(EVERY), TEXTS)
+def test_pieces_join_to_the_ids_of_the_whole(name: str, text: str) -> None:
+    tokenizer = tokenizer_for(name)
+    pieces = split_pieces(text, tokenizer.cut_rule)
+    assert "".join(pieces) == text
+    joined = [found for piece in pieces for found in tokenizer.encode(piece)]
+    assert joined == tokenizer.encode(text)
+    assert tokenizer.count(text) == len(joined)
+
+
+@pytest.mark.parametrize("name", [*EVERY, "shipped"])
+def test_real_files_in_pieces_give_the_ids_of_the_whole(name: str) -> None:
+    tokenizer = load_tokenizer(SHIPPED) if name == "shipped" else tokenizer_for(name)
+    for text in real_files(60 if name == "shipped" else 6):
+        joined = [found for piece in split_pieces(text, tokenizer.cut_rule) for found in tokenizer.encode(piece)]
+        assert joined == tokenizer.encode(text)
+        assert tokenizer.count(text) == len(joined)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(["qwen2", "gpt2"]), TEXTS)
+def test_tiktoken_gives_the_ids_of_the_models_own_tokenizer(kind: str, text: str) -> None:
+    fast, own = tiny("foretype-1", kind), tiny("foretype-1", kind, convert=False)
+    assert type(fast) is not type(own)
+    assert fast.encode(text) == own.encode(text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(EVERY), TEXTS)
+def test_no_text_becomes_a_control_token(name: str, text: str) -> None:
+    tokenizer = tokenizer_for(name)
+    controls = {tokenizer.control(token) for token in tokenizer.controls()}
+    for token in tokenizer.controls():
+        assert controls.isdisjoint(tokenizer.encode(text + token + text))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(list(GRAMMARS)), TEXTS)
+def test_ids_decode_to_the_text_in_any_chunks(name: str, text: str) -> None:
+    tokenizer = tiny(name)
+    text = well_formed(text)
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text.encode()
+    decoder = StreamDecoder(tokenizer)
+    parts = [decoder.feed([found]) for found in ids]
+    assert "".join(parts) + decoder.finish() == text
+    assert all("\ufffd" not in part for part in parts) or "\ufffd" in text
+
+
+def test_a_cut_off_character_is_held_back_and_marked_at_the_end() -> None:
+    tokenizer = tiny()
+    ids = tokenizer.encode("🙂")
+    decoder = StreamDecoder(tokenizer)
+    assert decoder.feed(ids[:-1]) == ""
+    assert decoder.finish() == "\ufffd"
+
+
+def test_rules_are_chosen_by_what_adds_up() -> None:
+    assert tiny("foretype-1").cut_rule is CutRule.NON_BLANK_LINE
+    assert tiny("deepseek-coder").cut_rule is CutRule.OUTER_LINE
+    assert tiny("codellama").cut_rule is CutRule.LINE
+
+
+def test_a_converter_that_differs_on_the_probe_is_refused() -> None:
+    text = raw("qwen2", grammar("foretype-1").controls()).decode()
+    # With merges in another order than the vocabulary, tiktoken (which goes by id) would merge differently.
+    data = json.loads(text)
+    data["model"]["merges"].reverse()
+    changed = tokenizer_from_bytes(json.dumps(data).encode())
+    assert type(changed) is type(tokenizer_from_bytes(json.dumps(data).encode(), convert=False))
+    assert type(changed) is not type(tiny())
+
+
+def test_added_text_tokens_stay_with_the_models_own_tokenizer() -> None:
+    data = json.loads(raw("gpt2", frozenset({"<|endoftext|>"})))
+    number = max(data["model"]["vocab"].values()) + 1
+    data["added_tokens"].append({**data["added_tokens"][0], "id": number, "content": "        ", "special": False})
+    tokenizer = tokenizer_from_bytes(json.dumps(data).encode())
+    assert number in tokenizer.encode("if x:        y")
+    assert tokenizer.decode([number]) == b"        "
+
+
+def test_what_is_not_a_tokenizer_is_refused_with_its_name(tmp_path: Path) -> None:
+    broken = tmp_path / "tokenizer.json"
+    for content in (b"", b"{}", b"[]", b'{"model": {"vocab": {}}}', b"\xff"):
+        broken.write_bytes(content)
+        with pytest.raises(TokenizerUnusable, match=r"tokenizer\.json"):
+            load_tokenizer(broken)
+    with pytest.raises(TokenizerUnusable, match="doctor"):
+        load_tokenizer(tmp_path / "absent.json")
+
+
+def test_an_absent_control_token_is_named() -> None:
+    with pytest.raises(UnknownControl, match="<nope>"):
+        tiny().control("<nope>")
+
+
+def test_the_digest_is_that_of_the_file() -> None:
+    assert load_tokenizer(SHIPPED).digest == blake2b(SHIPPED.read_bytes(), digest_size=16).hexdigest()
+
+
+def test_counts_are_those_of_a_cold_tokenizer_after_the_cache_ran_over() -> None:
+    tokenizer = tiny()
+    for number in range(25_000):
+        tokenizer.count(f"x{number}")
+    assert tokenizer.count(SAMPLE[0] * 3) == len(tokenizer.encode(SAMPLE[0] * 3))
+
+
+def test_cuts_never_stand_before_a_blank_line() -> None:
+    text = "a\n\n   \n  b\n\t\n\nc\n"
+    assert split_pieces(text) == ["a\n\n   \n", "  b\n\t\n\n", "c\n"]
+    assert list(cut_points("\n", CutRule.LINE)) == []
+    assert list(cut_points("a\nb", CutRule.NOWHERE)) == []
+
+
+def test_every_family_of_the_table_has_a_tiny_tokenizer() -> None:
+    assert set(KINDS) == set(GRAMMARS)
