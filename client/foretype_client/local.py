@@ -1,0 +1,236 @@
+"""The private gateway: one per user, joined if it runs, started if it does not.
+
+Agreement with the backend: `python -m foretype_backend serve --private --state-dir DIR` binds a free loopback port,
+writes `DIR/gateway.json` when it is ready, removes it at exit, and ends by itself when the last connection left some
+time ago. The child runs in a session of its own, so it survives the editor that started it and serves the next one.
+
+Two editors that start at the same instant are serialised by a file lock; the second finds the first one's gateway.
+A process id proves nothing, since ids are used again: a gateway counts as alive when it answers on the port it wrote
+and accepts the token it wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import filelock
+import httpx
+import msgspec
+import platformdirs
+
+from foretype_client.ports import Clock, Endpoint, GatewayGone
+
+__all__ = ["GatewayNotStarted", "GatewayRecord", "default_state_dir", "ensure_gateway", "find_gateway"]
+
+_RECORD: Final = "gateway.json"
+_LOCK: Final = "gateway.lock"
+_LOG: Final = "gateway.log"
+_POLL_S: Final = 0.05
+_HEALTH_TIMEOUT_S: Final = 2.0
+_LOG_LIMIT_BYTES: Final = 1 << 20
+_TAIL_LINES: Final = 12
+
+
+class GatewayNotStarted(GatewayGone):
+    """The private gateway could not be started; the message carries its last words and where to read more."""
+
+
+class GatewayRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a private gateway writes about itself, readable by its user alone."""
+
+    pid: int
+    host: str
+    port: int
+    token: str
+    version: str = ""
+    started: str | float = ""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(f"ws://{self._authority}/v1/stream", self.token)
+
+    @property
+    def base(self) -> str:
+        return f"http://{self._authority}"
+
+    @property
+    def _authority(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __repr__(self) -> str:  # never the token
+        return f"<GatewayRecord: pid {self.pid}, {self._authority}, version {self.version or 'unknown'}>"
+
+
+def default_state_dir() -> Path:
+    """The user's state directory, e.g. `~/.local/state/foretype`."""
+    return platformdirs.user_state_path("foretype")
+
+
+async def find_gateway(state_dir: Path) -> GatewayRecord | None:
+    """The live private gateway of this user, or None. Starts nothing and removes nothing."""
+    record = await asyncio.to_thread(_read, state_dir / _RECORD)
+    if record is None or not _may_run(record.pid):
+        return None
+    return record if await _answers(record) else None
+
+
+async def ensure_gateway(
+    state_dir: Path | None = None,
+    *,
+    model: Path | None = None,
+    clock: Clock,
+    timeout_s: float = 60.0,
+    linger_s: float | None = None,
+    command: Sequence[str] = (sys.executable, "-m", "foretype_backend", "serve"),
+    arguments: Sequence[str] = (),
+) -> Endpoint:
+    """Join the user's private gateway, or start one.
+
+    Args:
+        state_dir: where it is registered; default is the user's state directory.
+        model: model file for a gateway that has to be started; one that runs keeps its own.
+        clock: monotonic seconds.
+        timeout_s: for all of it: waiting for another starter, loading the model, the first answer.
+        linger_s: how long a started one outlives its last connection; the backend's default otherwise.
+        command: the program that takes `--private --state-dir DIR`.
+        arguments: more arguments for it.
+
+    Raises:
+        GatewayNotStarted: it ended or did not get ready; the message quotes its last lines of output.
+    """
+    state_dir = state_dir or default_state_dir()
+    deadline = clock() + timeout_s
+    try:
+        await asyncio.to_thread(_make_private, state_dir)
+    except OSError as error:
+        raise GatewayNotStarted(f"cannot use the state directory {state_dir}: {error}") from error
+    lock = filelock.FileLock(state_dir / _LOCK, mode=0o600, thread_local=False, blocking=False)
+    while True:
+        if (record := await find_gateway(state_dir)) is not None:
+            return record.endpoint
+        try:
+            lock.acquire()
+            break
+        except filelock.Timeout:
+            if clock() >= deadline:
+                message = f"another process has been starting a gateway for {timeout_s:g} s; see {state_dir / _LOG}"
+                raise GatewayNotStarted(message) from None
+            await asyncio.sleep(_POLL_S)
+        except OSError as error:
+            raise GatewayNotStarted(f"cannot lock {state_dir / _LOCK}: {error}") from error
+    try:
+        if (record := await find_gateway(state_dir)) is not None:  # the former holder of the lock started it
+            return record.endpoint
+        await asyncio.to_thread((state_dir / _RECORD).unlink, missing_ok=True)
+        options = _options(state_dir, model, linger_s)
+        return await _start([*command, *options, *arguments], state_dir, clock=clock, deadline=deadline)
+    finally:
+        lock.release()
+
+
+def _options(state_dir: Path, model: Path | None, linger_s: float | None) -> list[str]:
+    """Paths are absolute, for the child works in another directory."""
+    options = ["--private", "--state-dir", os.path.abspath(state_dir)]
+    if model is not None:
+        options += ["--model", os.path.abspath(model)]
+    if linger_s is not None:
+        options += ["--linger-s", f"{linger_s:g}"]
+    return options
+
+
+async def _start(command: list[str], state_dir: Path, *, clock: Clock, deadline: float) -> Endpoint:
+    log = state_dir / _LOG
+    try:
+        child, log_start = await asyncio.to_thread(_spawn, command, log)
+    except OSError as error:
+        raise GatewayNotStarted(f"cannot start {command[0]}: {error}") from error
+    while True:
+        if (record := await find_gateway(state_dir)) is not None:
+            return record.endpoint
+        if (status := child.poll()) is not None:
+            words = await asyncio.to_thread(_tail, log, log_start)
+            raise GatewayNotStarted(f"the gateway ended at once with status {status}\n{words}\nfull log: {log}")
+        if clock() >= deadline:
+            child.terminate()
+            words = await asyncio.to_thread(_tail, log, log_start)
+            raise GatewayNotStarted(f"the gateway was not ready in time and was stopped\n{words}\nfull log: {log}")
+        await asyncio.sleep(_POLL_S)
+
+
+def _spawn(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the child detached, its output in `log`; and where in the log its output begins."""
+    if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
+        log.replace(log.with_suffix(".log.1"))
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        start = os.fstat(handle).st_size
+        flags = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) | getattr(subprocess, "DETACHED_PROCESS", 0)
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=handle,
+            stderr=handle,
+            cwd=log.parent,  # `-m` imports from there: never from a workspace, which may hold anything
+            start_new_session=True,
+            creationflags=flags,
+            close_fds=True,
+        )
+    finally:
+        os.close(handle)
+    # It usually outlives its starter; if not, somebody has to collect it, or it stays as a zombie with a live pid.
+    threading.Thread(target=child.wait, name="foretype gateway", daemon=True).start()
+    return child, start
+
+
+def _make_private(directory: Path) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _read(path: Path) -> GatewayRecord | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=GatewayRecord)
+    except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None  # not there, half a file, or not ours: all mean that there is nobody to join
+
+
+def _may_run(pid: int) -> bool:
+    """False only if no process has this id; an id in use proves nothing."""
+    if sys.platform == "win32":  # there, kill(pid, 0) ends the process
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError, ValueError):
+        return False
+    except PermissionError:
+        return False  # another user's process, so not this user's gateway
+    return pid > 0
+
+
+async def _answers(record: GatewayRecord) -> bool:
+    """Whether the gateway of this record is on its port: it is healthy, and it takes this record's token."""
+    headers = {"Authorization": f"Bearer {record.token}"}
+    try:
+        async with httpx.AsyncClient(
+            base_url=record.base, headers=headers, timeout=_HEALTH_TIMEOUT_S, trust_env=False
+        ) as client:
+            health = await client.get("/healthz")
+            return health.status_code == 200 and (await client.get("/v1/models")).status_code == 200
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return False
+
+
+def _tail(log: Path, start: int) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(start)
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError as error:
+        return f"(no log: {error})"
+    return "\n".join(f"  {line}" for line in lines[-_TAIL_LINES:]) or "  (it said nothing)"

@@ -1,0 +1,166 @@
+# ruff: noqa: ASYNC220, ASYNC240 - these tests are about processes and files
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client.wire_server import WireServer
+from foretype_client.local import GatewayNotStarted, GatewayRecord, ensure_gateway, find_gateway
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_gateway.py")))
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    directory = tmp_path / "state"
+    yield directory
+    for pid in started(directory):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def started(state_dir: Path) -> list[int]:
+    try:
+        return [int(line) for line in (state_dir / "starts").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def ensure(state_dir: Path, **options: Any) -> Any:
+    return ensure_gateway(state_dir, clock=time.monotonic, command=FAKE, **options)
+
+
+def write_record(state_dir: Path, **fields: Any) -> None:
+    state_dir.mkdir(exist_ok=True)
+    record = {"pid": os.getpid(), "host": "127.0.0.1", "port": 9, "token": "old", "version": "1", "started": 1.0}
+    (state_dir / "gateway.json").write_text(json.dumps(record | fields))
+
+
+async def test_one_is_started_then_joined(state_dir: Path) -> None:
+    first = await ensure(state_dir, model=Path("relative.gguf"))
+    second = await ensure(state_dir)
+    assert first == second
+    assert len(started(state_dir)) == 1
+    assert json.loads((state_dir / "gateway.json").read_text())["model"] == os.path.abspath("relative.gguf")
+    assert (state_dir / "gateway.log").stat().st_mode & 0o777 == 0o600
+    assert state_dir.stat().st_mode & 0o777 == 0o700
+
+
+def test_language_servers_that_start_at_the_same_instant_share_one(state_dir: Path) -> None:
+    script = (
+        "import asyncio, sys, time; from pathlib import Path; from foretype_client.local import ensure_gateway\n"
+        "endpoint = asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, command=sys.argv[2:]))\n"
+        "print(endpoint.url, endpoint.token)"
+    )
+    servers = [
+        subprocess.Popen([sys.executable, "-c", script, str(state_dir), *FAKE], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    answers = {server.communicate(timeout=60)[0] for server in servers}
+    assert [server.returncode for server in servers] == [0] * 4
+    assert len(answers) == 1
+    assert len(started(state_dir)) == 1
+    # Their starters have ended, and the gateway lives on.
+    record = asyncio.run(find_gateway(state_dir))
+    assert record is not None
+    assert f"{record.endpoint.url} {record.endpoint.token}\n" in answers
+
+
+async def test_a_starter_that_is_killed_leaves_the_gateway_to_the_next(state_dir: Path) -> None:
+    script = (
+        "import asyncio, sys, time; from pathlib import Path; from foretype_client.local import ensure_gateway\n"
+        "asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, command=sys.argv[2:]))\n"
+        "print('up', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-c", script, str(state_dir), *FAKE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as starter:
+        assert starter.stdout is not None
+        await asyncio.to_thread(starter.stdout.readline)
+        os.killpg(starter.pid, signal.SIGKILL)
+    await ensure(state_dir)
+    assert len(started(state_dir)) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{}", "not json", '{"pid": "x"}', "[1]", '{"pid": 99999999, "host": "h", "port": 1, "token": "t"}'],
+)
+async def test_a_record_that_cannot_be_used_is_replaced(state_dir: Path, content: str) -> None:
+    state_dir.mkdir()
+    (state_dir / "gateway.json").write_text(content)
+    assert await find_gateway(state_dir) is None
+    await ensure(state_dir)
+    assert len(started(state_dir)) == 1
+
+
+async def test_a_process_id_that_was_used_again_is_not_a_gateway(state_dir: Path) -> None:
+    write_record(state_dir, pid=os.getpid())  # alive, but nothing listens on the port
+    await ensure(state_dir)
+    assert len(started(state_dir)) == 1
+
+
+async def test_a_port_that_was_used_again_is_not_this_users_gateway(state_dir: Path) -> None:
+    async with WireServer(token="another user's") as stranger:
+        write_record(state_dir, port=stranger.port, token="mine")
+        endpoint = await ensure(state_dir)
+        assert endpoint.url != stranger.url
+        assert len(started(state_dir)) == 1
+
+
+async def test_a_gateway_that_answers_with_the_right_token_is_joined(state_dir: Path) -> None:
+    async with WireServer(token="mine") as server:
+        write_record(state_dir, port=server.port, token="mine")
+        assert (await ensure(state_dir)).url == server.url
+        assert started(state_dir) == []
+
+
+async def test_a_start_that_fails_says_the_last_words(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GATEWAY", "fail")
+    with pytest.raises(GatewayNotStarted, match=r"(?s)status 3.*model file is not there.*gateway\.log"):
+        await ensure(state_dir)
+    monkeypatch.setenv("FAKE_GATEWAY", "")
+    await ensure(state_dir)  # the lock was released
+
+
+async def test_a_start_that_hangs_is_stopped_and_says_the_last_words(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GATEWAY", "hang")
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        words = state_dir / "gateway.log"
+        now += 1000.0 if words.exists() and "still loading" in words.read_text() else 0.0
+        return now
+
+    with pytest.raises(GatewayNotStarted, match=r"(?s)not ready in time.*still loading"):
+        await ensure_gateway(state_dir, clock=clock, command=FAKE, timeout_s=10.0)
+
+
+async def test_a_program_that_is_not_there_is_named(state_dir: Path) -> None:
+    with pytest.raises(GatewayNotStarted, match="no-such-program"):
+        await ensure_gateway(state_dir, clock=time.monotonic, command=["/no-such-program"])
+
+
+async def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GatewayNotStarted, match="state directory"):
+        await ensure(tmp_path / "file" / "state")
+
+
+def test_the_token_is_never_printed() -> None:
+    record = GatewayRecord(pid=1, host="::1", port=5, token="secret")
+    assert "secret" not in f"{record!r} {record} {record.endpoint!r}"
+    assert record.endpoint.url == "ws://[::1]:5/v1/stream"

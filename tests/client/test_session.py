@@ -1,0 +1,349 @@
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, until_cancelled
+from foretype_client.connecting import Backoff
+from foretype_client.ports import Call, CompletionStream, Endpoint, GatewayError, GatewayGone
+from foretype_client.session import Session
+from foretype_client.tokenizers import TokenizerUnavailable
+from foretype_client.wire import (
+    Cancel,
+    Changed,
+    ChangeReason,
+    Complete,
+    Delta,
+    Done,
+    Error,
+    ErrorCode,
+    Finish,
+    Goaway,
+    Hello,
+    Profile,
+    Workspace,
+)
+from foretype_context.segments import Kind, Scope, Segment, Source
+
+FAST = Backoff(base_s=0.01, cap_s=0.02)
+
+
+def call(id: str, *texts: str, **more: Any) -> Call:
+    segments = [Segment(kind=Kind.PREFIX, scope=Scope.FILE, source=Source(), text=text) for text in texts]
+    return Call(id=id, segments=segments, **more)
+
+
+@asynccontextmanager
+async def connected(server: WireServer, **options: Any) -> AsyncIterator[Session]:
+    session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST, **options)
+    await session.start()
+    try:
+        await session.ready()
+        yield session
+    finally:
+        await session.close()
+
+
+async def read(stream: CompletionStream) -> tuple[str, Done]:
+    text = ""
+    async for item in stream:
+        if isinstance(item, Done):
+            return text, item
+        text += item.text
+    raise AssertionError("a stream ended without its Done")
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - it looks at the session from outside
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("json", [False, True])
+async def test_a_call_is_answered_with_its_deltas_and_one_done(json: bool) -> None:
+    async with WireServer() as server, connected(server, json=json, client_name="editor") as session:
+        text, done = await read(session.complete(call("1", "def add(a, b):\n")))
+    assert (text, done.finish, done.usage.cached_tokens) == ("return a + b", Finish.STOP, 4)
+    assert done.timings_ms.queue == 0.001
+    assert done.timings_ms.network > 0
+    assert server.received[0] == Hello(v=1, client="editor")
+
+
+async def test_stable_text_travels_once_per_connection() -> None:
+    async with WireServer() as server, connected(server) as session:
+        for number in range(3):
+            await read(session.complete(call(str(number), "stable\n" * 100)))
+        assert server.peers[0].prompts["2"] == ["stable\n" * 100]
+        statistics = session.statistics()
+    assert (statistics.text_segments, statistics.digest_segments) == (1, 2)
+    assert statistics.sent_bytes < 2 * len("stable\n" * 100)
+
+
+async def test_need_after_the_gateway_forgot_is_answered_with_text() -> None:
+    async with WireServer() as server, connected(server) as session:
+        await read(session.complete(call("1", "stable")))
+        server.peers[0].cache.clear()
+        text, _ = await read(session.complete(call("2", "stable")))
+        assert text == "return a + b"
+        assert server.peers[0].prompts["2"] == ["stable"]
+        assert session.statistics().needs == 1
+
+
+async def test_cancel_reaches_the_gateway_and_ends_the_stream() -> None:
+    async with WireServer(until_cancelled) as server, connected(server) as session:
+        stream = session.complete(call("1", "x"))
+        first = await anext(aiter(stream))
+        assert isinstance(first, Delta)
+        stream.cancel()
+        stream.cancel()
+        _, done = await read(stream)
+        assert done.finish is Finish.CANCELLED
+        stream.cancel()  # after the end: nothing
+    assert [message.id for message in await server.wait_for(Cancel) if isinstance(message, Cancel)] == ["1"]
+
+
+async def test_every_pending_call_fails_at_once_when_the_gateway_vanishes() -> None:
+    async with WireServer(until_cancelled) as server, connected(server) as session:
+        streams = [session.complete(call(str(number), "x")) for number in range(3)]
+        await server.wait_for(Complete, 3)
+        server.peers[0].connection.transport.abort()
+        for stream in streams:
+            with pytest.raises(GatewayGone):
+                await read(stream)
+
+
+async def test_every_pending_call_fails_at_once_when_the_session_closes() -> None:
+    async with WireServer(until_cancelled) as server, connected(server) as session:
+        stream = session.complete(call("1", "x"))
+        await session.close()
+        with pytest.raises(GatewayGone):
+            await read(stream)
+        with pytest.raises(GatewayGone):
+            await read(session.complete(call("2", "x")))
+
+
+async def test_a_call_without_a_connection_fails_at_once() -> None:
+    session = Session("ws://127.0.0.1:9/v1/stream", clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+    with pytest.raises(GatewayGone):
+        await read(session.complete(call("1", "x")))
+    await session.start()
+    with pytest.raises(GatewayGone, match="cannot be reached"):
+        await session.ready()
+    await session.close()
+
+
+async def test_the_session_reconnects_and_starts_with_an_empty_segment_cache() -> None:
+    states: list[bool] = []
+    async with WireServer() as server, connected(server, on_connection=states.append) as session:
+        await read(session.complete(call("1", "stable")))
+        await server.peers[0].connection.close()
+        await server.wait_for(Hello, 2)
+        await until(lambda: session.connected)
+        text, _ = await read(session.complete(call("2", "stable")))
+        assert text == "return a + b"
+        assert session.statistics().needs == 0
+        assert session.statistics().connections == 2
+    assert states[:3] == [True, False, True]
+
+
+async def test_a_private_gateway_is_located_anew_for_every_connection() -> None:
+    async with WireServer(token="one") as first, WireServer(token="two") as second:
+        endpoints = iter([Endpoint(first.url, "one"), Endpoint(second.url, "two")])
+
+        async def locate() -> Endpoint:
+            return next(endpoints)
+
+        session = Session(clock=time.monotonic, rng=random.Random(1), backoff=FAST, locate=locate)
+        await session.start()
+        await session.ready()
+        await first.peers[0].connection.close()
+        await second.wait_for(Hello)
+        assert session.endpoint == Endpoint(second.url, "two")
+        await session.close()
+
+
+async def test_a_wrong_token_is_named_and_never_printed() -> None:
+    async with WireServer(token="right") as server:
+        session = Session(server.url, token="wrong-secret", clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+        await session.start()
+        with pytest.raises(GatewayGone, match=r"401.*token"):
+            await session.ready()
+        assert "wrong-secret" not in repr(session) + repr(session.endpoint) + session.statistics().last_error
+        await session.close()
+
+
+async def test_a_close_with_4401_names_the_token() -> None:
+    class Refusing(WireServer):
+        async def _talk(self, connection: Any) -> None:
+            await connection.close(4401, "no")
+
+    async with Refusing() as server:
+        session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+        await session.start()
+        with pytest.raises(GatewayGone, match="4401"):
+            await session.ready()
+        await session.close()
+
+
+async def test_goaway_lets_running_calls_end_then_reconnects() -> None:
+    release = asyncio.Event()
+
+    async def slow(peer: Peer, message: Complete) -> None:
+        if message.id == "1":
+            await peer.send(Goaway(grace_ms=60_000))
+            await release.wait()
+        await answer(peer, message)
+
+    async with WireServer(slow) as server, connected(server) as session:
+        stream = session.complete(call("1", "x"))
+        await until(lambda: not session.connected)
+        with pytest.raises(GatewayGone, match="going away"):
+            await read(session.complete(call("2", "x")))
+        release.set()
+        assert (await read(stream))[0] == "return a + b"
+        await server.wait_for(Hello, 2)
+        await until(lambda: session.connected)
+        assert (await read(session.complete(call("3", "x"))))[0] == "return a + b"
+
+
+async def test_goaway_ends_what_outlives_the_grace() -> None:
+    async def never(peer: Peer, message: Complete) -> None:
+        await peer.send(Goaway(grace_ms=1))
+
+    async with WireServer(never) as server, connected(server) as session:
+        with pytest.raises(GatewayGone):
+            await read(session.complete(call("1", "x")))
+        await server.wait_for(Hello, 2)
+
+
+@pytest.mark.parametrize("frame", [b"\xc1", b"", "{}", b"\x81\xa4type\xa5never", "x" * 5])
+async def test_a_bad_frame_changes_nothing(frame: bytes | str) -> None:
+    async def rude(peer: Peer, message: Complete) -> None:
+        await peer.connection.send(frame)
+        await answer(peer, message)
+
+    async with WireServer(rude) as server, connected(server) as session:
+        assert (await read(session.complete(call("1", "x"))))[0] == "return a + b"
+        assert session.statistics().bad_frames == 1
+        assert session.statistics().connections == 1
+
+
+async def test_a_refusal_comes_out_of_the_stream_and_the_connection_lives() -> None:
+    async def refuse(peer: Peer, message: Complete) -> None:
+        await peer.send(Error(code=ErrorCode.OVERLOADED, id=message.id, retry_after_ms=50))
+
+    async with WireServer(refuse) as server, connected(server) as session:
+        for id in ("1", "2"):
+            with pytest.raises(GatewayError) as raised:
+                await read(session.complete(call(id, "x")))
+            assert (raised.value.code, raised.value.retry_after_ms) == (ErrorCode.OVERLOADED, 50)
+        assert session.connected
+
+
+async def test_a_gateway_that_never_answers_does_not_hold_a_call_beyond_its_deadline() -> None:
+    async def silent(peer: Peer, message: Complete) -> None:
+        pass
+
+    async with WireServer(silent) as server, connected(server) as session:
+        with pytest.raises(GatewayError) as raised:
+            await read(session.complete(call("1", "x", deadline_ms=-990.0)))
+        assert raised.value.code is ErrorCode.EXPIRED
+        await server.wait_for(Cancel)
+
+
+async def test_an_id_that_runs_is_refused_and_the_running_call_lives() -> None:
+    async with WireServer(until_cancelled) as server, connected(server) as session:
+        stream = session.complete(call("1", "x"))
+        with pytest.raises(GatewayError, match="id"):
+            await read(session.complete(call("1", "x")))
+        stream.cancel()
+        assert (await read(stream))[1].finish is Finish.CANCELLED
+
+
+async def test_profile_changes_are_told_and_changed_documents_and_feedback_are_sent() -> None:
+    profiles: list[Profile] = []
+    acknowledged: list[str] = []
+    workspaces = [Workspace(root="/w", repository="0" * 32)]
+    async with (
+        WireServer() as server,
+        connected(
+            server, on_profile=profiles.append, on_acknowledged=acknowledged.append, workspaces=workspaces
+        ) as session,
+    ):
+        newer = Profile(model="newer", grammar="foretype-1", tokenizer_digest="0" * 32)
+        await server.peers[0].send(newer)
+        await until(lambda: session.profile == newer)
+        session.changed(["file:///a"], ChangeReason.BRANCH)
+        assert session.feedback("batch-1", [{"kind": "shown"}])
+        await until(lambda: acknowledged == ["batch-1"])
+    assert profiles == [PROFILE, newer]
+    assert await server.wait_for(Changed) == [Changed(documents=["file:///a"], reason=ChangeReason.BRANCH)]
+    assert server.received[0] == Hello(v=1, client="foretype", workspaces=workspaces)
+
+
+async def test_small_frames_leave_at_once_and_uncompressed() -> None:
+    async with WireServer() as server, connected(server):
+        connection = server.peers[0].connection
+        assert connection.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert connection.protocol.extensions == []
+
+
+async def test_the_tokenizer_is_downloaded_once_verified_and_private(tmp_path: Path) -> None:
+    async with WireServer(token="t") as server, connected(server, token="t", cache_dir=tmp_path) as session:
+        path = await session.tokenizer_path()
+        assert path.read_bytes() == TOKENIZER
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert await session.tokenizer_path() == path
+        assert sum(request.startswith("/v1/tokenizers/") for request in server.requests) == 1
+        path.write_bytes(b"damaged")
+        assert (await session.tokenizer_path()).read_bytes() == TOKENIZER
+        assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+async def test_a_tokenizer_that_is_not_the_announced_one_is_refused(tmp_path: Path) -> None:
+    async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
+        server.tokenizer = b"something else"
+        with pytest.raises(TokenizerUnavailable, match="digest"):
+            await session.tokenizer_path()
+        assert not (tmp_path / "tokenizers").exists()
+
+
+async def test_a_digest_that_is_a_path_is_refused(tmp_path: Path) -> None:
+    evil = Profile(model="m", grammar="foretype-1", tokenizer_digest="../../../evil")
+    async with WireServer(profile=evil) as server, connected(server, cache_dir=tmp_path) as session:
+        with pytest.raises(TokenizerUnavailable, match="hexadecimal"):
+            await session.tokenizer_path()
+
+
+async def test_a_callback_that_fails_is_not_swallowed() -> None:
+    def broken(profile: Profile) -> None:
+        raise ZeroDivisionError
+
+    async with WireServer() as server:
+        session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST, on_profile=broken)
+        await session.start()
+        await until(lambda: session._task is not None and session._task.done())
+        with pytest.raises(ZeroDivisionError):
+            await session.close()
+
+
+@pytest.mark.parametrize("url", ["", "http://h/v1/stream", "ws://", "ws://h:99999/", "localhost:80"])
+def test_a_url_that_is_no_websocket_url_is_refused_with_an_example(url: str) -> None:
+    with pytest.raises(ValueError, match="ws://127"):
+        Session(url, clock=time.monotonic, rng=random.Random(1))
+
+
+def test_backoff_is_full_jitter_under_a_cap() -> None:
+    backoff, rng = Backoff(base_s=1.0, cap_s=8.0), random.Random(7)
+    for attempt in (0, 1, 2, 3, 10, 10_000):
+        delays = [backoff.delay_s(attempt, rng) for _ in range(200)]
+        ceiling_s = min(8.0, 2.0**attempt if attempt < 20 else 8.0)
+        assert 0.0 <= min(delays) < 0.2 * ceiling_s
+        assert 0.8 * ceiling_s < max(delays) <= ceiling_s
