@@ -1,0 +1,24 @@
+"""`foretype eval` and `foretype bench`. With `--json` standard output carries one JSON object and nothing else."""
+
+from __future__ import annotations
+
+import typer
+
+from foretype_eval.fim.cli import fim
+
+__all__ = ["app", "bench"]
+
+app = typer.Typer(no_args_is_help=True, help="Measure quality: benchmarks, replay, experiments.")
+bench = typer.Typer(no_args_is_help=True, help="Measure speed.")
+
+app.command("fim")(fim)
+
+
+@app.callback()
+def _eval() -> None:  # pyright: ignore[reportUnusedFunction] - keeps `fim` a sub-command while it is the only one
+    """Measure quality: benchmarks, replay, experiments."""
+
+
+@bench.callback()
+def _bench() -> None:  # pyright: ignore[reportUnusedFunction]
+    """Measure speed: latency of the whole path on this machine."""

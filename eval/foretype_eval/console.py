@@ -1,0 +1,52 @@
+"""What both command groups share: JSON on standard output, progress and errors on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+__all__ = ["fail", "print_json", "progress_bars", "stderr"]
+
+stderr = Console(stderr=True)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One object, one line end, nothing else: the contract of `--json`."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+    sys.stdout.flush()
+
+
+def fail(message: str) -> NoReturn:
+    """Say what is wrong and what to do, and leave with status 2."""
+    stderr.print(f"[bold red]error:[/] {message}", highlight=False)
+    raise typer.Exit(2)
+
+
+@contextlib.contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar per named step on standard error; nothing where that is no terminal."""
+    bars = Progress(
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=stderr,
+        disable=not stderr.is_terminal,
+    )
+    tasks: dict[str, Any] = {}
+
+    def advance(step: str, done: int, total: int) -> None:
+        if step not in tasks:
+            tasks[step] = bars.add_task(step, total=total)
+        bars.update(tasks[step], completed=done, total=total)
+
+    with bars:
+        yield advance

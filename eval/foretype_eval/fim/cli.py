@@ -1,0 +1,88 @@
+"""The command `foretype eval fim`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from foretype_client.ports import GatewayGone
+from rich.console import Console
+from rich.table import Table
+
+from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.fim.ask import AskOptions
+from foretype_eval.fim.baselines import Baseline
+from foretype_eval.fim.items import DataError
+from foretype_eval.fim.run import FimOptions, run_fim
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.sandbox import SandboxError
+
+__all__ = ["fim"]
+
+
+def fim(
+    data: Annotated[Path, typer.Option(help="HumanEval-Infilling, SAFIM or SantaCoder-FIM, .jsonl or .jsonl.gz.")],
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many items, spread over the file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for items.jsonl and summary.json.")] = None,
+    baseline: Annotated[Baseline | None, typer.Option(help="A row that needs no model.")] = None,
+    layout: Annotated[str | None, typer.Option(help="Prompt layout; default is the profile's.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Token limit of one completion.")] = 192,
+    post_process: Annotated[bool, typer.Option(help="Run the product's own finishing over each answer.")] = False,
+    execute: Annotated[bool, typer.Option(help="Run the tests in the sandbox.")] = True,
+    check_references: Annotated[bool, typer.Option(help="Leave out items whose reference fails.")] = True,
+    keep_text: Annotated[bool, typer.Option(help="Write completions into items.jsonl, for a look at them.")] = False,
+    parallel: Annotated[int, typer.Option(min=1, help="Requests under way at once.")] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Engine of the private gateway.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+) -> None:
+    """Fill holes in programs, run their tests, report pass@1 and exact match with clustered intervals."""
+    try:
+        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
+        options = FimOptions(
+            data=data,
+            out=out,
+            limit=limit,
+            baseline=baseline,
+            layout=layout,
+            execute=execute,
+            check_references=check_references,
+            keep_text=keep_text,
+            seed=seed,
+            ask=AskOptions(max_tokens=max_tokens, post_process=post_process, parallel=parallel),
+            gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
+        )
+        with progress_bars() as progress:
+            summary = asyncio.run(run_fim(options, progress=progress))
+    except (DataError, SandboxError, GatewayGone, OSError) as error:
+        fail(str(error))
+    if as_json:
+        print_json(summary)
+    else:
+        _print(summary)
+
+
+def _print(summary: dict[str, Any]) -> None:
+    system = summary["system"]
+    title = ", ".join(str(system[name]) for name in ("baseline", "model", "layout") if name in system)
+    table = Table(title=f"{summary['data']['file']}: {title}", title_justify="left")
+    for column in ("measure", "value", "95 % interval"):
+        table.add_column(column, justify="left" if column == "measure" else "right")
+    for name, interval in summary["ci"].items():
+        value = summary[name]
+        if value is not None:
+            table.add_row(name.replace("_", " "), f"{value:.1%}", f"{interval[0]:.1%} to {interval[1]:.1%}")
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{summary['n']} items of {summary['clusters']} problems, {summary['executed']} executed, "
+        f"{summary['data']['reference_failures']} left out because their reference fails. "
+        f"Stop rule: {'; '.join(summary['data']['stop_rules'])}.",
+        highlight=False,
+    )
