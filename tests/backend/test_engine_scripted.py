@@ -141,7 +141,7 @@ async def test_death_fails_running_and_waiting_requests() -> None:
     assert len(await collect(engine, "c", [1], GenerationParams(max_tokens=50))) > 0
 
 
-@pytest.mark.parametrize("ids", [[], [99], [-1], [1] * 31], ids=["empty", "vocabulary", "negative", "too long"])
+@pytest.mark.parametrize("ids", [[], [99], [-1], [1] * 32], ids=["empty", "vocabulary", "negative", "too long"])
 async def test_prompts_that_can_never_run_are_refused(ids: list[int]) -> None:
     engine = await started(vocabulary_tokens=50, context_limit_tokens=32)
     with pytest.raises(PromptRefused):

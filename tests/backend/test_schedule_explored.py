@@ -121,7 +121,8 @@ class Bench:
         self.carry_out(self.scheduler.before_step(self.now))
         live = [h for h in self.pipeline.handles if not h.cancelled]
         assert len(live) <= self.limits.max_sequences
-        assert len(live) == len(self.handles) == self.scheduler.statistics().running
+        assert len(live) == len(self.handles)
+        assert len(self.pipeline.handles) == self.scheduler.statistics().running
         if throws:
             self.pipeline = FakePipeline()
             self.carry_out(self.scheduler.pipeline_lost())

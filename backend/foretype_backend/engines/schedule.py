@@ -29,6 +29,8 @@ __all__ = ["ScheduleStatistics", "Scheduler"]
 
 
 class ScheduleStatistics(NamedTuple):
+    """Counters. `running` are slots of the pipeline in use: a cancelled request has one until the next step."""
+
     running: int
     waiting: int
     preemptions: int
@@ -69,7 +71,7 @@ class Scheduler:
         self._entries: dict[int, _Entry] = {}
         self._pipeline: list[_Entry] = []
         self._order = itertools.count()
-        self._reaping = False
+        self._reaping = 0
         self._preemptions = 0
         self._held = 0
         self._expired = 0
@@ -113,7 +115,7 @@ class Scheduler:
 
     def after_step(self, produced: Mapping[int, Produced]) -> list[Action]:
         """A step is done; `produced` tells of the requests for which there was anything to read."""
-        self._reaping = False
+        self._reaping = 0
         self._count_prefill()
         actions: list[Action] = []
         for job_id, (tokens, ending) in produced.items():
@@ -137,7 +139,7 @@ class Scheduler:
         """The step threw. All that was in the pipeline is lost, with its cache; what waits, waits for the new one."""
         lost: list[Action] = [self._end(entry, Ending.LOST) for entry in self._pipeline]
         self._pipeline.clear()
-        self._reaping = False
+        self._reaping = 0
         self.shadow.clear()
         return lost
 
@@ -145,7 +147,7 @@ class Scheduler:
 
     @property
     def needs_step(self) -> bool:
-        return bool(self._entries) or self._reaping
+        return bool(self._entries) or self._reaping > 0
 
     def cached_tokens(self, job_id: int) -> int | None:
         """Prompt tokens found cached when the request was first added; None before that and for unknown ids."""
@@ -154,7 +156,7 @@ class Scheduler:
 
     def statistics(self) -> ScheduleStatistics:
         return ScheduleStatistics(
-            running=len(self._pipeline),
+            running=len(self._pipeline) + self._reaping,
             waiting=len(self._entries) - len(self._pipeline),
             preemptions=self._preemptions,
             held=self._held,
@@ -297,7 +299,7 @@ class Scheduler:
         if entry.stage is _Stage.WAITING:
             return []
         self._pipeline.remove(entry)
-        self._reaping = True
+        self._reaping += 1
         entry.stage = _Stage.WAITING
         self.shadow.touch(entry.job.keys, entry.computed_tokens)
         return [Drop(entry.job.id)]

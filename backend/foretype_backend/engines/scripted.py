@@ -13,9 +13,10 @@ import itertools
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from foretype_backend.engines.ledger import AbortLedger
+from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
@@ -23,7 +24,6 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     EngineUnavailable,
     GenerationParams,
-    PromptRefused,
 )
 from foretype_backend.engines.prefix import ShadowPrefixCache
 
@@ -156,7 +156,8 @@ class ScriptedEngine:
         salt: str | None = None,
         deadline: float | None = None,
     ) -> AsyncIterator[Chunk]:
-        prompt = self._check(request_id, token_ids, params)
+        prompt, max_tokens = self._check(request_id, token_ids, params.max_tokens)
+        params = replace(params, max_tokens=max_tokens)
         generation = self._restarts
         request = _Request(aborted=self._ledger.begin(request_id))
         self._live[request_id] = request
@@ -261,7 +262,7 @@ class ScriptedEngine:
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None) -> None:
         if self._running or self._waiting:
             return
-        prompt = self._check("", token_ids, GenerationParams(max_tokens=1))
+        prompt, _ = self._check("", token_ids, 1)
         keys = self.cache.keys(prompt, salt=salt or "")
         await self._pause((len(prompt) - self.cache.cached_tokens(keys, len(prompt))) * self._prefill_s_per_token)
         self.cache.touch(keys)
@@ -283,23 +284,18 @@ class ScriptedEngine:
     def __repr__(self) -> str:
         return f"<ScriptedEngine running={self._running} waiting={len(self._live) - self._running} {self.cache!r}>"
 
-    def _check(self, request_id: str, token_ids: Sequence[int], params: GenerationParams) -> tuple[int, ...]:
+    def _check(self, request_id: str, token_ids: Sequence[int], max_tokens: int) -> tuple[tuple[int, ...], int]:
         prompt = tuple(token_ids)
-        limit = self._capabilities.context_limit_tokens
         if not self._started:
             raise EngineUnavailable("the scripted engine is not started; call start() first")
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
-        if not prompt:
-            raise PromptRefused("the prompt is empty; at least one token is needed")
-        if len(prompt) + params.max_tokens > limit:
-            raise PromptRefused(
-                f"{len(prompt)} prompt tokens + max_tokens {params.max_tokens} exceed the context limit of {limit} tokens"
-            )
-        top = self._vocabulary_tokens
-        if min(prompt) < 0 or (top is not None and max(prompt) >= top):
-            raise PromptRefused(f"a token id is outside the vocabulary [0, {top}); tokenizer and model differ")
-        return prompt
+        return prompt, check_prompt(
+            prompt,
+            max_tokens,
+            context_limit_tokens=self._capabilities.context_limit_tokens,
+            vocabulary_tokens=self._vocabulary_tokens,
+        )
 
     def _check_alive(self, generation: int) -> None:
         if not self._started or generation != self._restarts:

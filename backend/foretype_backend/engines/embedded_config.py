@@ -1,0 +1,75 @@
+"""Configuration of the embedded engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+__all__ = ["EmbeddedConfig"]
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedConfig:
+    """How the embedded engine runs.
+
+    Attributes:
+        model: a GGUF file (llama, qwen2 or qwen3 shape).
+        cache_bytes: most memory of the key-value cache; it grows up to it with use.
+        chunk_tokens: prefill tokens in one step: a cancel waits for at most one step.
+        max_sequences: requests computed at once.
+        max_overtakes: how often short requests may get ahead of a long one.
+        head_start_tokens: tokens that such a short request produces before the long one goes on.
+        threads: inference threads; None leaves the choice to the engine.
+        nice: added to the niceness of the process.
+        prompt_lookup_tokens: tokens drafted from the prompt itself per step; 0 switches it off.
+        start_timeout_s: a model that is not loaded by then failed to start.
+        hang_s: silence, with requests running, after which the process is ended and started again.
+        restart_wait_s: how long a request waits for an engine that is starting again.
+        restart_first_s, restart_most_s: back-off between attempts to start again, doubled each time.
+        healthy_after_s: a process that lived this long starts the back-off afresh.
+    """
+
+    model: Path
+    cache_bytes: int = 256 * _MIB
+    chunk_tokens: int = 128
+    max_sequences: int = 8
+    max_overtakes: int = 6
+    head_start_tokens: int = 1
+    threads: int | None = None
+    nice: int = 0
+    prompt_lookup_tokens: int = 0
+    start_timeout_s: float = 120.0
+    hang_s: float = 60.0
+    restart_wait_s: float = 5.0
+    restart_first_s: float = 0.05
+    restart_most_s: float = 10.0
+    healthy_after_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("cache_bytes", _MIB),
+            ("chunk_tokens", 32),
+            ("max_sequences", 1),
+            ("head_start_tokens", 1),
+        ):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"{name} is {value}; it must be at least {least}")
+
+    @classmethod
+    def of(cls, **config: Any) -> EmbeddedConfig:
+        """From plain values; raises TypeError that names an option which does not exist, or `model` when missing."""
+        known = {f.name for f in fields(cls)}
+        for name in config:
+            if name not in known:
+                raise TypeError(f"the embedded engine has no option {name!r}; it has {', '.join(sorted(known))}")
+        if not config.get("model"):
+            raise TypeError("the embedded engine needs the option 'model': the path of a .gguf file")
+        options: dict[str, Any] = {**config, "model": Path(config["model"])}
+        return cls(**options)
+
+    def back_off_s(self, failures: int) -> float:
+        return min(self.restart_first_s * 2 ** min(failures, 20), self.restart_most_s)

@@ -1,0 +1,219 @@
+"""Reads the header of a GGUF file, and refuses a file that the embedded engine cannot run, with the reason and the remedy.
+
+The engine's own reader says "Unsupported quantization type" or crashes on a truncated file; this one costs a few
+milliseconds and names the tensor. What opens was tried: architectures llama, qwen2 and qwen3; tensors F16, Q8_0, Q6_K, Q4_K,
+Q4_1 and Q4_0 (vectors F32). One tensor of another type refuses the whole file.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+__all__ = ["BadModelFile", "ModelHeader", "kv_block_bytes", "read_header"]
+
+ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
+_TYPES: Final = {  # id: (name, values in a block, bytes of a block)
+    0: ("F32", 1, 4),
+    1: ("F16", 1, 2),
+    2: ("Q4_0", 32, 18),
+    3: ("Q4_1", 32, 20),
+    6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24),
+    8: ("Q8_0", 32, 34),
+    9: ("Q8_1", 32, 36),
+    10: ("Q2_K", 256, 84),
+    11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144),
+    13: ("Q5_K", 256, 176),
+    14: ("Q6_K", 256, 210),
+    15: ("Q8_K", 256, 292),
+    20: ("IQ4_NL", 32, 18),
+    23: ("IQ4_XS", 256, 136),
+    30: ("BF16", 1, 2),
+}
+_OPENS: Final = frozenset({"F16", "Q8_0", "Q6_K", "Q4_K", "Q4_1", "Q4_0"})
+_SCALARS: Final = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+_STRING: Final = 8
+_ARRAY: Final = 9
+
+
+class BadModelFile(ValueError):
+    """The file cannot be run; the message names the file, the reason and the remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelHeader:
+    """What the engine needs to know before it opens a model.
+
+    Attributes:
+        kv_heads, head_size: of one layer's key-value cache.
+        notes: what the engine silently ignores in this file.
+    """
+
+    architecture: str
+    name: str
+    context_limit_tokens: int
+    vocabulary_tokens: int
+    layers: int
+    kv_heads: int
+    head_size: int
+    notes: tuple[str, ...] = ()
+
+
+def kv_block_bytes(header: ModelHeader, block_tokens: int = 32) -> int:
+    """Bytes of one block of the key-value cache on CPU: u8, keys quantised by channel and values by token.
+
+    Each group carries a 4-byte scale and a 4-byte zero point. Equal to `kv_cache_size_in_bytes / num_kv_blocks` as the
+    engine reports it (`tests/backend/test_engine_embedded_traps.py`).
+    """
+    keys = header.head_size * (block_tokens + 8)
+    values = block_tokens * (header.head_size + 8)
+    return header.layers * header.kv_heads * (keys + values)
+
+
+def read_header(path: Path) -> ModelHeader:
+    """Read and check the header of a GGUF file.
+
+    Raises:
+        BadModelFile: it is missing, not a GGUF file, truncated, or of a kind that does not open.
+    """
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _parse(path, _Reader(data))
+    except FileNotFoundError:
+        raise BadModelFile(f"{path}: no such file; give --model the path of a .gguf file") from None
+    except IsADirectoryError:
+        raise BadModelFile(f"{path}: is a folder; give --model the path of a .gguf file") from None
+    except OSError as error:
+        raise BadModelFile(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    except (struct.error, IndexError, UnicodeDecodeError):
+        raise BadModelFile(f"{path}: its header is cut off or damaged; download or export it again") from None
+    except ValueError as error:
+        if isinstance(error, BadModelFile):
+            raise
+        raise BadModelFile(f"{path}: is empty; download or export it again") from error  # mmap of an empty file
+
+
+class _Reader:
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data = data
+        self.offset = 0
+
+    def scalar(self, form: str) -> Any:
+        value = struct.unpack_from(form, self.data, self.offset)[0]
+        self.offset += struct.calcsize(form)
+        return value
+
+    def string(self) -> str:
+        length = self.scalar("<Q")
+        end = self.offset + length
+        if end > len(self.data):
+            raise IndexError
+        raw = self.data[self.offset : end]
+        self.offset = end
+        return raw.decode()
+
+    def value(self, kind: int) -> Any:
+        """A scalar or string; of an array its length alone, since only that of the vocabulary is of use."""
+        if kind == _STRING:
+            return self.string()
+        if kind != _ARRAY:
+            return self.scalar(_SCALARS[kind])
+        item, count = self.scalar("<I"), self.scalar("<Q")
+        if item == _STRING:
+            for _ in range(count):
+                self.offset += 8 + struct.unpack_from("<Q", self.data, self.offset)[0]
+        else:
+            self.offset += count * struct.calcsize(_SCALARS[item])
+        return cast("int", count)
+
+
+def _parse(path: Path, reader: _Reader) -> ModelHeader:
+    if reader.data[:4] != b"GGUF":
+        raise BadModelFile(f"{path}: is not a GGUF file (it starts with {bytes(reader.data[:4])!r}); give a .gguf file")
+    reader.offset = 4
+    version = reader.scalar("<I")
+    if version not in (2, 3):
+        raise BadModelFile(f"{path}: GGUF version {version} is not known (2 and 3 are); export it again")
+    tensor_count, key_count = reader.scalar("<Q"), reader.scalar("<Q")
+    meta: dict[str, Any] = {}
+    try:
+        for _ in range(key_count):
+            key = reader.string()
+            meta[key] = reader.value(reader.scalar("<I"))
+    except KeyError:
+        raise struct.error from None
+    architecture = str(meta.get("general.architecture", ""))
+    if architecture not in ARCHITECTURES:
+        raise BadModelFile(
+            f"{path}: architecture {architecture!r} does not open; use a model of {', '.join(ARCHITECTURES)} shape, or serve "
+            "this one elsewhere and use --engine openai"
+        )
+    vocabulary = _tensors(path, reader, tensor_count, int(meta.get("general.alignment", 32)))
+    return _header(path, architecture, meta, vocabulary)
+
+
+def _tensors(path: Path, reader: _Reader, count: int, alignment: int) -> int:
+    """Check the types and the extent of all tensors; returns the rows of the embedding (0 if there is none)."""
+    vocabulary, end = 0, 0
+    for _ in range(count):
+        name = reader.string()
+        shape = [reader.scalar("<Q") for _ in range(reader.scalar("<I"))]
+        kind, offset = reader.scalar("<I"), reader.scalar("<Q")
+        type_name, block_values, block_bytes = _TYPES.get(kind, (f"type {kind}", 1, 0))
+        if len(shape) > 1 and type_name not in _OPENS:
+            raise BadModelFile(
+                f"{path}: tensor {name} is {type_name}, which does not open; use a file quantised as Q8_0, Q6_K, Q4_K_M, Q4_1, "
+                "Q4_0 or F16"
+            )
+        values = 1
+        for size in shape:
+            values *= size
+        end = max(end, offset + values // block_values * block_bytes)
+        if name == "token_embd.weight":
+            vocabulary = shape[-1]
+    start = -(-reader.offset // alignment) * alignment
+    if start + end > len(reader.data):
+        raise BadModelFile(
+            f"{path}: is truncated ({len(reader.data)} bytes, its tensors need {start + end}); download or copy it again"
+        )
+    return vocabulary
+
+
+def _header(path: Path, architecture: str, meta: dict[str, Any], vocabulary: int) -> ModelHeader:
+    def number(key: str, default: int | None = None) -> int:
+        value = meta.get(f"{architecture}.{key}", default)
+        if not isinstance(value, int) or value <= 0:
+            raise BadModelFile(f"{path}: {architecture}.{key} is missing or wrong ({value!r}); export it again")
+        return value
+
+    heads = number("attention.head_count")
+    notes: list[str] = []
+    context_limit_tokens = number("context_length")
+    scaling = meta.get(f"{architecture}.rope.scaling.type", "none")
+    if scaling not in ("none", ""):
+        original = number("rope.scaling.original_context_length", context_limit_tokens)
+        context_limit_tokens = min(context_limit_tokens, original)
+        notes.append(
+            f"rope scaling ({scaling}) is ignored by the engine; context limited to {context_limit_tokens} tokens"
+        )
+    window = meta.get(f"{architecture}.attention.sliding_window", 0)
+    if isinstance(window, int) and 0 < window < context_limit_tokens:
+        context_limit_tokens = window
+        notes.append(f"the sliding window is ignored by the engine; context limited to {window} tokens")
+    if vocabulary <= 0:
+        raise BadModelFile(f"{path}: has no tensor token_embd.weight; export it again")
+    return ModelHeader(
+        architecture=architecture,
+        name=str(meta.get("general.name") or path.stem),
+        context_limit_tokens=context_limit_tokens,
+        vocabulary_tokens=vocabulary,
+        layers=number("block_count"),
+        kv_heads=number("attention.head_count_kv", heads),
+        head_size=number("attention.key_length", number("embedding_length") // heads),
+        notes=tuple(notes),
+    )

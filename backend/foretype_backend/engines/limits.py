@@ -1,0 +1,42 @@
+"""The checks that every engine makes on a prompt before it accepts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretype_backend.engines.port import PromptRefused
+
+__all__ = ["check_prompt"]
+
+
+def check_prompt(
+    token_ids: Sequence[int], max_tokens: int, *, context_limit_tokens: int, vocabulary_tokens: int | None
+) -> int:
+    """Check a prompt against the model.
+
+    Args:
+        vocabulary_tokens: ids at or above it are refused; None where it is not known.
+
+    Returns:
+        the tokens that may be generated: `max_tokens`, or less when the context ends before.
+
+    Raises:
+        PromptRefused: empty, longer than the model's context allows, or with ids outside the vocabulary.
+    """
+    if not token_ids:
+        raise PromptRefused("the prompt is empty; at least one token is needed")
+    if max_tokens < 1:
+        raise PromptRefused(f"max_tokens is {max_tokens}; at least 1 is needed (use warm() to compute a prefix alone)")
+    room = context_limit_tokens - len(token_ids)
+    if room < 1:
+        raise PromptRefused(
+            f"the prompt has {len(token_ids)} tokens and the context {context_limit_tokens}; send at most "
+            f"{context_limit_tokens - 1}"
+        )
+    lowest, highest = min(token_ids), max(token_ids)
+    if lowest < 0 or (vocabulary_tokens is not None and highest >= vocabulary_tokens):
+        wrong = lowest if lowest < 0 else highest
+        raise PromptRefused(
+            f"token id {wrong} is outside the vocabulary of {vocabulary_tokens} tokens; tokenizer and model do not match"
+        )
+    return min(max_tokens, room)
