@@ -95,7 +95,7 @@ class Session:
         clock: Clock,
         rng: random.Random,
         locate: Callable[[], Awaitable[Endpoint]] | None = None,
-        on_profile: Callable[[Profile], None] | None = None,
+        on_profile: Callable[[Profile], object] | None = None,
         on_connection: Callable[[bool], None] | None = None,
         on_acknowledged: Callable[[str], None] | None = None,
         cache_dir: Path | None = None,
@@ -210,14 +210,14 @@ class Session:
         self._pump()
         return sent
 
-    async def tokenizer_path(self) -> Path:
-        """The tokenizer of the current profile, on disk.
+    async def tokenizer_path(self, profile: Profile | None = None) -> Path:
+        """The tokenizer of `profile`, by default the current one, on disk.
 
         Raises:
             GatewayGone: there is no profile yet.
             TokenizerUnavailable: it could not be downloaded or kept.
         """
-        profile = self.profile
+        profile = profile or self.profile
         if profile is None:
             raise GatewayGone("no profile yet: the gateway was never reached")
         return await self._tokenizers.fetch(self._endpoint, profile.tokenizer_digest)

@@ -1,0 +1,200 @@
+"""A client, wired together: what the language server and the command line both use."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from foretype_context.assemble import Assembler
+from foretype_context.templates import UnknownGrammar
+from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
+
+from foretype_client.cache import CompletionCache
+from foretype_client.flow import CompletionFlow, FlowOptions
+from foretype_client.local import ensure_gateway
+from foretype_client.local_model import CopyLine
+from foretype_client.policy import Policy, PolicyOptions
+from foretype_client.ports import Clock, Endpoint, GatewayGone
+from foretype_client.session import Session
+from foretype_client.tokenizers import TokenizerUnavailable
+from foretype_client.wire import Profile, Workspace
+
+__all__ = ["Assemblers", "Client", "ClientOptions", "open_client"]
+
+_logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Everything about a client that its user can choose.
+
+    Attributes:
+        gateway: `ws://` or `wss://` URL of `/v1/stream`; None for the user's private gateway, started when needed.
+        token: bearer token for `gateway`.
+        state_dir: where the private gateway is registered; None is the user's state directory.
+        cache_dir: where tokenizers are kept; None is the user's cache directory.
+        model: model file for a private gateway that has to be started.
+        start_timeout_s: how long a private gateway may take to get ready.
+        client_name: name and version of the program, for the gateway's logs.
+        workspaces: open folders.
+        policy, flow: their own defaults.
+        local: whether to suggest without a model what the model has not answered yet.
+    """
+
+    gateway: str | None = None
+    token: str | None = field(default=None, repr=False)
+    state_dir: Path | None = None
+    cache_dir: Path | None = None
+    model: Path | None = None
+    start_timeout_s: float = 60.0
+    client_name: str = "foretype"
+    workspaces: Sequence[Workspace] = ()
+    policy: PolicyOptions = field(default_factory=PolicyOptions)
+    flow: FlowOptions = field(default_factory=FlowOptions)
+    local: bool = True
+
+
+class Assemblers:
+    """The assembler of the current profile, once its tokenizer is here; download and loading stay off the event loop.
+
+    Calling it is what the flow does: it answers at once, with None while the tokenizer is on its way. A failure is
+    logged, kept in `error`, and tried again `_RETRY_S` later.
+    """
+
+    def __init__(self, session: Session, clock: Clock) -> None:
+        self.error = ""
+        self._session = session
+        self._clock = clock
+        self._tokenizer: Tokenizer | None = None
+        self._current: tuple[Profile, Assembler] | None = None
+        self._loading: tuple[Profile, asyncio.Task[Assembler]] | None = None
+        self._retry_at_s = 0.0
+
+    def __call__(self, profile: Profile) -> Assembler | None:
+        if self._current is not None and self._current[0] == profile:
+            return self._current[1]
+        if self._clock() >= self._retry_at_s:
+            self.begin(profile)
+        return None
+
+    def begin(self, profile: Profile) -> asyncio.Task[Assembler]:
+        """Load what `profile` needs, unless that is under way."""
+        if self._loading is not None:
+            if self._loading[0] == profile and not self._loading[1].done():
+                return self._loading[1]
+            self._loading[1].cancel()
+        task = asyncio.get_running_loop().create_task(self._load(profile), name="foretype tokenizer")
+        task.add_done_callback(self._ended)
+        self._loading = (profile, task)
+        return task
+
+    async def ready(self, timeout_s: float) -> Assembler:
+        """Wait for a profile and for its assembler.
+
+        Raises:
+            GatewayGone: no profile came.
+            TokenizerUnavailable, TokenizerUnusable, UnknownGrammar: no assembler can be made for it.
+        """
+        profile = await self._session.ready(timeout_s)
+        return self(profile) or await asyncio.shield(self.begin(profile))
+
+    async def close(self) -> None:
+        if self._loading is not None:
+            self._loading[1].cancel()
+            await asyncio.gather(self._loading[1], return_exceptions=True)
+
+    async def _load(self, profile: Profile) -> Assembler:
+        tokenizer = self._tokenizer
+        if tokenizer is None or tokenizer.digest != profile.tokenizer_digest:
+            path = await self._session.tokenizer_path(profile)
+            tokenizer = await asyncio.to_thread(load_tokenizer, path)
+        assembler = Assembler(tokenizer, profile)
+        self._tokenizer, self._current, self.error = tokenizer, (profile, assembler), ""
+        return assembler
+
+    def _ended(self, task: asyncio.Task[Assembler]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        self.error = str(error)
+        self._retry_at_s = self._clock() + _RETRY_S
+        expected = isinstance(error, GatewayGone | TokenizerUnavailable | TokenizerUnusable | UnknownGrammar)
+        _logger.warning("no prompts can be made: %s", error, exc_info=None if expected else error)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A session, a flow, and what makes prompts for them."""
+
+    session: Session
+    flow: CompletionFlow
+    assemblers: Assemblers
+
+    @property
+    def assembler(self) -> Assembler | None:
+        """Of the current profile; None while its tokenizer is not here yet."""
+        profile = self.session.profile
+        return None if profile is None else self.assemblers(profile)
+
+    async def ready(self, timeout_s: float = 60.0) -> Assembler:
+        """Wait until completions can be asked for. Raises as `Assemblers.ready`."""
+        return await self.assemblers.ready(timeout_s)
+
+
+@asynccontextmanager
+async def open_client(
+    options: ClientOptions, *, clock: Clock = time.monotonic, rng: random.Random | None = None
+) -> AsyncGenerator[Client]:
+    """A client that connects in the background and stays connected until the block ends.
+
+    Args:
+        clock: monotonic seconds, the same that the event loop counts.
+        rng: spreads reconnects and makes request ids; its own by default.
+
+    Raises:
+        ValueError: `options.gateway` is not a WebSocket URL.
+    """
+    rng = rng or random.Random()
+
+    async def locate() -> Endpoint:
+        return await ensure_gateway(
+            options.state_dir, model=options.model, clock=clock, timeout_s=options.start_timeout_s
+        )
+
+    session = Session(
+        options.gateway or "",
+        token=options.token,
+        client_name=options.client_name,
+        workspaces=options.workspaces,
+        clock=clock,
+        rng=rng,
+        locate=locate if options.gateway is None else None,
+        cache_dir=options.cache_dir,
+    )
+    assemblers = Assemblers(session, clock)
+    session.on_profile = assemblers.begin
+    flow = CompletionFlow(
+        session,
+        assemblers,
+        clock=clock,
+        policy=Policy(options.policy),
+        cache=CompletionCache(),
+        local=CopyLine() if options.local else None,
+        rng=rng,
+        options=options.flow,
+    )
+    await session.start()
+    try:
+        yield Client(session, flow, assemblers)
+    finally:
+        await flow.close()
+        await assemblers.close()
+        await session.close()

@@ -1,0 +1,1 @@
+"""The sub-commands of `foretype` that the client brings itself, one module each."""

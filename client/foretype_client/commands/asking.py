@@ -1,0 +1,115 @@
+"""One completion from beginning to end, without the waiting and guessing that an editor needs."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from foretype_context.assemble import Assembler
+from foretype_context.document import Snapshot
+from foretype_context.finish import finish
+from foretype_context.plan import Plan, PlanState
+
+from foretype_client.ports import Call
+from foretype_client.session import Session
+from foretype_client.wire import Done, RequestClass
+
+__all__ = ["Answer", "ask", "plan_at"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back.
+
+    Attributes:
+        text: to insert at the cursor.
+        replaces: characters right of the cursor that it replaces.
+        reason: why `text` is empty, where post-processing left nothing.
+        raw: what the model wrote.
+        timings_ms: the stages of `wire.Timings`, and `ttft`: request sent to first text, null if none came.
+    """
+
+    request_id: str
+    text: str
+    replaces: int
+    reason: str | None
+    raw: str
+    done: Done
+    timings_ms: dict[str, float | None]
+
+
+def plan_at(assembler: Assembler, snapshot: Snapshot, offset: int) -> tuple[Plan, float]:
+    """The prompt for a place that nothing was asked about before, and the milliseconds that took."""
+    started = time.perf_counter()
+    plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, now=0.0)
+    return plan, (time.perf_counter() - started) * 1e3
+
+
+async def ask(
+    session: Session,
+    plan: Plan,
+    snapshot: Snapshot,
+    offset: int,
+    *,
+    assemble_ms: float = 0.0,
+    on_text: Callable[[str], None] | None = None,
+    class_: RequestClass = RequestClass.INTERACTIVE,
+    max_tokens: int | None = None,
+) -> Answer:
+    """Ask for `plan` and wait for the end.
+
+    Args:
+        on_text: called with the suggestion so far, each time it grew.
+        max_tokens: fewer than the plan allows.
+
+    Raises:
+        GatewayError, GatewayGone: there is no answer.
+    """
+    call = Call(
+        id=secrets.token_hex(8),
+        class_=class_,
+        document=snapshot.uri,
+        version=snapshot.version,
+        language=snapshot.language,
+        segments=[placed.segment for placed in plan.segments],
+        prompt_tokens=plan.prompt_tokens,
+        max_tokens=max_tokens or plan.max_tokens,
+        stop=plan.stop,
+    )
+    started = time.perf_counter()
+    ttft_ms: float | None = None
+    written = ""
+    done: Done | None = None
+    async for item in session.complete(call):
+        if isinstance(item, Done):
+            done = item
+            continue
+        if ttft_ms is None:
+            ttft_ms = (time.perf_counter() - started) * 1e3
+        written += item.text
+        if on_text is not None:
+            on_text(finish(_unhealed(written, plan), snapshot, offset, kind=plan.kind, final=False).text)
+    if done is None:
+        raise RuntimeError("a completion stream ended without its end")
+    finished = finish(_unhealed(written, plan), snapshot, offset, kind=plan.kind, final=True)
+    timings_ms: dict[str, float | None] = dict(msgspec.structs.asdict(done.timings_ms))
+    timings_ms |= {"assemble": assemble_ms, "ttft": ttft_ms}
+    return Answer(
+        request_id=call.id,
+        text=finished.text,
+        replaces=finished.replaces,
+        reason=finished.reason,
+        raw=written,
+        done=done,
+        timings_ms={name: None if value is None else round(value, 3) for name, value in timings_ms.items()},
+    )
+
+
+def _unhealed(written: str, plan: Plan) -> str:
+    """Output repeats the characters that the prompt left out for the tokenizer's sake; they stand in the document."""
+    if written.startswith(plan.healed):
+        return written[len(plan.healed) :]
+    return "" if plan.healed.startswith(written) else written

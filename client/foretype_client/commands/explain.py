@@ -1,0 +1,181 @@
+"""`foretype explain FILE:LINE:COL`: what the prompt would be, piece by piece, and what was left out of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import typer
+from foretype_context.plan import Plan
+from foretype_context.segments import Kind, Source
+from rich.console import Console
+from rich.table import Table
+
+from foretype_client.client import ClientOptions, open_client
+from foretype_client.commands.asking import ask, plan_at
+from foretype_client.commands.shared import (
+    GatewayOption,
+    Location,
+    ModelOption,
+    StateDirOption,
+    TokenOption,
+    client_options,
+    errors_told,
+    open_location,
+    parse_location,
+)
+from foretype_client.ports import GatewayError
+from foretype_client.wire import Profile, RequestClass
+
+__all__ = ["explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Explanation:
+    profile: Profile
+    plan: Plan
+    timings_ms: dict[str, float]
+    cached_tokens: int | None
+    cached_source: str
+
+
+def explain(
+    place: Annotated[
+        str, typer.Argument(metavar="FILE:LINE:COL", help="Line and column count from 1, columns in characters.")
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    gateway: GatewayOption = None,
+    token: TokenOption = None,
+    model: ModelOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Explain the prompt for one place of a file: segments with their token ranges, and everything that was dropped.
+
+    `cached` is how much of each segment the engine had cached, asked for with a request for a single token.
+    """
+    with errors_told():
+        options = client_options("explain", gateway, token, model, state_dir)
+        explanation = asyncio.run(_explain(parse_location(place), options))
+        if json:
+            typer.echo(msgspec.json.encode(_as_object(explanation)).decode())
+        else:
+            _print(explanation)
+
+
+async def _explain(location: Location, options: ClientOptions) -> _Explanation:
+    snapshot, offset = await asyncio.to_thread(open_location, location)
+    async with open_client(options) as client:
+        assembler = await client.ready(options.start_timeout_s)
+        profile = client.session.profile
+        if profile is None:
+            raise RuntimeError("a client is ready without a profile")
+        plan, assemble_ms = plan_at(assembler, snapshot, offset)
+        cached_tokens, cached_source = None, "unknown"
+        try:
+            probe = await ask(client.session, plan, snapshot, offset, class_=RequestClass.SPECULATIVE, max_tokens=1)
+        except GatewayError as error:
+            cached_source = f"unknown: {error}"
+        else:
+            usage = probe.done.usage
+            if usage.cached_source:
+                cached_tokens, cached_source = usage.cached_tokens, usage.cached_source
+        timings_ms = {**plan.timings_ms, "assemble": assemble_ms}
+        return _Explanation(profile, plan, timings_ms, cached_tokens, cached_source)
+
+
+def _cached_of(start: int, end: int, cached_tokens: int | None) -> int | None:
+    """A prefix cache holds the first tokens of a prompt: what of `[start, end)` is among them."""
+    return None if cached_tokens is None else max(0, min(end, cached_tokens) - start)
+
+
+def _as_object(explanation: _Explanation) -> dict[str, object]:
+    plan = explanation.plan
+    return {
+        "profile": msgspec.to_builtins(explanation.profile),
+        "layout": plan.layout,
+        "kind": plan.kind,
+        "budget_tokens": plan.budget_tokens,
+        "prompt_tokens": plan.prompt_tokens,
+        "cached_tokens": explanation.cached_tokens,
+        "cached_source": explanation.cached_source,
+        "segments": [
+            {
+                "kind": placed.segment.kind,
+                "scope": placed.segment.scope,
+                "source": _source(placed.segment.source),
+                "tokens": placed.tokens,
+                "start": placed.start,
+                "end": placed.end,
+                "cached": _cached_of(placed.start, placed.end, explanation.cached_tokens),
+            }
+            for placed in plan.segments
+        ],
+        "dropped": [
+            {"kind": drop.kind, "source": _source(drop.source), "tokens": drop.tokens, "reason": drop.reason}
+            for drop in plan.dropped
+        ],
+        "timings_ms": {name: round(value, 3) for name, value in explanation.timings_ms.items()},
+    }
+
+
+def _source(source: Source) -> dict[str, object]:
+    return {
+        "document": source.document,
+        "path": source.path,
+        "version": source.version,
+        "start": source.start,
+        "end": source.end,
+    }
+
+
+def _print(explanation: _Explanation) -> None:
+    plan, profile, console = explanation.plan, explanation.profile, Console(highlight=False)
+    cached = (
+        f"cached: {explanation.cached_source}"
+        if explanation.cached_tokens is None
+        else f"{explanation.cached_tokens} cached ({explanation.cached_source})"
+    )
+    console.print(
+        f"{profile.model} · grammar {profile.grammar} · layout {plan.layout} · {plan.kind}\n"
+        f"{plan.prompt_tokens} of {plan.budget_tokens} tokens · {cached} · "
+        f"assembled in {explanation.timings_ms['assemble']:.1f} ms",
+        markup=False,
+    )
+    table = Table("start", "end", "tokens", "cached", "kind", "scope", "characters", "from", "text")
+    for placed in plan.segments:
+        source = placed.segment.source
+        cached_tokens = _cached_of(placed.start, placed.end, explanation.cached_tokens)
+        table.add_row(
+            str(placed.start),
+            str(placed.end),
+            str(placed.tokens),
+            "?" if cached_tokens is None else str(cached_tokens),
+            placed.segment.kind,
+            placed.segment.scope,
+            f"{source.start}–{source.end}",
+            _plain(source.path or source.document),
+            _plain(_short(placed.segment.text)),
+        )
+    console.print(table)
+    if not plan.dropped:
+        console.print("nothing was dropped")
+        return
+    dropped = Table("kind", "tokens", "reason", "from", title="dropped")
+    for drop in plan.dropped:
+        kind = drop.kind if isinstance(drop.kind, Kind) else str(drop.kind)
+        dropped.add_row(kind, str(drop.tokens), _plain(drop.reason), _plain(drop.source.path or drop.source.document))
+    console.print(dropped)
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def _short(text: str, limit: int = 40) -> str:
+    if len(text) <= limit:
+        return repr(text)
+    return f"{text[: limit // 2]!r} … {text[-limit // 2 :]!r}"

@@ -1,0 +1,179 @@
+"""What the sub-commands share: where in which file, with which gateway, and how failures are told."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from foretype_context.document import Document, Snapshot
+from foretype_context.exclude import MAX_CURRENT_BYTES, reason_to_exclude
+from foretype_context.templates import UnknownGrammar
+from foretype_context.tokens import TokenizerUnusable, UnknownControl
+from rich.console import Console
+
+from foretype_client.client import ClientOptions
+from foretype_client.ports import GatewayError, GatewayGone
+from foretype_client.tokenizers import TokenizerUnavailable
+
+__all__ = [
+    "BadInput",
+    "GatewayOption",
+    "Location",
+    "ModelOption",
+    "StateDirOption",
+    "TokenOption",
+    "client_options",
+    "errors_told",
+    "open_location",
+    "parse_location",
+    "read_source",
+]
+
+_HEAD_BYTES: Final = 8192
+
+GatewayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gateway",
+        envvar="FORETYPE_GATEWAY",
+        metavar="URL",
+        help="ws:// or wss:// URL of a gateway's /v1/stream. Default: your own private gateway, started if needed.",
+    ),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option("--token", envvar="FORETYPE_TOKEN", metavar="TOKEN", help="Bearer token of that gateway."),
+]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option("--model", metavar="FILE", help="Model for a private gateway that has to be started."),
+]
+StateDirOption = Annotated[
+    Path | None,
+    typer.Option("--state-dir", metavar="DIR", help="Where the private gateway is registered."),
+]
+
+
+class BadInput(Exception):
+    """What the user gave cannot be worked on; the message says what is wrong and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file: `line` and `column` count from 1, `column` in characters; the one behind the last is allowed."""
+
+    path: Path
+    line: int
+    column: int
+
+
+def parse_location(text: str) -> Location:
+    """`FILE:LINE:COL`; FILE may contain colons.
+
+    Raises:
+        BadInput: not of this form.
+    """
+    file, *numbers = text.rsplit(":", 2)
+    if len(numbers) != 2 or not file or not all(number.isdecimal() and len(number) <= 9 for number in numbers):
+        raise BadInput(f"{text!r} is not FILE:LINE:COL, e.g. src/app.py:12:5 (line and column count from 1)")
+    return Location(Path(file), int(numbers[0]), int(numbers[1]))
+
+
+def read_source(path: Path) -> str:
+    """The text of a source file, line endings as they are.
+
+    Raises:
+        BadInput: no such file, no file, not readable, too large, binary, secret, or not UTF-8.
+    """
+    try:
+        if path.is_dir():
+            raise BadInput(f"{path} is a folder, not a file")
+        size_bytes = path.stat().st_size
+        if size_bytes > MAX_CURRENT_BYTES:
+            raise BadInput(f"{path} is {size_bytes:,} bytes; completion stops at {MAX_CURRENT_BYTES:,}")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise BadInput(f"no such file: {path}") from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path}: {error}") from error
+    if b"\0" in data[:_HEAD_BYTES] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise BadInput(f"{path} is a binary file")
+    if (reason := reason_to_exclude(str(path), len(data), data[:_HEAD_BYTES])) not in (None, "generated", "minified"):
+        raise BadInput(f"{path} is never sent to a model: {reason}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(
+            f"{path} is not UTF-8: byte {error.start + 1} is 0x{data[error.start]:02x}; convert it first"
+        ) from error
+
+
+def open_location(location: Location) -> tuple[Snapshot, int]:
+    """The document at `location` and the character offset of the place in it.
+
+    Raises:
+        BadInput: the file cannot be worked on, or the place is outside of it.
+    """
+    text = read_source(location.path)
+    absolute = location.path.absolute()
+    snapshot = Document(absolute.as_uri(), text, path=_shown_path(absolute)).snapshot()
+    if not 1 <= location.line <= snapshot.line_count:
+        raise BadInput(f"line {location.line} is outside {location.path}: its lines are 1 to {snapshot.line_count}")
+    start, end = snapshot.line_start(location.line - 1), snapshot.line_end(location.line - 1)
+    if not 1 <= location.column <= end - start + 1:
+        raise BadInput(
+            f"column {location.column} is outside line {location.line} of {location.path}: "
+            f"its columns are 1 to {end - start + 1}"
+        )
+    return snapshot, start + location.column - 1
+
+
+def client_options(
+    command: str, gateway: str | None, token: str | None, model: Path | None, state_dir: Path | None
+) -> ClientOptions:
+    try:
+        release = version("foretype")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        release = "0"
+    return ClientOptions(
+        gateway=gateway, token=token, model=model, state_dir=state_dir, client_name=f"foretype-{command}/{release}"
+    )
+
+
+@contextmanager
+def errors_told() -> Generator[None]:
+    """Expected failures become one clear message on stderr: exit code 2 for bad input, 1 for everything else."""
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    try:
+        yield
+    except BadInput as error:
+        errors.print(f"[red]error:[/red] {_escaped(error)}")
+        raise typer.Exit(2) from None
+    except (GatewayGone, TokenizerUnavailable, TokenizerUnusable, UnknownGrammar, UnknownControl) as error:
+        errors.print(f"[red]error:[/red] {_escaped(error)}")
+        raise typer.Exit(1) from None
+    except GatewayError as error:
+        wait = "" if error.retry_after_ms is None else f"; try again in {error.retry_after_ms:.0f} ms"
+        errors.print(f"[red]error:[/red] the gateway refused: {_escaped(error)}{wait}")
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _escaped(error: Exception) -> str:
+    from rich.markup import escape
+
+    return escape(str(error))
+
+
+def _shown_path(path: Path) -> str:
+    """Relative to the repository, as prompts show it; else the name alone."""
+    for parent in path.parents:
+        if (parent / ".git").exists():
+            return path.relative_to(parent).as_posix()
+    return path.name
