@@ -1,0 +1,21 @@
+"""`python -m foretype_backend serve …`, as the client starts its private gateway."""
+
+from __future__ import annotations
+
+import typer
+
+from foretype_backend.cli import serve
+
+__all__ = ["main"]
+
+main = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+main.command()(serve)
+
+
+@main.callback()
+def _root() -> None:  # pyright: ignore[reportUnusedFunction] - typer keeps `serve` a sub-command because of it
+    """The Foretype gateway."""
+
+
+if __name__ == "__main__":
+    main()

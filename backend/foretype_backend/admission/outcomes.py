@@ -1,0 +1,110 @@
+"""Every outcome a request can have, and how each door says it (design, section 7).
+
+One table, so that the WebSocket and the HTTP doors never disagree. A :class:`Reason` is also the metric label of the
+decision.
+
+| reason | WebSocket | HTTP |
+|---|---|---|
+| end_of_middle, stop, length | `done{finish}` | 200 |
+| expired after the first token | `done{finish: expired}` | 200, finish `length` |
+| expired before it | `error{expired}` | 408 |
+| cancelled, superseded, document_limit | `done{finish: cancelled}` | 499 |
+| disconnected | nobody is left to answer | 499 |
+| overloaded | `error{overloaded, retry_after_ms}` | 503 + Retry-After |
+| invalid | `error{invalid_request, field}`; the connection lives | 400 |
+| mismatch | `error{tokenizer_mismatch}` | 400 |
+| engine_lost | `error{engine_unavailable}` | 503 |
+| fault | `error{engine_unavailable}`, and a traceback in the log | 500 |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from foretype_client.wire import ErrorCode, Finish
+
+__all__ = ["FINISHES", "HTTP_STATUS", "InvalidRequest", "Reason", "Refusal", "refusal"]
+
+
+class Reason(StrEnum):
+    """Why a request ended; the label of `foretype_requests_total`."""
+
+    END_OF_MIDDLE = "end_of_middle"
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
+    DOCUMENT_LIMIT = "document_limit"
+    DISCONNECTED = "disconnected"
+    EXPIRED = "expired"
+    OVERLOADED = "overloaded"
+    INVALID = "invalid"
+    MISMATCH = "mismatch"
+    ENGINE_LOST = "engine_lost"
+    FAULT = "fault"
+
+
+FINISHES: Final = {
+    Reason.END_OF_MIDDLE: Finish.END_OF_MIDDLE,
+    Reason.STOP: Finish.STOP,
+    Reason.LENGTH: Finish.LENGTH,
+    Reason.CANCELLED: Finish.CANCELLED,
+    Reason.SUPERSEDED: Finish.CANCELLED,
+    Reason.DOCUMENT_LIMIT: Finish.CANCELLED,
+    Reason.DISCONNECTED: Finish.CANCELLED,
+    Reason.EXPIRED: Finish.EXPIRED,
+}
+"""Reasons that end a request with `done`; all others end it with `error`."""
+
+HTTP_STATUS: Final = {
+    Reason.CANCELLED: 499,
+    Reason.SUPERSEDED: 499,
+    Reason.DOCUMENT_LIMIT: 499,
+    Reason.DISCONNECTED: 499,
+    Reason.EXPIRED: 408,
+    Reason.OVERLOADED: 503,
+    Reason.INVALID: 400,
+    Reason.MISMATCH: 400,
+    Reason.ENGINE_LOST: 503,
+    Reason.FAULT: 500,
+}
+"""Status of the HTTP doors where nothing was generated; every other reason is 200."""
+
+_CODES: Final = {
+    Reason.EXPIRED: ErrorCode.EXPIRED,
+    Reason.OVERLOADED: ErrorCode.OVERLOADED,
+    Reason.INVALID: ErrorCode.INVALID_REQUEST,
+    Reason.MISMATCH: ErrorCode.TOKENIZER_MISMATCH,
+    Reason.ENGINE_LOST: ErrorCode.ENGINE_UNAVAILABLE,
+    Reason.FAULT: ErrorCode.ENGINE_UNAVAILABLE,
+}
+
+
+class InvalidRequest(Exception):
+    """A request that will never be served as it is.
+
+    Attributes:
+        field: path of the offending field, e.g. `segments[2].digest`.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An outcome that the wire says as `error`."""
+
+    code: ErrorCode
+    message: str
+    field: str | None = None
+    retry_after_ms: float | None = None
+
+
+def refusal(reason: Reason, message: str, *, field: str | None = None, retry_after_ms: float | None = None) -> Refusal:
+    """The refusal for `reason`. Raises KeyError for a reason that ends with `done`."""
+    return Refusal(code=_CODES[reason], message=message, field=field, retry_after_ms=retry_after_ms)

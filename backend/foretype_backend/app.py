@@ -1,0 +1,101 @@
+"""The gateway as an ASGI application: doors on one service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fastapi import FastAPI
+from foretype_client.wire import Changed
+from foretype_context.profile import Profile
+from foretype_context.templates import grammar
+from foretype_context.tokens import Tokenizer
+
+from foretype_backend.config import Config
+from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
+from foretype_backend.doors.health import HealthDoor, gateway_version
+from foretype_backend.doors.http import HttpJobs
+from foretype_backend.doors.infill import InfillDoor
+from foretype_backend.doors.openai import OpenAIDoor
+from foretype_backend.doors.stream import ChangeSink, FeedbackSink, StreamDoor
+from foretype_backend.engines.port import Engine
+from foretype_backend.render import Renderer
+from foretype_backend.serve import Service
+
+__all__ = ["create_app", "stream_door"]
+
+
+def create_app(
+    config: Config,
+    engine: Engine,
+    tokenizer: Tokenizer,
+    profile: Profile,
+    *,
+    tokenizer_path: Path | None = None,
+    feedback: FeedbackSink | None = None,
+    changed: ChangeSink | None = None,
+) -> FastAPI:
+    """Put the gateway together.
+
+    Args:
+        engine: started and closed by the caller.
+        profile: what clients are told; its grammar renders every prompt.
+        tokenizer_path: the file served at `/v1/tokenizers/{digest}`.
+        feedback: takes feedback batches; the default discards them after counting.
+        changed: told about changed documents.
+    """
+    limits = config.limits
+    renderer = Renderer(tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens)
+    keeper = Gatekeeper(config)
+    service = Service(
+        engine,
+        tokenizer,
+        end_token_ids=renderer.end_token_ids,
+        limits=limits,
+        connections=lambda: len(stream.connections),
+    )
+    stream = StreamDoor(
+        service,
+        renderer,
+        profile,
+        keeper,
+        limits=limits,
+        feedback=feedback or _discard,
+        changed=changed or _ignore,
+    )
+    jobs = HttpJobs(service, renderer)
+    openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
+    infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
+    health = HealthDoor(
+        service, profile, keeper, tokenizer_path=tokenizer_path, connections=lambda: len(stream.connections)
+    )
+
+    # No generated documentation pages: they would be one more thing that answers without a token.
+    app = FastAPI(title="Foretype", version=gateway_version(), docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.stream = stream
+    app.state.service = service
+    app.add_middleware(GuardMiddleware, keeper=keeper, max_body_bytes=limits.max_frame_bytes)
+    app.add_api_websocket_route("/v1/stream", stream.__call__)
+    app.add_route("/v1/completions", openai.completions, methods=["POST"])
+    app.add_route("/v1/models", openai.models, methods=["GET"])
+    app.add_route("/infill", infill.infill, methods=["POST"])
+    app.add_route("/healthz", health.healthz, methods=["GET"])
+    app.add_route("/metrics", health.metrics, methods=["GET"])
+    app.add_route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"])
+    return app
+
+
+def stream_door(app: FastAPI) -> StreamDoor:
+    """The stream door of an application made by :func:`create_app`."""
+    door = app.state.stream
+    if not isinstance(door, StreamDoor):
+        raise TypeError("this application was not made by create_app")
+    return door
+
+
+async def _discard(session: str, batch: str, events: Sequence[dict[str, object]]) -> None:
+    """Feedback has no store yet: a batch is safe as soon as it was counted."""
+
+
+def _ignore(session: str, change: Changed) -> None:
+    """Changed documents have no cache to retire yet."""

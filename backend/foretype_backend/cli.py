@@ -1,0 +1,102 @@
+"""`foretype serve`: the gateway as a command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foretype_backend.config import Config, ConfigError, load_config
+
+__all__ = ["app", "serve"]
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def serve(
+    engine: Annotated[
+        str | None, typer.Option(help="embedded, openai, scripted; vllm and vllm-server come later")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="model file, or the base URL of a server")] = None,
+    profile: Annotated[Path | None, typer.Option(help="TOML file: gateway, engine, model, limits")] = None,
+    host: Annotated[str | None, typer.Option(help="address to bind; default 127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="port to bind; default 7878, 0 takes a free one")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="file that holds the bearer token")] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="one user's own gateway: free port, ends by itself")
+    ] = False,
+    state_dir: Annotated[Path | None, typer.Option(help="with --private: where gateway.json is written")] = None,
+    linger_s: Annotated[float | None, typer.Option(help="with --private: seconds after the last connection")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning, error; never contains source text")] = "info",
+) -> None:
+    """Serve completions. Prints `ready http://HOST:PORT` when the first request can be served."""
+    from foretype_backend.private import new_token
+
+    try:
+        config = load_config(
+            engine=engine,
+            model=model,
+            profile=profile,
+            host=host,
+            port=port,
+            token_file=token_file,
+            private=private,
+            state_dir=state_dir,
+            linger_s=linger_s,
+            token=new_token() if private and token_file is None else None,
+        )
+        _run(config, log_level)
+    except ConfigError as error:
+        typer.echo(f"foretype serve: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def _run(config: Config, log_level: str) -> None:
+    from foretype_backend import logs
+
+    logs.configure(log_level)
+    if sys.platform == "win32":
+        asyncio.run(_main(config))
+        return
+    import uvloop
+
+    uvloop.run(_main(config))
+
+
+async def _main(config: Config) -> None:
+    # Imported here so that `--help` and a wrong option answer at once.
+    from foretype_backend.app import create_app
+    from foretype_backend.doors.health import gateway_version
+    from foretype_backend.engines.port import EngineUnavailable
+    from foretype_backend.launch import make_profile, prepare
+    from foretype_backend.private import announced
+    from foretype_backend.server import Address, serve_until_told
+
+    parts = prepare(config)
+    try:
+        await parts.engine.start()
+    except EngineUnavailable as error:
+        raise ConfigError("engine", str(error)) from error
+    try:
+        profile = make_profile(config, parts)
+        gateway = create_app(config, parts.engine, parts.tokenizer, profile, tokenizer_path=parts.tokenizer_path)
+
+        def ready(address: Address) -> None:
+            host, port = address
+            if config.private and config.state_dir is not None and config.token is not None:
+                stack.enter_context(
+                    announced(config.state_dir, host=host, port=port, token=config.token, version=gateway_version())
+                )
+            shown = f"[{host}]" if ":" in host else host
+            typer.echo(f"ready http://{shown}:{port}")
+            sys.stdout.flush()
+
+        with contextlib.ExitStack() as stack:
+            await serve_until_told(gateway, config, ready=ready)
+    finally:
+        await parts.engine.close()

@@ -1,0 +1,267 @@
+"""Configuration of the gateway: one typed, frozen model, read once at the edge.
+
+Sources, strongest first: command-line flags, the TOML file given by `--profile`, the defaults below. Nothing else is read;
+no environment variable.
+
+| key | default | meaning |
+|---|---|---|
+| `gateway.host` | `127.0.0.1` | address to bind; anything but loopback requires a token |
+| `gateway.port` | 7878 (private: 0) | port to bind; 0 takes a free one |
+| `gateway.token_file` | none | file that holds the bearer token (first line) |
+| `gateway.hosts` | none | further names that may stand in `Host`, beside the bound address, loopback and `localhost` |
+| `gateway.origins` | none | values of `Origin` that may connect; a client that is no browser sends none |
+| `gateway.linger_s` | 60 | private mode: seconds without a connection after which the gateway ends |
+| `engine.name` | `embedded` | `embedded`, `openai`, `scripted`, `vllm`, `vllm-server` |
+| `engine.model` | shipped model | model file, or the base URL of a server |
+| `engine.options` | none | passed to the engine as they are |
+| `model.name` | from the engine | name for people and logs |
+| `model.tokenizer` | beside the model | `tokenizer.json` |
+| `model.grammar` | detected | id of the FIM grammar |
+| `model.layout` | `psm_line_last` | prompt layout that clients use |
+| `model.context_limit_tokens` | from the engine | prompt and output together |
+| `model.budgets.*`, `model.stop.*`, `model.min_mean_logprob.*` | see `foretype_context.profile` | |
+| `limits.max_running`, `max_waiting` | 64, 256 | requests in the engine at once, and waiting |
+| `limits.live_per_connection` | 64 | live requests of one connection; beyond it `overloaded` |
+| `limits.max_tokens` | 1024 | most tokens that one request may generate |
+| `limits.max_deadline_ms` | 120000 | longer deadlines are cut to this |
+| `limits.max_frame_bytes` | 1048576 | larger frames are refused, four times larger ones end the connection |
+| `limits.max_segments` | 1024 | segments in one `complete` |
+| `limits.abort_grace_ms` | 1000 | how long a cancelled request may take to leave the engine |
+| `limits.retry_wait_ms` | 2000 | how long a request waits for a lost engine to come back, once, before its first token |
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import tomllib
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+from foretype_client.wire import MAX_FRAME_BYTES
+from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
+
+__all__ = [
+    "DEFAULT_PORT",
+    "Config",
+    "ConfigError",
+    "EngineConfig",
+    "GatewayConfig",
+    "LimitsConfig",
+    "ModelConfig",
+    "is_loopback",
+    "load_config",
+    "read_token",
+]
+
+DEFAULT_PORT: Final = 7878
+MIN_TOKEN_CHARS: Final = 16
+_T = TypeVar("_T")
+
+EngineName = Literal["embedded", "openai", "scripted", "vllm", "vllm-server"]
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message names the field and the remedy."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    token_file: str | None = None
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    linger_s: float = 60.0
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: EngineName = "embedded"
+    model: str | None = None
+    options: dict[str, Any] = {}
+
+
+class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str | None = None
+    tokenizer: str | None = None
+    grammar: str | None = None
+    layout: str = "psm_line_last"
+    context_limit_tokens: int | None = None
+    block_tokens: int | None = None
+    strategy: str = "default-1"
+    variant: str = "control"
+    budgets: Budgets = Budgets()
+    stop: StopRules = StopRules()
+    min_mean_logprob: MinMeanLogprob = MinMeanLogprob()
+
+
+class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    max_running: int = 64
+    max_waiting: int = 256
+    live_per_connection: int = 64
+    max_tokens: int = 1024
+    max_deadline_ms: float = 120_000.0
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    max_segments: int = 1024
+    abort_grace_ms: float = 1000.0
+    retry_wait_ms: float = 2000.0
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    gateway: GatewayConfig = GatewayConfig()
+    engine: EngineConfig = EngineConfig()
+    model: ModelConfig = ModelConfig()
+    limits: LimitsConfig = LimitsConfig()
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a gateway needs to know, checked.
+
+    Attributes:
+        token: bearer token that every door but `/healthz` asks for; None leaves a loopback gateway open.
+        private: one user's own gateway: free port, `gateway.json`, ends by itself.
+        state_dir: where `gateway.json` is written, in private mode.
+    """
+
+    gateway: GatewayConfig = GatewayConfig()
+    engine: EngineConfig = EngineConfig()
+    model: ModelConfig = ModelConfig()
+    limits: LimitsConfig = LimitsConfig()
+    token: str | None = None
+    private: bool = False
+    state_dir: Path | None = None
+
+    def __repr__(self) -> str:
+        token = "set" if self.token else "none"
+        return f"<Config: {self.engine.name} on {self.gateway.host}:{self.gateway.port}, token {token}>"
+
+
+def load_config(
+    *,
+    profile: Path | None = None,
+    engine: str | None = None,
+    model: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    token_file: Path | None = None,
+    private: bool = False,
+    state_dir: Path | None = None,
+    linger_s: float | None = None,
+    token: str | None = None,
+) -> Config:
+    """Merge flags over the profile file over the defaults, and check the whole.
+
+    Args:
+        profile: TOML file with tables `gateway`, `engine`, `model`, `limits`; relative paths in it are relative to it.
+        token: a token made at the edge (private mode); stronger than any file.
+
+    Raises:
+        ConfigError: names the field and the remedy.
+    """
+    file = _read_profile(profile) if profile is not None else _File()
+    base = profile.parent if profile is not None else Path()
+    gateway: dict[str, Any] = _given(host=host, port=port, linger_s=linger_s)
+    if private:
+        if port is None:
+            gateway["port"] = 0
+        if host is None:
+            gateway["host"] = "127.0.0.1"
+    if token_file is not None:
+        gateway["token_file"] = str(token_file)
+    elif file.gateway.token_file is not None:
+        gateway["token_file"] = str(base / file.gateway.token_file)
+    merged_engine = msgspec.structs.replace(file.engine, **_given(model=model))
+    if engine is not None:
+        merged_engine = _convert(msgspec.to_builtins(merged_engine) | {"name": engine}, EngineConfig, "engine")
+    if merged_engine.model is not None and model is None and "://" not in merged_engine.model:
+        merged_engine = msgspec.structs.replace(merged_engine, model=str(base / merged_engine.model))
+    merged_model = file.model
+    if merged_model.tokenizer is not None:
+        merged_model = msgspec.structs.replace(merged_model, tokenizer=str(base / merged_model.tokenizer))
+    config = Config(
+        gateway=msgspec.structs.replace(file.gateway, **gateway),
+        engine=merged_engine,
+        model=merged_model,
+        limits=file.limits,
+        private=private,
+        state_dir=state_dir,
+    )
+    if token is None and config.gateway.token_file is not None:
+        token = read_token(Path(config.gateway.token_file))
+    config = msgspec.structs.replace(config, token=token)
+    _check(config)
+    return config
+
+
+def read_token(path: Path) -> str:
+    """The first line of a token file. Raises ConfigError when it cannot be read or is too short."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("token_file", f"cannot read {path} ({error}); write the token into it, mode 0600") from error
+    token = lines[0].strip() if lines else ""
+    if len(token) < MIN_TOKEN_CHARS or not token.isascii():
+        raise ConfigError(
+            "token_file",
+            f"{path} holds no token of at least {MIN_TOKEN_CHARS} ASCII characters; make one with `openssl rand -hex 32`",
+        )
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Whether binding `host` is reachable from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _read_profile(path: Path) -> _File:
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError("profile", f"cannot read {path} ({error.strerror}); give the path of a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError("profile", f"{path} is no TOML: {error}") from error
+    return _convert(raw, _File, "profile")
+
+
+def _convert(raw: object, type_: type[_T], field: str) -> _T:
+    try:
+        return msgspec.convert(raw, type_)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        where = where.strip("`").removeprefix("$.").removeprefix("$")
+        raise ConfigError(where or field, f"{message}; see the table of defaults in docs/operations.md") from error
+
+
+def _check(config: Config) -> None:
+    gateway, limits = config.gateway, config.limits
+    if not 0 <= gateway.port <= 65535:
+        raise ConfigError("gateway.port", f"{gateway.port} is no port; choose 1 to 65535, or 0 for a free one")
+    if config.token is None and not is_loopback(gateway.host):
+        raise ConfigError(
+            "gateway.token_file",
+            f"binding {gateway.host} without a token would open the gateway to the network; "
+            "give --token-file FILE (make a token with `openssl rand -hex 32`), or bind 127.0.0.1",
+        )
+    if config.private and config.state_dir is None:
+        raise ConfigError("state_dir", "--private needs --state-dir DIR, where gateway.json is written")
+    if config.private and not is_loopback(gateway.host):
+        raise ConfigError(
+            "gateway.host", f"a private gateway binds loopback only, not {gateway.host}; leave --host out"
+        )
+    if gateway.linger_s < 0:
+        raise ConfigError("gateway.linger_s", "seconds cannot be negative; 0 ends with the last connection")
+    for name in msgspec.structs.asdict(limits):
+        if getattr(limits, name) <= 0:
+            raise ConfigError(f"limits.{name}", "must be above zero; leave it out for the default")

@@ -1,0 +1,75 @@
+"""Doors for operators and clients that start up: `/healthz`, `/metrics`, `/v1/tokenizers/{digest}`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from foretype_context.profile import Profile
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from foretype_backend.doors.auth import Gatekeeper
+from foretype_backend.metrics import CONTENT_TYPE
+from foretype_backend.serve import Service
+
+__all__ = ["HealthDoor", "gateway_version"]
+
+
+def gateway_version() -> str:
+    """Version of the installed distribution, or `0+unknown` in a tree that is not installed."""
+    try:
+        return version("foretype")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+class HealthDoor:
+    def __init__(
+        self,
+        service: Service,
+        profile: Profile,
+        keeper: Gatekeeper,
+        *,
+        tokenizer_path: Path | None,
+        connections: Callable[[], int],
+    ) -> None:
+        self._service = service
+        self._profile = profile
+        self._keeper = keeper
+        self._tokenizer = tokenizer_path.read_bytes() if tokenizer_path is not None else None
+        self._connections = connections
+        self._version = gateway_version()
+
+    async def healthz(self, request: Request) -> Response:
+        """`GET /healthz`: needs no token and tells nothing secret.
+
+        A right token is confirmed, so that a client can tell its own gateway from another process on the same port.
+        """
+        engine, scheduler = self._service.engine.statistics(), self._service.statistics()
+        return JSONResponse(
+            {
+                "status": "ok",
+                "model": self._profile.model,
+                "grammar": self._profile.grammar,
+                "version": self._version,
+                "connections": self._connections(),
+                "running": scheduler.running,
+                "waiting": scheduler.waiting,
+                "engine": engine._asdict(),
+                "authorized": self._keeper.authorized(request.headers),
+            }
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        """`GET /metrics` in the Prometheus text format."""
+        return Response(self._service.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def tokenizer(self, request: Request) -> Response:
+        """`GET /v1/tokenizers/{digest}`: the tokenizer file, which never changes under its digest."""
+        if self._tokenizer is None or request.path_params["digest"] != self._profile.tokenizer_digest:
+            message = "no tokenizer of this digest is served here; take the digest from the profile"
+            return JSONResponse({"error": {"message": message, "code": "not_found"}}, status_code=404)
+        headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+        return Response(self._tokenizer, media_type="application/json", headers=headers)

@@ -1,0 +1,217 @@
+"""What the HTTP doors share: bodies, prompts of stateless clients, and answers that end when the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from foretype_context.profile import Stop
+from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.templates import Grammar
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest
+from foretype_backend.output import TextDelta
+from foretype_backend.render import Prompt, Renderer
+from foretype_backend.serve import Job, Outcome, Service
+
+__all__ = ["EventStream", "HttpJobs", "fim_segments", "read_body", "refused", "until_disconnect"]
+
+CLIENT_GONE: Final = 499
+
+_T = TypeVar("_T")
+
+
+async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
+    """Read a JSON body into a struct; unknown fields are ignored. Raises InvalidRequest naming the field."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > max_bytes:
+            raise InvalidRequest("body", f"larger than {max_bytes} bytes")
+    try:
+        return msgspec.json.decode(bytes(body), type=type_)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        field = where.strip("`").removeprefix("$.").removeprefix("$")
+        if not field and message.startswith("Object missing required field"):
+            field = message.split("`")[1]
+        raise InvalidRequest(field or "body", message) from error
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise InvalidRequest("body", f"no readable JSON: {type(error).__name__}") from error
+
+
+def fim_segments(
+    grammar: Grammar,
+    prefix: str,
+    suffix: str,
+    *,
+    typed: str = "",
+    files: Sequence[tuple[str, str]] = (),
+    path: str = "",
+) -> list[Segment]:
+    """The prompt of a stateless client: the typed part of the line last, nothing frozen.
+
+    Args:
+        prefix: text left of the cursor; what follows its last line ending counts as typed.
+        typed: more typed text, for clients that send it apart.
+        files: pieces of other files as (path, text).
+    """
+
+    def segment(kind: Kind, text: str, path: str = "") -> Segment:
+        return Segment(kind=kind, scope=Scope.SESSION, source=Source(path=path), text=text)
+
+    context = [segment(Kind.FILE, text if text.endswith("\n") else f"{text}\n", name) for name, text in files]
+    if path or context:
+        context.append(segment(Kind.PATH, "", path))
+    whole = prefix + typed
+    if grammar.suffix_first:
+        return [segment(Kind.SUFFIX, suffix), *context, segment(Kind.PREFIX, whole)]
+    above, newline, line = whole.rpartition("\n")
+    parts = [*context, segment(Kind.PREFIX, above + newline)]
+    if grammar.tail:
+        tail, _, below = suffix.partition("\n")
+        parts += [segment(Kind.SUFFIX, below), segment(Kind.TAIL, tail.removesuffix("\r"))]
+    else:
+        parts.append(segment(Kind.SUFFIX, suffix))
+    return [*parts, segment(Kind.MIDDLE, line)]
+
+
+class HttpJobs:
+    """Makes jobs for requests that have no session: each HTTP request is one of its own."""
+
+    def __init__(self, service: Service, renderer: Renderer) -> None:
+        self.service = service
+        self.renderer = renderer
+        self._numbers = itertools.count(1)
+
+    def job(
+        self,
+        prompt: Prompt,
+        *,
+        received: float,
+        max_tokens: int,
+        stop: Stop,
+        temperature: float = 0.0,
+        deadline_ms: float | None = None,
+        prefill_only: bool = False,
+    ) -> Job:
+        name = f"h{next(self._numbers)}"
+        limits = self.service.limits
+        room = self.renderer.context_limit_tokens - len(prompt.ids)
+        return Job(
+            key=name,
+            session=name,
+            prompt=prompt,
+            received=received,
+            deadline=received + min(deadline_ms or limits.max_deadline_ms, limits.max_deadline_ms) / 1000,
+            max_tokens=max(1, min(max_tokens, limits.max_tokens, room)),
+            stop=stop,
+            temperature=temperature,
+            prefill_only=prefill_only,
+        )
+
+
+async def until_disconnect(request: Request, work: Awaitable[_T]) -> _T | None:
+    """Await `work`; cancel it and return None when the client leaves first.
+
+    Waits for the disconnect message instead of polling `is_disconnected`, so that the engine stops at once. The body must
+    have been read.
+    """
+    job = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request.receive))
+    try:
+        await asyncio.wait({job, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if job.done():
+            return job.result()
+        return None
+    finally:
+        gone.cancel()
+        job.cancel()
+        await asyncio.gather(gone, job, return_exceptions=True)
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def refused(outcome: Outcome, body: Callable[[str, str, str | None], Any]) -> Response:
+    """The HTTP answer to an outcome that is no completion. `body` takes message, code and field."""
+    status = HTTP_STATUS[outcome.reason]
+    refusal = outcome.refusal
+    message = refusal.message if refusal is not None else str(outcome.reason)
+    response = JSONResponse(
+        body(message, str(refusal.code if refusal is not None else outcome.reason), refusal.field if refusal else None),
+        status_code=status,
+    )
+    if refusal is not None and refusal.retry_after_ms is not None:
+        response.headers["Retry-After"] = str(max(1, round(refusal.retry_after_ms / 1000)))
+    return response
+
+
+class EventStream(Response):
+    """Server-sent events of one completion.
+
+    The status line waits for the first text or the end, so that a refusal still gets a status of its own. When the client
+    leaves, the completion is cancelled at once, also before its first token.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self,
+        run: Callable[[Callable[[TextDelta], None]], Awaitable[Outcome]],
+        *,
+        on_delta: Callable[[TextDelta], bytes],
+        on_end: Callable[[Outcome], bytes],
+        on_refusal: Callable[[Outcome], Response],
+    ) -> None:
+        super().__init__()
+        self._run = run
+        self._on_delta = on_delta
+        self._on_end = on_end
+        self._on_refusal = on_refusal
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await until_disconnect(Request(scope, receive), self._stream(scope, receive, send))
+
+    async def _stream(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        started = False
+        async for event in self._events():
+            if isinstance(event, Outcome):
+                if event.reason in HTTP_STATUS and not started:
+                    await self._on_refusal(event)(scope, receive, send)
+                    return
+                payload = self._on_end(event)
+            else:
+                payload = self._on_delta(event)
+            if not started:
+                started = True
+                headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+                await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": payload, "more_body": not isinstance(event, Outcome)})
+
+    async def _events(self) -> AsyncIterator[TextDelta | Outcome]:
+        queue: asyncio.Queue[TextDelta | None] = asyncio.Queue()
+        work = asyncio.ensure_future(self._run(queue.put_nowait))
+        work.add_done_callback(lambda _: queue.put_nowait(None))
+        try:
+            while (delta := await queue.get()) is not None:
+                while not queue.empty():
+                    more = queue.get_nowait()
+                    if more is None:
+                        queue.put_nowait(None)
+                        break
+                    delta = TextDelta(delta.text + more.text, delta.logprob + more.logprob, delta.tokens + more.tokens)
+                yield delta
+            yield work.result()
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)

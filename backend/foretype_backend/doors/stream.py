@@ -1,0 +1,363 @@
+"""The stream door: one long-lived WebSocket per client at `/v1/stream` (design, section 3).
+
+A shell around :mod:`foretype_backend.sessions`: it reads frames, writes messages, and owns one task per live completion.
+Nothing a client sends ends the connection, except a wrong Origin, Host or token (before the first frame), and a frame so
+large that the transport refuses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+from foretype_client.wire import (
+    Ack,
+    Cancel,
+    Changed,
+    ClientMessage,
+    Complete,
+    Delta,
+    Done,
+    Error,
+    ErrorCode,
+    Feedback,
+    Finish,
+    GatewayMessage,
+    Goaway,
+    Have,
+    Hello,
+    Need,
+    Profile,
+    RequestClass,
+)
+from foretype_context.segments import Segment
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from foretype_backend.admission.outcomes import InvalidRequest, Reason
+from foretype_backend.config import LimitsConfig
+from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
+from foretype_backend.logs import log_fault
+from foretype_backend.output import TextDelta
+from foretype_backend.render import Renderer, resolve
+from foretype_backend.serve import Job, Outcome, Service
+from foretype_backend.sessions import BadFrame, Inbox, Outbox, Session, invalid
+
+__all__ = ["ChangeSink", "FeedbackSink", "StreamDoor"]
+
+_OUTBOX_MESSAGES: Final = 512
+_MAX_FEEDBACK_EVENTS: Final = 1000
+_MAX_BATCHES: Final = 8
+
+_log = logging.getLogger("foretype.gateway")
+
+
+class FeedbackSink(Protocol):
+    """Where feedback goes. Returning means that the batch is safe; raising leaves it with the client."""
+
+    async def __call__(self, session: str, batch: str, events: Sequence[dict[str, object]]) -> None: ...
+
+
+class ChangeSink(Protocol):
+    """Told about changed documents, so that caches can retire what they hold of them."""
+
+    def __call__(self, session: str, change: Changed) -> None: ...
+
+
+class StreamDoor:
+    """All stream connections of a gateway."""
+
+    def __init__(
+        self,
+        service: Service,
+        renderer: Renderer,
+        profile: Profile,
+        keeper: Gatekeeper,
+        *,
+        limits: LimitsConfig,
+        feedback: FeedbackSink,
+        changed: ChangeSink,
+    ) -> None:
+        self.service = service
+        self.renderer = renderer
+        self.profile = profile
+        self.keeper = keeper
+        self.limits = limits
+        self.feedback = feedback
+        self.changed = changed
+        self.connections: set[Connection] = set()
+        self.activity = asyncio.Event()
+        """Set whenever a connection came or left."""
+        self._names = itertools.count(1)
+
+    async def __call__(self, websocket: WebSocket) -> None:
+        """Serve one connection until it ends."""
+        refused = self._refused(websocket)
+        await websocket.accept()
+        if refused is not None:
+            code, reason = refused
+            await websocket.close(code, reason)
+            return
+        connection = Connection(self, websocket, f"c{next(self._names)}")
+        self.connections.add(connection)
+        self.activity.set()
+        try:
+            await connection.run()
+        finally:
+            self.connections.discard(connection)
+            self.activity.set()
+
+    def update_profile(self, profile: Profile) -> None:
+        """Use another profile from now on, and tell every client."""
+        self.profile = profile
+        for connection in self.connections:
+            if connection.session.hello is not None:
+                connection.send(profile)
+
+    def goaway(self, grace_ms: float) -> None:
+        """Ask every client to move on within `grace_ms`."""
+        for connection in self.connections:
+            connection.send(Goaway(grace_ms=grace_ms))
+
+    def _refused(self, websocket: WebSocket) -> tuple[int, str] | None:
+        if not self.keeper.listed(websocket.headers):
+            return CLOSE_FORBIDDEN, "this Host or Origin is not listed"
+        if not self.keeper.authorized(websocket.headers):
+            return CLOSE_CREDENTIALS, "no or wrong bearer token"
+        return None
+
+
+class Connection:
+    """One open WebSocket."""
+
+    def __init__(self, door: StreamDoor, websocket: WebSocket, name: str) -> None:
+        self.door = door
+        self.session = Session(name, limits=door.limits)
+        self._websocket = websocket
+        self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
+        self._outbox = Outbox(capacity=_OUTBOX_MESSAGES)
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._batches = 0
+        self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
+        self._loop = asyncio.get_running_loop()
+
+    def send(self, message: GatewayMessage) -> None:
+        """Queue a message; never blocks. Deltas of one completion merge while the socket is slow."""
+        self._outbox.put(message)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Read until the peer leaves, then end everything it asked for."""
+        writer = self._loop.create_task(self._write())
+        try:
+            await self._read(writer)
+        finally:
+            self.door.service.disconnect(self.session.name)
+            tasks = [writer, *self._tasks]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, writer: asyncio.Task[None]) -> None:
+        while not writer.done():
+            event = await self._websocket.receive()
+            if event["type"] == "websocket.disconnect":
+                return
+            frame: bytes | str | None = event.get("bytes")
+            if frame is None:
+                frame = str(event.get("text", ""))
+            try:
+                self._take(self._inbox.decode(frame))
+            except BadFrame as error:
+                # an answer with the id of a live request would end that one at the client
+                self.send(invalid(error, id=None if error.id in self.session.live else error.id))
+            except InvalidRequest as error:
+                self.send(invalid(error))
+            while self._outbox.full and not writer.done():
+                self._room.clear()
+                await self._room.wait()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while (message := self._outbox.pop()) is not None:
+                    await self._websocket.send(self._frame(message))
+                    self._room.set()
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            return  # the reader sees the disconnect, and ends the connection
+        finally:
+            self._room.set()
+
+    def _frame(self, message: GatewayMessage) -> dict[str, object]:
+        if self._inbox.binary is False:
+            return {"type": "websocket.send", "text": msgspec.json.encode(message).decode()}
+        return {"type": "websocket.send", "bytes": msgspec.msgpack.encode(message)}
+
+    def _take(self, message: ClientMessage) -> None:
+        match message:
+            case Complete():
+                self._complete(message)
+            case Cancel():
+                if self.session.cancel(message, self._loop.time()):
+                    self._cancel(message.id)
+            case Hello():
+                self.session.greet(message)
+                self.send(self.door.profile)
+            case Have():
+                self._have(message)
+            case Changed():
+                self.door.changed(self.session.name, message)
+            case Feedback():
+                self._feedback(message)
+
+    def _have(self, message: Have) -> None:
+        """Digests the client holds. Nothing is fetched ahead in version 1, so this is checked and not used."""
+        for index, digest in enumerate(message.digests):
+            if len(digest) != 16:
+                raise InvalidRequest(f"digests[{index}]", f"{len(digest)} bytes, must be 16")
+
+    def _feedback(self, message: Feedback) -> None:
+        if not 0 < len(message.batch) <= 64:
+            raise InvalidRequest("batch", "must be 1 to 64 characters")
+        if len(message.events) > _MAX_FEEDBACK_EVENTS:
+            raise InvalidRequest("events", f"at most {_MAX_FEEDBACK_EVENTS} events in a batch")
+        if self._batches >= _MAX_BATCHES:
+            many = f"{_MAX_BATCHES} batches wait for the store already; send it again"
+            self.send(Error(code=ErrorCode.OVERLOADED, field="batch", message=many, retry_after_ms=1000.0))
+            return
+        self._batches += 1
+        self._spawn(self._store(message))
+
+    async def _store(self, message: Feedback) -> None:
+        """Acknowledge a batch only when the sink has it; without an `ack` the client sends it again."""
+        try:
+            await self.door.feedback(self.session.name, message.batch, message.events)
+        except Exception as error:  # noqa: BLE001 - not acknowledged, so the batch stays with the client
+            log_fault(_log, "feedback was not stored", error)
+        else:
+            self.door.service.metrics.feedback_events.inc(len(message.events))
+            self.send(Ack(batch=message.batch))
+        finally:
+            self._batches -= 1
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _resolve(self, message: Complete) -> list[Segment] | list[bytes]:
+        return resolve(
+            self.session.cache,
+            message.segments,
+            self.door.renderer.grammar,
+            max_segments=self.door.limits.max_segments,
+        )
+
+    def _cancel(self, id: str) -> None:
+        """Cancel a live request, also one whose prompt is still being encoded."""
+        if not self.door.service.cancel(self.session.key(id)):
+            self._unborn.add(id)
+
+    def _complete(self, message: Complete) -> None:
+        """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
+        now = self._loop.time()
+        try:
+            segments, fault = self._resolve(message), None
+        except InvalidRequest as error:
+            segments, fault = [], error
+        try:
+            wanted = self.session.admit(message, now)
+            if fault is not None:
+                self.session.ended(message.id)
+                raise fault
+        except InvalidRequest as error:
+            self.send(invalid(error, id=message.id if message.id not in self.session.live else None))
+            return
+        if not wanted:
+            self.send(Done(id=message.id, finish=Finish.CANCELLED))
+            return
+        if segments and isinstance(segments[0], bytes):
+            self.session.ended(message.id)
+            self.send(Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
+            return
+        if len(self.session.live) > self.door.limits.live_per_connection:
+            self.session.ended(message.id)
+            many = f"{self.door.limits.live_per_connection} requests of this connection are live already"
+            self.send(Error(code=ErrorCode.OVERLOADED, id=message.id, message=many, retry_after_ms=100.0))
+            return
+        former = message.supersedes
+        if (
+            former is not None
+            and former in self.session.live
+            and not self.door.service.is_live(self.session.key(former))
+        ):
+            self._unborn.add(former)
+        known = [segment for segment in segments if isinstance(segment, Segment)]
+        self._spawn(self._serve(message, known, now))
+
+    async def _serve(self, message: Complete, segments: list[Segment], received: float) -> None:
+        try:
+            answer = await self._answer(message, segments, received)
+        except InvalidRequest as error:
+            answer = invalid(error, id=message.id)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
+            log_fault(_log, "completion failed", error)
+            answer = Error(
+                code=ErrorCode.ENGINE_UNAVAILABLE, id=message.id, message="internal error; see the gateway's log"
+            )
+        finally:
+            self.session.ended(message.id)
+            self._unborn.discard(message.id)
+        self.send(answer)
+
+    async def _answer(self, message: Complete, segments: list[Segment], received: float) -> GatewayMessage:
+        limits = self.door.limits
+        prompt = await self.door.renderer.encode(segments)
+        if message.id in self._unborn:
+            self.door.service.metrics.refused(message.class_, Reason.CANCELLED)
+            return Done(id=message.id, finish=Finish.CANCELLED)
+        if message.prompt_tokens is not None and message.prompt_tokens != len(prompt.ids):
+            self.door.service.metrics.refused(message.class_, Reason.MISMATCH)
+            told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
+            return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
+        room = self.door.renderer.context_limit_tokens - len(prompt.ids)
+        warm = message.class_ is RequestClass.WARM or message.max_tokens == 0
+        job = Job(
+            key=self.session.key(message.id),
+            session=self.session.name,
+            prompt=prompt,
+            received=received,
+            deadline=received + min(message.deadline_ms, limits.max_deadline_ms) / 1000,
+            max_tokens=max(1, min(message.max_tokens, room)),
+            class_=message.class_,
+            document=message.document,
+            supersedes=self.session.key(message.supersedes) if message.supersedes else None,
+            stop=message.stop,
+            prefill_only=warm,
+        )
+        outcome = await self.door.service.run(job, lambda delta: self._deliver(message.id, delta))
+        return _answer_of(message.id, outcome)
+
+    def _deliver(self, id: str, delta: TextDelta) -> None:
+        self.send(Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens))
+
+
+def _answer_of(id: str, outcome: Outcome) -> GatewayMessage:
+    if outcome.refusal is not None:
+        refused = outcome.refusal
+        return Error(
+            code=refused.code,
+            id=id,
+            field=refused.field,
+            message=refused.message,
+            retry_after_ms=refused.retry_after_ms,
+        )
+    finish = outcome.finish or Finish.REFUSED
+    return Done(id=id, finish=finish, usage=outcome.usage, timings_ms=outcome.timings_ms)

@@ -1,0 +1,156 @@
+"""From configuration to the parts of a gateway: engine, tokenizer, profile. This is where files are found and read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foretype_context.profile import Profile
+from foretype_context.templates import Grammar, UnknownGrammar, detect, grammar
+from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, load_tokenizer
+from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
+
+from foretype_backend.config import Config, ConfigError
+from foretype_backend.engines.load import load_engine
+from foretype_backend.engines.port import Engine
+
+__all__ = ["Parts", "make_profile", "prepare"]
+
+_LATER = "comes with the fast-tier release; use --engine embedded, or --engine openai with the URL of a running server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a gateway is made of, before anything runs."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+    tokenizer_path: Path
+    grammar: Grammar
+    model_name: str
+
+
+def prepare(config: Config) -> Parts:
+    """Find the model's files and make the engine, not started. Raises ConfigError naming field and remedy."""
+    name = config.engine.name
+    if name in ("vllm", "vllm-server"):
+        raise ConfigError("engine.name", f"engine `{name}` {_LATER}")
+    artifact = _artifact(config)
+    tokenizer_path = _tokenizer_path(config, artifact)
+    try:
+        tokenizer = load_tokenizer(tokenizer_path)
+    except TokenizerUnusable as error:
+        raise ConfigError("model.tokenizer", str(error)) from error
+    chosen = _grammar(config, artifact, tokenizer)
+    model = config.engine.model or (str(artifact.path) if artifact is not None else None)
+    model_name = config.model.name or (artifact.name if artifact is not None and not config.engine.model else None)
+    if model_name is None:
+        model_name = Path(model).stem if model and "://" not in model else name
+    options: dict[str, Any] = dict(config.engine.options)
+    engine = _engine(name, model, tokenizer, model_name, options)
+    return Parts(
+        engine=engine, tokenizer=tokenizer, tokenizer_path=tokenizer_path, grammar=chosen, model_name=model_name
+    )
+
+
+def make_profile(config: Config, parts: Parts) -> Profile:
+    """The profile that clients get; needs a started engine, which knows its context and block size.
+
+    Raises:
+        ConfigError: the configured context is longer than the engine's.
+    """
+    capabilities = parts.engine.capabilities()
+    model = config.model
+    limit = model.context_limit_tokens or capabilities.context_limit_tokens
+    if limit > capabilities.context_limit_tokens > 0:
+        raise ConfigError(
+            "model.context_limit_tokens",
+            f"{limit} is more than the {capabilities.context_limit_tokens} tokens of the engine's model; lower it",
+        )
+    layout = model.layout if model.layout in parts.grammar.layouts else parts.grammar.layouts[0]
+    return Profile(
+        model=parts.model_name,
+        grammar=parts.grammar.id,
+        tokenizer_digest=parts.tokenizer.digest,
+        layout=layout,
+        budgets=model.budgets,
+        stop=model.stop,
+        context_limit_tokens=limit,
+        block_tokens=model.block_tokens or capabilities.block_tokens,
+        strategy=model.strategy,
+        variant=model.variant,
+        min_mean_logprob=model.min_mean_logprob,
+    )
+
+
+def _artifact(config: Config) -> Artifact | None:
+    """The shipped model, where it is what will run."""
+    if config.engine.name != "embedded" or config.engine.model is not None:
+        return None
+    try:
+        return locate()
+    except ArtifactError as error:
+        raise ConfigError("engine.model", f"{error}; or give --model FILE") from error
+
+
+def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path:
+    if config.model.tokenizer is not None:
+        return Path(config.model.tokenizer)
+    if artifact is not None:
+        return artifact.tokenizer_path
+    if config.engine.name == "scripted":
+        return FOLDER / "tokenizer.json"
+    model = config.engine.model
+    where = ""
+    if model is not None and "://" not in model:
+        beside = Path(model).parent / "tokenizer.json"
+        if beside.is_file():
+            return beside
+        where = f"put tokenizer.json beside {model}, or "
+    raise ConfigError(
+        "model.tokenizer", f"no tokenizer is named; {where}name one in --profile FILE as `[model] tokenizer = …`"
+    )
+
+
+def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer) -> Grammar:
+    named = config.model.grammar or (artifact.grammar if artifact is not None else None)
+    if named is None:
+        found = detect(tokenizer.controls())
+        if found is None:
+            raise ConfigError(
+                "model.grammar", "the tokenizer's control tokens fit no known grammar; name one in --profile"
+            )
+        return found
+    try:
+        chosen = grammar(named)
+        for token in (chosen.fim_prefix, chosen.fim_suffix, chosen.fim_middle):
+            if token:
+                tokenizer.control(token)
+    except (UnknownGrammar, UnknownControl) as error:
+        raise ConfigError("model.grammar", str(error)) from error
+    return chosen
+
+
+def _engine(name: str, model: str | None, tokenizer: Tokenizer, model_name: str, options: dict[str, Any]) -> Engine:
+    if name == "scripted":
+        from foretype_backend.engines.scripted import text_script
+
+        script = text_script(
+            tokenizer.encode, lambda ids: tokenizer.decode(ids).decode("utf-8", "replace"), _scripted_answer
+        )
+        options = {"script": script, "vocabulary_tokens": tokenizer.vocabulary_tokens, "model": model_name} | options
+    else:
+        if model is None:
+            raise ConfigError("engine.model", f"engine `{name}` needs --model FILE or URL")
+        options = {"model": model} | options
+    try:
+        return load_engine(name, **options)
+    except TypeError as error:
+        raise ConfigError("engine.options", f"{error}; see docs/operations.md for the options of `{name}`") from error
+
+
+def _scripted_answer(prompt: str) -> str:
+    """What the scripted engine says: the line that the prompt ends with, once more, and the end of a function."""
+    last = prompt.rpartition("\n")[2].strip()
+    return f"{last}  # scripted\n    return None\n"

@@ -1,0 +1,32 @@
+"""Logging that never contains source text, at any level.
+
+What a user typed can be inside an exception's message (a bad value is quoted by most parsers), so a fault is logged as its
+type and the places it passed, never as `str(error)`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+
+__all__ = ["configure", "log_fault"]
+
+
+def log_fault(log: logging.Logger, what: str, error: BaseException) -> None:
+    """Log a fault: its type and stack (files, lines and functions), without the message and without values."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " < ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in reversed(frames))
+    log.error("%s: %s at %s", what, type(error).__qualname__, places)
+
+
+def configure(level: str = "info") -> None:
+    """Log to stderr. Libraries that print frames or requests at `DEBUG` are held at `INFO`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("foretype").setLevel(level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "websockets", "asyncio", "httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,120 @@
+"""Prometheus metrics on a registry of their own. Labels are enums, never text of a user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from foretype_client.wire import RequestClass, Usage
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from foretype_backend.admission.outcomes import Reason
+from foretype_backend.admission.scheduler import SchedulerStatistics
+from foretype_backend.engines.port import EngineStatistics
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_TTFT_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """What the gateway counts. Live figures (running, waiting, engine counters) are read at the time of a scrape."""
+
+    def __init__(
+        self,
+        *,
+        engine: Callable[[], EngineStatistics],
+        scheduler: Callable[[], SchedulerStatistics],
+        connections: Callable[[], int],
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self.ttft = Histogram(
+            "foretype_ttft_seconds",
+            "Receipt of a request to its first text.",
+            ["class"],
+            buckets=_TTFT_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.requests = Counter(
+            "foretype_requests", "Requests by class and by how they ended.", ["class", "reason"], registry=self.registry
+        )
+        self.prompt_tokens = Counter(
+            "foretype_prompt_tokens", "Prompt tokens of requests that reached the engine.", registry=self.registry
+        )
+        self.cached_tokens = Counter(
+            "foretype_cached_tokens", "Prompt tokens that the engine had cached.", registry=self.registry
+        )
+        self.generated_tokens = Counter(
+            "foretype_generated_tokens", "Tokens received from the engine.", registry=self.registry
+        )
+        self.tokens_after_cancel = Counter(
+            "foretype_tokens_after_cancel",
+            "Tokens generated for requests nobody wanted any more.",
+            registry=self.registry,
+        )
+        self.retries = Counter(
+            "foretype_engine_retries", "Requests sent again because the engine was lost.", registry=self.registry
+        )
+        self.feedback_events = Counter(
+            "foretype_feedback_events", "Feedback events handed to the store.", registry=self.registry
+        )
+        self.registry.register(_Live(engine, scheduler, connections))
+
+    def finished(self, class_: RequestClass, reason: Reason, usage: Usage, ttft_s: float | None) -> None:
+        """Count one request, once, when it is over."""
+        self.requests.labels(class_.value, reason.value).inc()
+        if ttft_s is not None:
+            self.ttft.labels(class_.value).observe(ttft_s)
+        self.prompt_tokens.inc(usage.prompt_tokens)
+        self.cached_tokens.inc(usage.cached_tokens)
+        self.generated_tokens.inc(usage.generated_tokens)
+        self.tokens_after_cancel.inc(usage.tokens_after_cancel)
+
+    def refused(self, class_: RequestClass, reason: Reason) -> None:
+        """Count a request that never reached the service."""
+        self.requests.labels(class_.value, reason.value).inc()
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class _Live(Collector):
+    def __init__(
+        self,
+        engine: Callable[[], EngineStatistics],
+        scheduler: Callable[[], SchedulerStatistics],
+        connections: Callable[[], int],
+    ) -> None:
+        self._engine = engine
+        self._scheduler = scheduler
+        self._connections = connections
+
+    def collect(self) -> Iterable[Metric]:
+        engine, scheduler = self._engine(), self._scheduler()
+        yield GaugeMetricFamily("foretype_running", "Requests in the engine.", value=scheduler.running)
+        yield GaugeMetricFamily("foretype_waiting", "Requests waiting for a slot.", value=scheduler.waiting)
+        yield GaugeMetricFamily("foretype_connections", "Open stream connections.", value=self._connections())
+        yield GaugeMetricFamily("foretype_engine_running", "Requests that the engine computes.", value=engine.running)
+        yield GaugeMetricFamily("foretype_engine_waiting", "Requests queued in the engine.", value=engine.waiting)
+        yield CounterMetricFamily("foretype_engine_restarts", "Times the engine was restarted.", value=engine.restarts)
+        yield CounterMetricFamily(
+            "foretype_engine_prompt_tokens", "Prompt tokens by the engine's own count.", value=engine.prompt_tokens
+        )
+        yield CounterMetricFamily(
+            "foretype_engine_cached_tokens",
+            "Cached prompt tokens by the engine's own count.",
+            value=engine.cached_tokens,
+        )
+        yield CounterMetricFamily(
+            "foretype_engine_generated_tokens",
+            "Generated tokens by the engine's own count.",
+            value=engine.generated_tokens,
+        )
+        yield CounterMetricFamily(
+            "foretype_engine_tokens_after_cancel",
+            "Tokens generated after an abort by the engine's own count.",
+            value=engine.tokens_after_cancel,
+        )

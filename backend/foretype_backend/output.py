@@ -1,0 +1,82 @@
+"""From engine chunks to deliverable text: detokenise, scan for stops, keep the log-probabilities in step. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from foretype_context.profile import Stop
+from foretype_context.tokens import StreamDecoder, Tokenizer
+
+from foretype_backend.engines.port import Chunk, EngineUnavailable
+from foretype_backend.stops import StopScanner
+
+__all__ = ["OutputText", "TextDelta"]
+
+_LEAST_LOGPROB = -100.0
+"""What an impossible token counts as: JSON has no infinity, and a sum must stay a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Deliverable text; `logprob` is the sum over the `tokens` tokens that became text since the last delta."""
+
+    text: str
+    logprob: float
+    tokens: int
+
+
+class OutputText:
+    """The text of one completion. Feed chunks; :attr:`stopped` says that a stop rule ended it.
+
+    Token ids go through one by one, so that a stop in the middle of a chunk of eight tokens cuts exactly there.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop: Stop) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = StreamDecoder(tokenizer)
+        self._scanner = StopScanner(stop)
+        self._pending_logprob = 0.0
+        self._pending_tokens = 0
+        self.generated_tokens = 0
+
+    @property
+    def stopped(self) -> bool:
+        return self._scanner.stopped
+
+    def feed(self, chunk: Chunk) -> TextDelta | None:
+        """Take one chunk. Raises EngineUnavailable when its ids are not of this tokenizer."""
+        if chunk.text is not None and not chunk.token_ids:
+            return self._feed_text(chunk.text)
+        ready: list[str] = []
+        self.generated_tokens += len(chunk.token_ids)
+        for index, token_id in enumerate(chunk.token_ids):
+            if not 0 <= token_id < self._tokenizer.vocabulary_tokens:
+                raise EngineUnavailable(f"the engine produced token id {token_id}; its model and the tokenizer differ")
+            logprob = chunk.logprobs[index] if index < len(chunk.logprobs) else 0.0
+            self._pending_logprob += max(logprob, _LEAST_LOGPROB) if not math.isnan(logprob) else 0.0
+            self._pending_tokens += 1
+            ready.append(self._scanner.feed(self._decoder.feed((token_id,))))
+            if self._scanner.stopped:
+                break
+        return self._delta("".join(ready))
+
+    def finish(self) -> TextDelta | None:
+        """The engine has ended: deliver what was held back."""
+        if self._scanner.stopped:
+            return None
+        return self._delta(self._scanner.feed(self._decoder.finish()) + self._scanner.flush())
+
+    def _feed_text(self, text: str) -> TextDelta | None:
+        tokens = self._tokenizer.count(text) if text else 0  # an estimate: this engine reports no tokens
+        self.generated_tokens += tokens
+        self._pending_tokens += tokens
+        return self._delta(self._scanner.feed(text))
+
+    def _delta(self, text: str) -> TextDelta | None:
+        if not text:
+            return None
+        delta = TextDelta(text, min(self._pending_logprob, 0.0), self._pending_tokens)
+        self._pending_logprob = 0.0
+        self._pending_tokens = 0
+        return delta

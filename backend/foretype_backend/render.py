@@ -1,0 +1,193 @@
+"""From the segments of the wire to the token ids of the prompt.
+
+The server owns the model, so it owns the template: the client says what stands where, and the gateway renders it with
+the grammar of the profile. :func:`resolve` runs in the order of the wire and is synchronous, since it moves the
+connection's segment cache; :meth:`Renderer.encode` may run beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from foretype_client.segment_cache import SegmentCache
+from foretype_client.wire import MAX_FRAME_BYTES, WireSegment
+from foretype_context.segments import STABLE_KINDS, Kind, Segment
+from foretype_context.templates import Grammar, SegmentOrder, encode_prompt
+from foretype_context.tokens import Tokenizer
+
+from foretype_backend.admission.outcomes import InvalidRequest
+
+__all__ = ["MAX_PROMPT_BYTES", "Prompt", "Renderer", "check_order", "resolve"]
+
+MAX_PROMPT_BYTES: Final = MAX_FRAME_BYTES
+"""Most UTF-8 bytes of one prompt. A digest is 16 bytes and may stand for a megabyte, so the sum is bounded here too."""
+
+MAX_PATH_CHARS: Final = 4096
+DIGEST_BYTES: Final = 16
+_NOTHING: Final = re.compile(r"((?!))")
+_INLINE_CHARS: Final = 1 << 16
+"""Longer prompts are encoded in a thread (tiktoken releases the GIL), so that the event loop is never held up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A prompt as an engine takes it: token ids, and the same as text for engines that refuse ids."""
+
+    ids: list[int]
+    text: str
+
+
+def resolve(
+    cache: SegmentCache, segments: Sequence[WireSegment], grammar: Grammar, *, max_segments: int
+) -> list[Segment] | list[bytes]:
+    """Look up digests and move the cache, by the rule that both ends run.
+
+    Every segment is run through the cache even when the request is refused, or the two ends would drift apart.
+
+    Returns:
+        The segments with their texts, or the digests that are unknown (then nothing else is wrong).
+
+    Raises:
+        InvalidRequest: naming the field of the first offending segment.
+    """
+    found: list[Segment] = []
+    missing: list[bytes] = []
+    fault: InvalidRequest | None = None
+    size = 0
+    for index, wire in enumerate(segments):
+        text, problem = _look_up(cache, wire, index)
+        if problem is None:
+            problem = _check_source(wire, index)
+        if problem is not None:
+            fault = fault or problem
+        elif text is None:
+            if wire.digest is not None and wire.digest not in missing:
+                missing.append(wire.digest)
+        else:
+            size += len(text)
+            found.append(Segment(kind=wire.kind, scope=wire.scope, source=wire.source, text=text))
+    if fault is not None:
+        raise fault
+    if not segments:
+        raise InvalidRequest("segments", "empty; a prompt has at least one segment")
+    if len(segments) > max_segments:
+        raise InvalidRequest("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
+    if size > MAX_PROMPT_BYTES:
+        raise InvalidRequest("segments", f"{size} characters of text, at most {MAX_PROMPT_BYTES} are allowed")
+    check_order([wire.kind for wire in segments], grammar)
+    return missing or found
+
+
+def check_order(kinds: Sequence[Kind], grammar: Grammar) -> None:
+    """Kinds stand in the order in which `grammar` renders them, single ones once.
+
+    Context, prefix, suffix, tail, middle; a suffix before the prefix is `spm`; a family without a tail token puts the tail
+    at the start of its suffix; a suffix-first family puts the suffix before everything.
+
+    Raises:
+        InvalidRequest: naming the first segment that is out of order.
+    """
+    below = (Kind.SUFFIX, Kind.TAIL) if grammar.tail else (Kind.TAIL, Kind.SUFFIX)
+    spm = Kind.SUFFIX in kinds and Kind.PREFIX in kinds and kinds.index(Kind.SUFFIX) < kinds.index(Kind.PREFIX)
+    if grammar.suffix_first:
+        order = (*below, *_CONTEXT, Kind.PREFIX, Kind.MIDDLE)
+    elif spm:
+        order = (*_CONTEXT, *below, Kind.PREFIX, Kind.MIDDLE)
+    else:
+        order = (*_CONTEXT, Kind.PREFIX, *below, Kind.MIDDLE)
+    highest = -1
+    for index, kind in enumerate(kinds):
+        rank = order.index(kind)
+        if rank < highest:
+            raise InvalidRequest(f"segments[{index}].kind", f"`{kind}` may not stand after `{kinds[index - 1]}`")
+        if rank == highest and kind in _SINGLE:
+            raise InvalidRequest(f"segments[{index}].kind", f"a second `{kind}`; there is at most one")
+        highest = rank
+
+
+_CONTEXT: Final = (Kind.REPOSITORY, Kind.FILE, Kind.PATH)
+_SINGLE: Final = frozenset({Kind.REPOSITORY, Kind.PATH, Kind.TAIL})
+
+
+def _look_up(cache: SegmentCache, wire: WireSegment, index: int) -> tuple[str | None, InvalidRequest | None]:
+    if (wire.digest is None) == (wire.text is None):
+        return None, InvalidRequest(f"segments[{index}]", "exactly one of `digest` and `text` must be present")
+    if wire.text is not None:
+        cache.receive_text(wire.kind, wire.text)
+        return wire.text, None
+    digest = wire.digest or b""
+    if wire.kind not in STABLE_KINDS:
+        return None, InvalidRequest(f"segments[{index}].digest", f"a `{wire.kind}` always travels as text")
+    if len(digest) != DIGEST_BYTES:
+        return None, InvalidRequest(f"segments[{index}].digest", f"{len(digest)} bytes, must be {DIGEST_BYTES}")
+    return cache.receive_digest(wire.kind, digest), None
+
+
+def _check_source(wire: WireSegment, index: int) -> InvalidRequest | None:
+    path = wire.source.path
+    if len(path) > MAX_PATH_CHARS:
+        return InvalidRequest(f"segments[{index}].source.path", f"longer than {MAX_PATH_CHARS} characters")
+    if "\n" in path or "\r" in path:
+        return InvalidRequest(f"segments[{index}].source.path", "a path has no line ending")
+    if wire.kind is Kind.REPOSITORY and wire.text is not None and "\n" in wire.text:
+        return InvalidRequest(f"segments[{index}].text", "a repository's name has no line ending")
+    return None
+
+
+class Renderer:
+    """Renders prompts with one tokenizer and grammar, and checks them against the context of the model."""
+
+    def __init__(self, tokenizer: Tokenizer, grammar: Grammar, *, context_limit_tokens: int) -> None:
+        self.tokenizer = tokenizer
+        self.grammar = grammar
+        self.context_limit_tokens = context_limit_tokens
+        present = tokenizer.controls()
+        self._control_ids = {token: tokenizer.control(token) for token in grammar.controls() if token in present}
+        longest_first = sorted(self._control_ids, key=len, reverse=True)
+        self._controls = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else _NOTHING
+
+    @property
+    def end_token_ids(self) -> frozenset[int]:
+        """Ids that end a generation: the grammar's end tokens, and every other control token of its, which must not leak."""
+        return frozenset(self._control_ids.values())
+
+    async def encode(self, segments: Sequence[Segment], *, check: bool = True) -> Prompt:
+        """Render and encode. Raises InvalidRequest when the prompt leaves no room for a single token of output."""
+        if sum(len(segment.text) for segment in segments) <= _INLINE_CHARS:
+            prompt = self.encode_now(segments)
+        else:
+            prompt = await asyncio.to_thread(self.encode_now, segments)
+        return self.check(prompt) if check else prompt
+
+    def encode_now(self, segments: Sequence[Segment]) -> Prompt:
+        try:
+            encoded = encode_prompt(self.tokenizer, self.grammar, segments)
+        except SegmentOrder as error:
+            raise InvalidRequest("segments", str(error)) from error
+        return Prompt(ids=encoded.ids, text=encoded.text)
+
+    def encode_raw(self, text: str) -> Prompt:
+        """Encode a prompt that carries the grammar's control tokens itself: they are parsed, the rest is ordinary text.
+
+        For doors whose clients render on their own; never for text that comes out of a file.
+        """
+        ids: list[int] = []
+        for part in self._controls.split(text):
+            if part in self._control_ids:
+                ids.append(self._control_ids[part])
+            elif part:
+                ids.extend(self.tokenizer.encode(part))
+        return self.check(Prompt(ids=ids, text=text), field="prompt")
+
+    def check(self, prompt: Prompt, *, field: str = "segments") -> Prompt:
+        if len(prompt.ids) >= self.context_limit_tokens:
+            raise InvalidRequest(
+                field,
+                f"{len(prompt.ids)} tokens; the model's context of {self.context_limit_tokens} must hold prompt and "
+                "output. Send fewer or shorter segments",
+            )
+        return prompt

@@ -1,0 +1,416 @@
+"""One completion from end to end: admission, engine, detokenisation, stop rules, usage, timings.
+
+This is the one place where a request passes all of them; a door only translates. The decisions are made by
+:mod:`foretype_backend.admission.scheduler` (pure); this module carries out its effects.
+
+Life of a request, with the names of `timings_ms`::
+
+    received ─admit→ arrived ─queue→ started ─(engine queue)─prefill→ ─decode_first→ first text ─stream→ last chunk ─finish→ done
+
+A cancel reaches the engine in the same turn of the event loop; tokens that still arrive are counted as
+`tokens_after_cancel`. A request whose engine does not let go within `limits.abort_grace_ms` is abandoned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+from foretype_client.wire import Finish, RequestClass, Timings, Usage
+from foretype_context.profile import Stop
+from foretype_context.tokens import Tokenizer
+
+from foretype_backend.admission import scheduler
+from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
+from foretype_backend.admission.scheduler import PRIORITY, Ticket
+from foretype_backend.config import LimitsConfig
+from foretype_backend.engines.port import (
+    Chunk,
+    Engine,
+    EngineFinish,
+    EngineUnavailable,
+    GenerationParams,
+    PromptRefused,
+)
+from foretype_backend.logs import log_fault
+from foretype_backend.metrics import Metrics
+from foretype_backend.output import OutputText, TextDelta
+from foretype_backend.render import Prompt
+
+__all__ = ["Job", "Outcome", "Service"]
+
+_MAX_ENGINE_STOPS = 4
+"""OpenAI-compatible servers answer 400 to more; the gateway enforces all of them itself."""
+
+_RETRY_PAUSE_S = 0.05
+_RETRY_AFTER_MS = 1000.0
+
+_NO_STOP = Stop()
+_NO_USAGE = Usage()
+_NO_TIMINGS = Timings()
+
+_log = logging.getLogger("foretype.gateway")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One completion to serve. Times are seconds on the event loop's clock.
+
+    Attributes:
+        key: unique among live requests of this gateway.
+        session: whose it is: a cancel or `supersedes` reaches requests of the same session only.
+        prefill_only: compute and cache the prompt, generate nothing.
+    """
+
+    key: str
+    session: str
+    prompt: Prompt
+    received: float
+    deadline: float
+    max_tokens: int
+    class_: RequestClass = RequestClass.INTERACTIVE
+    document: str = ""
+    supersedes: str | None = None
+    stop: Stop = _NO_STOP
+    temperature: float = 0.0
+    prefill_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a completion ended: `finish` or `refusal`, never both."""
+
+    reason: Reason
+    finish: Finish | None
+    refusal: Refusal | None
+    usage: Usage = _NO_USAGE
+    timings_ms: Timings = _NO_TIMINGS
+
+
+@dataclass(slots=True, eq=False)
+class _Record:
+    """One live request, as this module sees it."""
+
+    job: Job
+    output: OutputText
+    arrived: float
+    decision: asyncio.Future[Reason | None]  # None: start; a reason: refused
+    guard: asyncio.Timeout | None = None
+    stop_reason: Reason | None = None
+    generated_at_stop: int = 0
+    started: float | None = None
+    first_chunk: float | None = None
+    first_text: float | None = None
+    last_chunk: float | None = None
+    queue_ms: float = 0.0
+    prefill_ms: float | None = None
+    cached_tokens: int = 0
+    cached_source: str = ""
+    attempts: int = 0
+    enough: bool = False
+    background: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+
+class Service:
+    """Serves completions on one engine. Everything runs on one event loop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        *,
+        end_token_ids: frozenset[int],
+        limits: LimitsConfig,
+        connections: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.limits = limits
+        self.end_token_ids = end_token_ids
+        self._state = scheduler.State(
+            limits=scheduler.Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
+        )
+        self._records: dict[str, _Record] = {}
+        self.metrics = Metrics(
+            engine=engine.statistics, scheduler=lambda: self._state.statistics(), connections=connections
+        )
+
+    def statistics(self) -> scheduler.SchedulerStatistics:
+        return self._state.statistics()
+
+    def __repr__(self) -> str:
+        return f"<Service: {self._state!r}>"
+
+    def cancel(self, key: str) -> bool:
+        """End a live request; its `run` returns with finish `cancelled`. False when there is none of that key."""
+        if key not in self._records:
+            return False
+        self._apply(scheduler.Cancel(key))
+        return True
+
+    def finish(self, key: str) -> None:
+        """End a running request as if it had reached its token limit; what was delivered stands."""
+        record = self._records.get(key)
+        if record is not None:
+            record.enough = True
+
+    def is_live(self, key: str) -> bool:
+        return key in self._records
+
+    def disconnect(self, session: str) -> None:
+        """End everything of a session."""
+        self._apply(scheduler.Disconnect(session))
+
+    async def run(self, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
+        """Serve one completion; `deliver` is called with every piece of text and must not block.
+
+        Returns when the request is over and its engine slot is free. Raises only CancelledError (the caller is gone; the
+        engine is stopped all the same) and ValueError (the key is live already).
+        """
+        loop = asyncio.get_running_loop()
+        if job.key in self._records:
+            raise ValueError(f"request key {job.key!r} is live already; keys must be unique")
+        record = _Record(
+            job=job,
+            output=OutputText(self.tokenizer, job.stop),
+            arrived=loop.time(),
+            decision=loop.create_future(),
+        )
+        self._records[job.key] = record
+        outcome: Outcome | None = None
+        try:
+            outcome = await self._run(record, deliver, loop)
+            return outcome
+        finally:
+            del self._records[job.key]
+            self._apply(scheduler.Leave(job.key))
+            reason = Reason.DISCONNECTED if outcome is None else outcome.reason
+            usage = self._usage(record) if outcome is None else outcome.usage
+            ttft_s = None if record.first_text is None else record.first_text - job.received
+            self.metrics.finished(job.class_, reason, usage, ttft_s)
+
+    async def _run(
+        self, record: _Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
+    ) -> Outcome:
+        job = record.job
+        ticket = Ticket(
+            key=job.key, session=job.session, document=job.document, class_=job.class_, deadline=job.deadline
+        )
+        try:
+            async with asyncio.timeout_at(job.deadline) as guard:
+                record.guard = guard
+                self._apply(scheduler.Arrive(ticket, job.supersedes))
+                refused = await record.decision
+                if refused is not None:
+                    return self._ended(record, refused, "admission refused it")
+                record.started = loop.time()
+                return await self._attempts(record, deliver, loop)
+        except TimeoutError:
+            reason = record.stop_reason or Reason.EXPIRED
+            return self._ended(record, reason, "the deadline passed before the first token")
+        except PromptRefused as error:
+            return self._ended(record, Reason.INVALID, str(error), field="segments")
+        except EngineUnavailable as error:
+            return self._ended(record, Reason.ENGINE_LOST, str(error))
+        except Exception as error:  # noqa: BLE001 - ours or an adapter's fault: ends this request, counts as `fault`
+            log_fault(_log, "request failed", error)
+            return self._ended(record, Reason.FAULT, "internal error; see the gateway's log")
+
+    async def _attempts(
+        self, record: _Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
+    ) -> Outcome:
+        """Generate; when the engine is lost before the first token, once more as soon as it is back.
+
+        An engine that died a second time since then is not asked again: this prompt may be what kills it.
+        """
+        give_up_at = loop.time() + self.limits.retry_wait_ms / 1000
+        restarts_before = self.engine.statistics().restarts
+        while True:
+            try:
+                return await self._generate(record, deliver, loop)
+            except EngineUnavailable:
+                if record.stop_reason is not None:
+                    return self._ended(record, record.stop_reason, "")
+                died_twice = self.engine.statistics().restarts - restarts_before >= 2
+                if record.output.generated_tokens or died_twice or loop.time() >= give_up_at:
+                    raise
+                if record.attempts == 1:
+                    self.metrics.retries.inc()
+                await asyncio.sleep(_RETRY_PAUSE_S)
+
+    async def _generate(
+        self, record: _Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
+    ) -> Outcome:
+        job = record.job
+        record.attempts += 1
+        if job.prefill_only:
+            await self.engine.warm(job.prompt.ids)
+            record.first_chunk = record.last_chunk = loop.time()
+            return self._ended(record, record.stop_reason or Reason.LENGTH, "")
+        stream = self.engine.generate(
+            _engine_id(record),
+            job.prompt.ids,
+            GenerationParams(
+                max_tokens=job.max_tokens,
+                end_token_ids=self.end_token_ids,
+                temperature=job.temperature,
+                stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
+            ),
+            prompt_text=job.prompt.text,
+            priority=PRIORITY[job.class_],
+            deadline=job.deadline,
+        )
+        try:
+            return await self._consume(record, stream, deliver, loop)
+        finally:
+            await self._release(record, stream)
+
+    async def _consume(
+        self,
+        record: _Record,
+        stream: AsyncIterator[Chunk],
+        deliver: Callable[[TextDelta], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> Outcome:
+        output = record.output
+        async for chunk in stream:
+            self._note(record, chunk, loop.time())
+            delta = output.feed(chunk)
+            if record.stop_reason is not None:
+                if chunk.finish is None:
+                    continue  # already aborted: only count what still comes
+                return self._ended(record, record.stop_reason, "")
+            if delta is not None:
+                if record.first_text is None:
+                    record.first_text = loop.time()
+                deliver(delta)
+            if output.stopped:
+                return self._ended(record, Reason.STOP, "")
+            if record.enough:
+                return self._ended(record, Reason.LENGTH, "")
+            if chunk.finish is not None:
+                break
+        else:
+            raise EngineUnavailable("the engine ended the stream without saying why; retry")
+        if chunk.finish is EngineFinish.ABORTED:
+            if loop.time() >= record.job.deadline:
+                return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
+            raise EngineUnavailable("the engine dropped the request; retry")
+        rest = output.finish()
+        if rest is not None:
+            if record.first_text is None:
+                record.first_text = loop.time()
+            deliver(rest)
+        reason = Reason.END_OF_MIDDLE if chunk.finish is EngineFinish.END_TOKEN else Reason.LENGTH
+        return self._ended(record, reason, "")
+
+    def _note(self, record: _Record, chunk: Chunk, now: float) -> None:
+        if record.first_chunk is None:
+            record.first_chunk = now
+        record.last_chunk = now
+        if chunk.cached_tokens is not None:
+            record.cached_tokens = chunk.cached_tokens
+            record.cached_source = "engine"
+        if chunk.queue_ms is not None:
+            record.queue_ms = chunk.queue_ms
+        if chunk.prefill_ms is not None:
+            record.prefill_ms = chunk.prefill_ms
+
+    async def _release(self, record: _Record, stream: AsyncIterator[Chunk]) -> None:
+        """Close the engine's stream, which aborts what still runs; never wait longer than the grace for it."""
+        grace_s = self.limits.abort_grace_ms / 1000
+        try:
+            async with asyncio.timeout(grace_s):
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
+                else:
+                    await self.engine.abort(_engine_id(record))
+        except TimeoutError:
+            _log.error("the engine did not release a request within %.0f ms", self.limits.abort_grace_ms)
+        except EngineUnavailable:
+            _log.warning("the engine was lost while a request was being closed")
+
+    def _apply(self, event: scheduler.Event) -> None:
+        """Run the scheduler and carry out its effects."""
+        self._state, effects = scheduler.step(self._state, event, asyncio.get_running_loop().time())
+        for effect in effects:
+            record = self._records.get(effect.key)
+            if record is None:
+                continue
+            match effect:
+                case scheduler.Start():
+                    _decide(record, None)
+                case scheduler.Refuse(_, reason):
+                    _decide(record, reason)
+                case scheduler.Stop(_, reason):
+                    self._stop(record, reason)
+
+    def _stop(self, record: _Record, reason: Reason) -> None:
+        """Abort the engine's work at once; the request's own task then sees the end of the stream."""
+        loop = asyncio.get_running_loop()
+        record.stop_reason = reason
+        record.generated_at_stop = record.output.generated_tokens
+        task = loop.create_task(self.engine.abort(_engine_id(record)))
+        record.background.add(task)
+        task.add_done_callback(record.background.discard)
+        grace = loop.time() + self.limits.abort_grace_ms / 1000
+        if record.guard is not None and not record.guard.expired():
+            record.guard.reschedule(min(grace, record.job.deadline) if record.started is None else grace)
+
+    def _usage(self, record: _Record) -> Usage:
+        generated = record.output.generated_tokens
+        started = record.first_chunk is not None
+        return Usage(
+            prompt_tokens=len(record.job.prompt.ids) if started else 0,
+            cached_tokens=record.cached_tokens,
+            cached_source=record.cached_source,
+            generated_tokens=generated,
+            tokens_after_cancel=generated - record.generated_at_stop if record.stop_reason is not None else 0,
+        )
+
+    def _ended(self, record: _Record, reason: Reason, message: str, *, field: str | None = None) -> Outcome:
+        usage = self._usage(record)
+        timings = _timings(record, asyncio.get_running_loop().time())
+        finish = FINISHES.get(reason)
+        if reason is Reason.EXPIRED and record.first_text is None:
+            finish = None
+        if finish is not None:
+            return Outcome(reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings)
+        retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
+        refused = refusal(reason, message, field=field, retry_after_ms=retry)
+        return Outcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
+
+
+def _engine_id(record: _Record) -> str:
+    """A retry needs an id of its own: the engine may still remember the first."""
+    return record.job.key if record.attempts <= 1 else f"{record.job.key}~{record.attempts}"
+
+
+def _decide(record: _Record, refused: Reason | None) -> None:
+    if not record.decision.done():
+        record.decision.set_result(refused)
+
+
+def _timings(record: _Record, now: float) -> Timings:
+    """Split the time of a request into its stages; they add up to `now - received`, in milliseconds."""
+    received, arrived = record.job.received, record.arrived
+    started = record.started if record.started is not None else now
+    first_chunk = record.first_chunk if record.first_chunk is not None else now
+    waited_ms = max(0.0, (first_chunk - started) * 1000) if record.started is not None else 0.0
+    engine_queue_ms = min(record.queue_ms, waited_ms)
+    prefill_ms = waited_ms - engine_queue_ms
+    if record.prefill_ms is not None:
+        prefill_ms = min(record.prefill_ms, prefill_ms)
+    first_text = record.first_text
+    last_chunk = record.last_chunk if record.last_chunk is not None else now
+    until_text_ms = ((first_text if first_text is not None else last_chunk) - started) * 1000
+    return Timings(
+        admit=(arrived - received) * 1000,
+        queue=(started - arrived) * 1000 + engine_queue_ms,
+        prefill=prefill_ms,
+        decode_first=max(0.0, until_text_ms - engine_queue_ms - prefill_ms) if record.started is not None else 0.0,
+        stream=max(0.0, (last_chunk - first_text) * 1000) if first_text is not None else 0.0,
+        finish=max(0.0, (now - max(last_chunk, first_text or 0.0)) * 1000),
+    )
