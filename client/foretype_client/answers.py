@@ -1,0 +1,191 @@
+"""Answers that need no waiting: the visible suggestion, the cache, what a request has so far, the local candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from foretype_context.plan import SuggestionKind
+
+from foretype_client.cache import CompletionCache
+from foretype_client.feedback import Feedback, FeedbackEvent, Offer
+from foretype_client.inflight import Flight
+from foretype_client.judging import Candidate, Finisher, Question, judge
+from foretype_client.local_model import LocalModel
+from foretype_client.places import Strand
+from foretype_client.policy import Trigger
+from foretype_client.suggestion import Origin, Outcome, Suggestion
+from foretype_client.tracked import Shown, TrackedDocument
+from foretype_client.wire import Finish
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    """Finds suggestions, and notes each that is given out. Everything here is synchronous; `now` is monotonic seconds."""
+
+    def __init__(
+        self,
+        cache: CompletionCache,
+        feedback: Feedback,
+        finisher: Finisher,
+        local: LocalModel | None,
+        *,
+        new_id: Callable[[], str],
+        tell: Callable[[list[FeedbackEvent]], None],
+    ) -> None:
+        self._cache = cache
+        self._feedback = feedback
+        self._finisher = finisher
+        self._local = local
+        self._new_id = new_id
+        self._tell = tell
+
+    def visible(self, document: TrackedDocument, question: Question, now: float, *, local: bool) -> Suggestion | None:
+        """The suggestion that is visible, if it is still right here: it stays, or grows, and never changes."""
+        shown, offer = document.shown, self._offer_of(document)
+        if shown is None or offer is None or (shown.suggestion.source is Origin.LOCAL) is not local:
+            return None
+        rest = offer.strand.rest_at(question.place)
+        if not rest:
+            return None
+        flight = shown.flight
+        judged: Suggestion | Outcome = Outcome.EMPTY
+        raw = shown.raw.rest_at(question.place)
+        if raw is not None and flight is not None:
+            judged = self._judge_visible(shown, question, flight.so_far(raw), not flight.running, now)
+        if not isinstance(judged, Suggestion) or not judged.text.startswith(rest):
+            judged = self._judge_visible(shown, question, rest, True, now)
+        if not isinstance(judged, Suggestion):
+            return None
+        return self._give(document, question, judged, shown.raw, flight, shown.kind, now)
+
+    def cached(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | Outcome | None:
+        """What the cache says: a suggestion; that the model has nothing here; or None, it does not know."""
+        hit = self._cache.get(question.place)
+        if hit is None:
+            return None
+        entry = hit.entry
+        candidate = Candidate(
+            id=self._new_id(),
+            text=hit.rest,
+            kind=entry.kind,
+            final=entry.finish is not Finish.CANCELLED,
+            source=Origin.CACHE,
+            request_id=entry.request_id,
+            finish=entry.finish,
+            usage=entry.usage,
+            logprob=entry.mean_logprob,
+        )
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        if isinstance(judged, Suggestion):
+            return self._give(document, question, judged, entry.strand, None, entry.kind, now)
+        # Asked again, the same model would say the same; only somebody who insists gets a second try.
+        return judged if entry.whole and question.trigger is Trigger.AUTOMATIC else None
+
+    def from_flight(
+        self,
+        document: TrackedDocument,
+        question: Question,
+        flight: Flight,
+        text: str,
+        *,
+        final: bool,
+        own: bool,
+        now: float,
+    ) -> Suggestion | Outcome:
+        """What `text`, the part of a request's answer that is ripe, becomes here."""
+        candidate = Candidate(
+            id=self._new_id(),
+            text=text,
+            kind=flight.kind,
+            final=final,
+            source=Origin.NETWORK if own else Origin.IN_FLIGHT,
+            request_id=flight.id,
+            finish=None if flight.done is None else flight.done.finish,
+            usage=None if flight.done is None else flight.done.usage,
+            timings_ms=flight.timings_ms(),
+            logprob=flight.mean_logprob,
+        )
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        if isinstance(judged, Suggestion):
+            return self._give(document, question, judged, flight.strand, flight, flight.kind, now)
+        return judged
+
+    def local(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | None:
+        """The candidate that needs no gateway."""
+        text = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
+        if not text:
+            return None
+        kind = SuggestionKind.LINE
+        candidate = Candidate(id=self._new_id(), text=text, kind=kind, final=True, source=Origin.LOCAL)
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        if not isinstance(judged, Suggestion):
+            return None
+        return self._give(document, question, judged, Strand(question.place, judged.text), None, kind, now)
+
+    def grown(self, document: TrackedDocument, flight: Flight, now: float) -> Suggestion | None:
+        """The visible suggestion, if its request has made it longer and nothing was typed since it was answered."""
+        shown = document.shown
+        if shown is None or shown.flight is not flight or self._offer_of(document) is None:
+            return None
+        question = shown.question
+        if document.snapshot.text != question.snapshot.text:
+            return None
+        raw = flight.strand.rest_at(question.place)
+        if raw is None:
+            return None
+        judged = self._judge_visible(shown, question, flight.so_far(raw), not flight.running, now)
+        if not isinstance(judged, Suggestion) or len(judged.text) <= len(shown.grown):
+            return None
+        if not judged.text.startswith(shown.grown):
+            return None
+        shown.grown = judged.text
+        return judged
+
+    def _offer_of(self, document: TrackedDocument) -> Offer | None:
+        offer = self._feedback.visible(document.snapshot.uri)
+        shown = document.shown
+        return offer if offer is not None and shown is not None and offer.id == shown.suggestion.id else None
+
+    def _judge_visible(
+        self, shown: Shown, question: Question, text: str, final: bool, now: float
+    ) -> Suggestion | Outcome:
+        was = shown.suggestion
+        candidate = Candidate(
+            id=was.id,
+            text=text,
+            kind=shown.kind,
+            final=final,
+            source=Origin.LOCAL if was.source is Origin.LOCAL else Origin.CACHE,
+            request_id=was.request_id,
+            finish=was.finish if shown.flight is None or shown.flight.done is None else shown.flight.done.finish,
+            usage=was.usage if shown.flight is None or shown.flight.done is None else shown.flight.done.usage,
+        )
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        return msgspec.structs.replace(judged, logprob=was.logprob) if isinstance(judged, Suggestion) else judged
+
+    def _give(
+        self,
+        document: TrackedDocument,
+        question: Question,
+        suggestion: Suggestion,
+        raw: Strand,
+        flight: Flight | None,
+        kind: SuggestionKind,
+        now: float,
+    ) -> Suggestion:
+        """Note that `suggestion` is the answer, and is visible from now on."""
+        document.shown = Shown(suggestion, question, raw, flight, kind, suggestion.text)
+        events = self._feedback.offered(
+            suggestion.id,
+            question.snapshot,
+            question.offset,
+            place=question.place,
+            text=suggestion.text,
+            replaces=suggestion.replaces,
+            source=suggestion.source,
+            now=now,
+        )
+        self._tell(events)
+        return suggestion

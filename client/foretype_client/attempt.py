@@ -1,0 +1,278 @@
+"""One question on its way through the gateway: debounce, assembly, reuse, request, answer.
+
+Each turn is one synchronous function of what is known at that moment: it answers, gives up, or says until when to wait. So
+there is nothing to lock, and a test can put any order of events in front of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+from foretype_context.document import Snapshot
+from foretype_context.plan import Plan, PlanState, SuggestionKind
+from foretype_context.profile import Profile
+from foretype_context.segments import Kind, Segment
+from foretype_context.sources import Snippet
+
+from foretype_client.answers import Answers
+from foretype_client.inflight import AnswerRules, Flight, Ripe, ripe
+from foretype_client.judging import Question, selected_rest
+from foretype_client.places import Strand
+from foretype_client.policy import Trigger
+from foretype_client.ports import Call, Clock, GatewayError, GatewayGone
+from foretype_client.requests import Requests
+from foretype_client.suggestion import Outcome, Suggestion
+from foretype_client.tracked import TrackedDocument
+from foretype_client.wire import RequestClass
+
+__all__ = ["Attempt", "FlowOptions", "PlanBook", "Planner"]
+
+_SLACK_S: Final = 1e-6
+"""Timers may fire this much early, by rounding."""
+
+
+class FlowOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Defaults of the flow.
+
+    Attributes:
+        answer: when a stream has enough text to answer with.
+        reuse_ms: how long a running request that still fits is waited for before a new one is sent.
+        running_max: interactive requests at a time per document.
+        local_patience_ms: with no first token this long after the request was due, the local candidate is the answer.
+        deadline_ms: after this a gateway need not answer any more.
+        snippets_max: snippets asked of each source of context.
+    """
+
+    answer: AnswerRules = AnswerRules()
+    reuse_ms: float = 200.0
+    running_max: int = 2
+    local_patience_ms: float = 150.0
+    deadline_ms: float = 10_000.0
+    snippets_max: int = 8
+
+
+class Planner(Protocol):
+    """Prompt assembly, as :class:`foretype_context.assemble.Assembler` does it."""
+
+    def plan(
+        self,
+        state: PlanState,
+        snapshot: Snapshot,
+        offset: int,
+        *,
+        snippets: Sequence[Snippet] = (),
+        block: bool | None = None,
+        now: float,
+    ) -> tuple[Plan, PlanState]: ...
+
+
+class _Draft(NamedTuple):
+    """A plan that is not sent yet, and the state it was made from."""
+
+    plan: Plan
+    before: PlanState
+    after: PlanState
+    assemble_ms: float
+
+
+class PlanBook:
+    """What prompts have shown so far: committed on send only, and not across a change of profile."""
+
+    def __init__(self, snippets: Callable[[Snapshot, int], Sequence[Snippet]]) -> None:
+        self._snippets = snippets
+        self._state = PlanState.empty()
+        self._profile: Profile | None = None
+
+    def draft(self, planner: Planner, profile: Profile, question: Question, clock: Clock) -> _Draft:
+        began = clock()
+        # Budgets, grammar and layout may all be others under another profile: nothing that was shown counts then.
+        before = self._state if self._profile == profile else PlanState.empty()
+        snapshot, offset = question.snapshot, question.offset
+        plan, after = planner.plan(
+            before, snapshot, offset, snippets=self._snippets(snapshot, offset), now=question.asked_s
+        )
+        return _Draft(plan, before, after, (clock() - began) * 1000)
+
+    def is_current(self, draft: _Draft) -> bool:
+        """Whether no other prompt was sent since; a stale draft would forget what that one has shown."""
+        return draft.before is self._state or not self._state.files
+
+    def commit(self, draft: _Draft, profile: Profile) -> None:
+        self._state, self._profile = draft.after, profile
+
+    def forget(self, uri: str) -> None:
+        self._state = self._state.without(uri)
+
+
+class Attempt:
+    """The attempt to answer one question through the gateway.
+
+    Args:
+        due_s: monotonic seconds before which no request is sent: the debounce.
+    """
+
+    def __init__(
+        self,
+        document: TrackedDocument,
+        question: Question,
+        profile: Profile,
+        planner: Planner,
+        *,
+        due_s: float,
+        book: PlanBook,
+        answers: Answers,
+        requests: Requests,
+        new_id: Callable[[], str],
+        clock: Clock,
+        options: FlowOptions,
+    ) -> None:
+        self.due_s = due_s
+        self._document = document
+        self._question = question
+        self._profile = profile
+        self._planner = planner
+        self._book = book
+        self._answers = answers
+        self._requests = requests
+        self._new_id = new_id
+        self._clock = clock
+        self._options = options
+        self._reuse_until_s: float | None = None
+        self._local_s = max(due_s, question.asked_s) + options.local_patience_ms / 1000
+        self._draft: _Draft | None = None
+        self._own: Flight | None = None
+        self._judged: set[str] = set()
+        self._outcome: str | None = None
+
+    def turn(self, now: float) -> Suggestion | str | float:
+        """The answer; or why there is none; or the time (monotonic seconds, maybe infinity) at which to look again."""
+        fitting, diverged = self._document.sort(self._question.place)
+        look_s = math.inf
+        for flight in fitting:
+            result = self._harvest(flight, now)
+            if isinstance(result, Suggestion):
+                self._requests.drop(diverged)
+                return result
+            look_s = min(look_s, result)
+        running = [flight for flight in fitting if flight.wanted]
+        if not running and (self._outcome is not None or self._own_ended()):
+            self._requests.drop(diverged)
+            return self._nothing(now)
+        if self._own is None:
+            due_s = self._send_s(running, now)
+            if due_s <= now + _SLACK_S:
+                running.append(self._send(diverged, now))
+            else:
+                look_s = min(look_s, due_s)
+        # What is not named as superseded is cancelled now: nobody waits for it any more.
+        self._requests.drop(diverged)
+        if self._question.trigger is Trigger.AUTOMATIC and all(flight.first_s is None for flight in running):
+            if self._local_s > now + _SLACK_S:
+                return min(look_s, self._local_s)
+            if (local := self._local(now)) is not None:
+                return local
+        return look_s
+
+    def _harvest(self, flight: Flight, now: float) -> Suggestion | float:
+        """The suggestion that a request's text makes here, or when to look again."""
+        rest = flight.strand.rest_at(self._question.place)
+        if rest is None or flight.id in self._judged:
+            return math.inf
+        own = flight is self._own
+        state = ripe(flight, rest, now, self._options.answer)
+        if isinstance(state, Ripe) and (state.text or flight.complete):
+            judged = self._answers.from_flight(
+                self._document, self._question, flight, state.text, final=state.final, own=own, now=now
+            )
+            if isinstance(judged, Suggestion):
+                return judged
+            if flight.complete and (own or rest):
+                # The model was asked, and this is all it has to say here. At the end of what somebody else asked
+                # for it was not asked yet.
+                self._outcome = judged
+        if not flight.running:
+            self._judged.add(flight.id)
+        return state if isinstance(state, float) else math.inf
+
+    def _own_ended(self) -> bool:
+        if self._own is None or self._own.running:
+            return False
+        self._outcome = self._outcome or _failure(self._own)
+        return True
+
+    def _send_s(self, running: list[Flight], now: float) -> float:
+        """When to send: after the debounce, and after waiting for a request that may already bring the answer."""
+        if not running:
+            if self._draft is None:
+                self._draft = self._book.draft(self._planner, self._profile, self._question, self._clock)
+            return self.due_s
+        if len(running) >= self._options.running_max:
+            return math.inf
+        if self._reuse_until_s is None:
+            self._reuse_until_s = now + self._options.reuse_ms / 1000
+        return max(self.due_s, self._reuse_until_s)
+
+    def _send(self, diverged: list[Flight], now: float) -> Flight:
+        question, draft = self._question, self._draft
+        if draft is None or not self._book.is_current(draft):
+            draft = self._book.draft(self._planner, self._profile, question, self._clock)
+        plan = draft.plan
+        segments = [placed.segment for placed in plan.segments]
+        begun = selected_rest(question) or ""
+        if begun:
+            begun = _begin_with(begun, segments)
+        supersedes = diverged.pop(0) if diverged else None
+        call = Call(
+            id=self._new_id(),
+            class_=RequestClass.BLOCK if plan.kind is SuggestionKind.BLOCK else RequestClass.INTERACTIVE,
+            supersedes=None if supersedes is None else supersedes.id,
+            document=question.snapshot.uri,
+            version=question.snapshot.version,
+            language=question.snapshot.language,
+            segments=segments,
+            prompt_tokens=None if begun else plan.prompt_tokens,
+            max_tokens=plan.max_tokens,
+            stop=plan.stop,
+            deadline_ms=self._options.deadline_ms,
+        )
+        self._book.commit(draft, self._profile)
+        self._own = self._requests.send(
+            self._document,
+            call,
+            strand=Strand(question.place, begun),
+            kind=plan.kind,
+            healed=plan.healed,
+            debounce_ms=max(0.0, (now - question.asked_s) * 1000 - draft.assemble_ms),
+            assemble_ms=draft.assemble_ms,
+            supersedes=supersedes,
+        )
+        return self._own
+
+    def _local(self, now: float) -> Suggestion | None:
+        self._local_s = math.inf
+        return self._answers.local(self._document, self._question, now)
+
+    def _nothing(self, now: float) -> Suggestion | str:
+        return self._local(now) or self._outcome or Outcome.EMPTY
+
+
+def _begin_with(begun: str, segments: list[Segment]) -> str:
+    """Put the untyped part of the popup's item behind the typed text, so that generation continues it; "" if it cannot."""
+    if not segments or segments[-1].kind is not Kind.MIDDLE:
+        return ""
+    segments[-1] = msgspec.structs.replace(segments[-1], text=segments[-1].text + begun)
+    return begun
+
+
+def _failure(flight: Flight) -> str:
+    """Why a request that ended without an answer did."""
+    if isinstance(flight.error, GatewayGone):
+        return Outcome.GATEWAY_GONE
+    if isinstance(flight.error, GatewayError):
+        return flight.error.code
+    if flight.done is not None:
+        return Outcome.EMPTY if flight.complete else flight.done.finish
+    return Outcome.FAULT

@@ -1,0 +1,309 @@
+"""The completion flow: from a cursor position to a suggestion, once for the language server, the command line and the replay.
+
+snapshot → visible suggestion → cache (before any timer) → policy → assembly while the debounce runs → a running request that
+still fits → a request → the first text that passes post-processing. What decides is pure and lives beside this module; here
+is what waits. Each request is one task, owned by :class:`~foretype_client.requests.Requests`; no lock is held over anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from foretype_context.document import Snapshot
+from foretype_context.finish import finish as finish_text
+from foretype_context.profile import Profile
+from foretype_context.sources import Snippet, SnippetSource
+from foretype_context.syntax import in_comment_or_string
+
+from foretype_client.answers import Answers
+from foretype_client.attempt import Attempt, FlowOptions, PlanBook, Planner
+from foretype_client.cache import CompletionCache
+from foretype_client.feedback import Accepted, Ended, Feedback, FeedbackEvent, Taken
+from foretype_client.inflight import Flight
+from foretype_client.judging import Finisher, Question, selected_rest
+from foretype_client.local_model import LocalModel
+from foretype_client.places import Place
+from foretype_client.policy import Ask, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
+from foretype_client.ports import Clock, Gateway, GatewayError
+from foretype_client.requests import Requests
+from foretype_client.suggestion import FlowState, FlowStatus, Outcome, SelectedCompletion, Suggestion, Tally
+from foretype_client.tracked import Pending, TrackedDocument
+
+__all__ = ["CompletionFlow", "FlowOptions"]
+
+
+class CompletionFlow:
+    """Suggestions for the documents of one editor, through one gateway.
+
+    Args:
+        gateway: where requests go.
+        assembler_for: assembler for a profile; None while its tokenizer is not here yet.
+        clock: monotonic seconds, the same that the event loop counts.
+        local: candidate that costs nothing; None for none.
+        sources: of snippets from other files.
+        rng: makes request ids unique across the users of a gateway.
+        on_grew: called with the uri and the longer suggestion when the one that is shown got longer.
+        on_event: called with each feedback event.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        assembler_for: Callable[[Profile], Planner | None],
+        *,
+        clock: Clock,
+        policy: Policy,
+        cache: CompletionCache,
+        local: LocalModel | None,
+        rng: random.Random,
+        options: FlowOptions | None = None,
+        sources: Sequence[SnippetSource] = (),
+        feedback: Feedback | None = None,
+        finisher: Finisher = finish_text,
+        on_grew: Callable[[str, Suggestion], None] | None = None,
+        on_event: Callable[[FeedbackEvent], None] | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._assembler_for = assembler_for
+        self._clock = clock
+        self._policy = policy
+        self._policy_state = PolicyState()
+        self._cache = cache
+        self._feedback = feedback or Feedback()
+        self._ids = _Ids(rng)
+        self._answers = Answers(cache, self._feedback, finisher, local, new_id=self._ids.new, tell=self._tell)
+        self._requests = Requests(gateway, clock, progressed=self._progressed)
+        self._options = options or FlowOptions()
+        self._sources = tuple(sources)
+        self._book = PlanBook(self._snippets)
+        self.on_grew = on_grew
+        self.on_event = on_event
+        self._documents: dict[str, TrackedDocument] = {}
+        self._tally = Tally()
+        self._closed = False
+
+    def document_opened(self, snapshot: Snapshot) -> None:
+        self._documents[snapshot.uri] = TrackedDocument(snapshot)
+
+    def document_changed(self, snapshot: Snapshot) -> None:
+        """Call after every change, before the next `suggest`: its arrival starts the debounce."""
+        now = self._clock()
+        document = self._track(snapshot)
+        document.snapshot, document.changed_s = snapshot, now
+        self._tell(self._feedback.changed(snapshot, now))
+        pending = document.pending
+        if pending is not None and pending.question.snapshot.text != snapshot.text:
+            # An answer for the text of before would be refused by the editor, which asks again for the new one.
+            pending.supersede()
+
+    def document_closed(self, snapshot: Snapshot) -> None:
+        self._tell(self._feedback.closed(snapshot.uri, self._clock()))
+        document = self._documents.pop(snapshot.uri, None)
+        if document is not None:
+            self._book.forget(snapshot.uri)
+            self._let_go(document)
+
+    def shown(self, id: str) -> None:
+        """The editor reports that it displays the suggestion `id`."""
+        self._tell(self._feedback.shown(id, self._clock()))
+
+    def accepted(self, id: str) -> None:
+        """The editor reports that the suggestion `id` was accepted."""
+        self._tell(self._feedback.accepted(id, self._clock()))
+
+    def partially_accepted(self, id: str, characters: int) -> None:
+        """The editor reports that `characters` of the suggestion, counted from its start, were accepted."""
+        self._tell(self._feedback.partially_accepted(id, characters, self._clock()))
+
+    async def suggest(
+        self,
+        snapshot: Snapshot,
+        offset: int,
+        *,
+        trigger: Trigger = Trigger.AUTOMATIC,
+        selected: SelectedCompletion | None = None,
+    ) -> Suggestion | None:
+        """A suggestion at character `offset`; None if there is nothing to show or a newer question took over.
+
+        Raises CancelledError alone: what a gateway does wrong is counted and named in the status.
+        """
+        if self._closed:
+            return None
+        offset = min(max(offset, 0), len(snapshot.text))
+        profile = self._gateway.profile
+        place = Place.of(snapshot, offset, profile)
+        pending = Pending(Question(snapshot, offset, place, trigger, selected, profile, self._clock()))
+        document = self._track(snapshot)
+        document.take_over(pending)
+        self._tally.asked += 1
+        result: Suggestion | str = Outcome.FAULT
+        try:
+            result = await self._answer(document, pending)
+        except asyncio.CancelledError:
+            result = Outcome.CANCELLED
+            raise
+        finally:
+            self._tally.ended(result)
+            document.release(pending)
+        return result if isinstance(result, Suggestion) else None
+
+    def status(self) -> FlowStatus:
+        state = FlowState.READY
+        if self._closed:
+            state = FlowState.CLOSED
+        elif not self._gateway.connected:
+            state = FlowState.OFFLINE
+        elif self._gateway.profile is None:
+            state = FlowState.STARTING
+        elif self._clock() < self._policy_state.paused_until_s:
+            state = FlowState.PAUSED
+        requests = self._requests
+        return self._tally.status(state, requests=requests.sent, cancelled=requests.cancelled, running=requests.running)
+
+    async def close(self) -> None:
+        """Answer every waiting question with nothing, cancel every request, and wait until nothing runs."""
+        self._closed = True
+        for document in self._documents.values():
+            self._let_go(document)
+        await self._requests.close()
+
+    async def _answer(self, document: TrackedDocument, pending: Pending) -> Suggestion | str:
+        question = pending.question
+        now = self._clock()
+        self._tell(self._feedback.moved(question.place, now))
+        result = self._at_once(document, question, now)
+        if not isinstance(result, Attempt):
+            self._requests.drop(document.sort(question.place).diverged)
+            return result
+        if result.due_s > now:
+            # A newer question may already stand in the queue; it would make assembling for this one a waste.
+            await asyncio.sleep(0)
+        while not pending.superseded:
+            pending.wake.clear()
+            turn = result.turn(self._clock())
+            if isinstance(turn, Suggestion | str):
+                return turn
+            await _sleep(pending.wake, turn - self._clock())
+        return Outcome.SUPERSEDED
+
+    def _at_once(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | str | Attempt:
+        """The answer that needs no waiting, or the attempt to get one from the gateway."""
+        visible = self._answers.visible(document, question, now, local=False)
+        if visible is not None:
+            return visible
+        found = self._answers.cached(document, question, now)
+        if isinstance(found, Suggestion):
+            return found
+        decision = self._policy.decide(self._policy_state, self._ask(document, question), now)
+        if isinstance(decision, Skip) and decision.reason is not SkipReason.PAUSED:
+            return decision.reason
+        # A local suggestion that is visible and still right stays: nothing flickers, and nothing is asked.
+        reason = found or self._unready(question) or (decision.reason if isinstance(decision, Skip) else None)
+        if (local := self._answers.visible(document, question, now, local=True)) is not None:
+            return local
+        profile = question.profile
+        planner = None if reason is not None or profile is None else self._assembler_for(profile)
+        if planner is None or profile is None:
+            return self._answers.local(document, question, now) or reason or Outcome.NOT_READY
+        return Attempt(
+            document,
+            question,
+            profile,
+            planner,
+            due_s=decision.until_s if isinstance(decision, Wait) else now,
+            book=self._book,
+            answers=self._answers,
+            requests=self._requests,
+            new_id=self._ids.new,
+            clock=self._clock,
+            options=self._options,
+        )
+
+    def _unready(self, question: Question) -> Outcome | None:
+        if not self._gateway.connected:
+            return Outcome.OFFLINE
+        return Outcome.SELECTED_MISMATCH if selected_rest(question) is None else None
+
+    def _ask(self, document: TrackedDocument, question: Question) -> Ask:
+        snapshot, offset = question.snapshot, question.offset
+        right = snapshot.text[offset : snapshot.line_end(snapshot.line_of(offset))]
+        options = self._policy.options
+        return Ask(
+            trigger=question.trigger,
+            left=question.place.line_prefix,
+            right=right,
+            changed_s=document.changed_s,
+            characters=len(snapshot.text),
+            excluded=document.reason_excluded(snapshot),
+            in_comment_or_string=not options.in_comments_and_strings and in_comment_or_string(snapshot, offset),
+        )
+
+    def _snippets(self, snapshot: Snapshot, offset: int) -> list[Snippet]:
+        limit = self._options.snippets_max
+        return [snippet for source in self._sources for snippet in source.snippets(snapshot, offset, limit=limit)]
+
+    def _progressed(self, document: TrackedDocument, flight: Flight) -> None:
+        """A request has more text, or has ended."""
+        now = self._clock()
+        self._tally.last_ttft_ms = flight.ttft_ms or self._tally.last_ttft_ms
+        if not flight.running:
+            self._landed(flight, now)
+        document.wake()
+        if document.pending is None and (flight.at_line_end or not flight.running):
+            grown = self._answers.grown(document, flight, now)
+            if grown is not None and self.on_grew is not None:
+                self.on_grew(document.snapshot.uri, grown)
+
+    def _landed(self, flight: Flight, now: float) -> None:
+        if flight.done is not None:
+            self._tally.used(flight.done.usage)
+        if (entry := flight.entry()) is not None:
+            self._cache.put(entry)
+        if isinstance(flight.error, GatewayError) and flight.error.retry_after_ms is not None:
+            retry_after_ms = flight.error.retry_after_ms
+            self._policy_state = self._policy.pause(self._policy_state, retry_after_ms=retry_after_ms, now=now)
+        if flight.error is not None:
+            self._tally.detail = str(flight.error) or type(flight.error).__name__
+
+    def _tell(self, events: list[FeedbackEvent]) -> None:
+        now = self._clock()
+        for event in events:
+            accepted = isinstance(event, Accepted) and event.how is not Taken.TYPED
+            if accepted or (isinstance(event, Ended) and event.rejected):
+                self._policy_state = self._policy.reacted(self._policy_state, accepted=accepted, now=now)
+            if self.on_event is not None:
+                self.on_event(event)
+
+    def _track(self, snapshot: Snapshot) -> TrackedDocument:
+        document = self._documents.get(snapshot.uri)
+        if document is None:
+            document = self._documents[snapshot.uri] = TrackedDocument(snapshot)
+        return document
+
+    def _let_go(self, document: TrackedDocument) -> None:
+        if document.pending is not None:
+            document.pending.supersede()
+        self._requests.drop(document.flights)
+
+
+class _Ids:
+    """Ids that are unique across the users of a gateway."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._prefix = f"{rng.getrandbits(48):012x}"
+        self._count = 0
+
+    def new(self) -> str:
+        self._count += 1
+        return f"{self._prefix}-{self._count}"
+
+
+async def _sleep(wake: asyncio.Event, seconds: float) -> None:
+    """Until `wake` is set, at most `seconds` (infinity: until it is set)."""
+    try:
+        async with asyncio.timeout(None if seconds == float("inf") else seconds):
+            await wake.wait()
+    except TimeoutError:
+        pass

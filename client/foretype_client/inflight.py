@@ -1,0 +1,178 @@
+"""Requests that are running: what has come so far, and whether it is enough to answer with. Pure; times are handed in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import msgspec
+from foretype_context.plan import SuggestionKind
+
+from foretype_client.cache import Entry
+from foretype_client.places import Strand
+from foretype_client.ports import CompletionStream, GatewayError, GatewayGone
+from foretype_client.wire import Delta, Done, Finish
+
+__all__ = ["AnswerRules", "Flight", "Ripe", "ripe"]
+
+_WORDS: Final = re.compile(r"(.*\W)\w*$", re.DOTALL)
+_GOOD_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP, Finish.LENGTH)
+
+
+class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
+    """When a stream has enough text to answer an editor, which cannot be streamed to (design, section 3).
+
+    Attributes:
+        block_lines: a multi-line suggestion is answered as soon as it has this many lines that say something.
+        answer_after_first_ms: after the first token, answer this late with what is whole.
+    """
+
+    block_lines: int = 3
+    answer_after_first_ms: float = 250.0
+
+
+@dataclass(slots=True)
+class Flight:
+    """One request on its way.
+
+    Attributes:
+        strand: the text so far, from the place that was asked for.
+        sent_s, first_s, ended_s: monotonic seconds; None before it happens.
+        logprob, tokens: sums over the deltas; the mean is known only where the engine gives log-probabilities.
+        healed: what the answer has to repeat of the text left of the cursor before anything new comes.
+        garbled: it did not, so that its text fits nowhere.
+        at_line_end: the last delta ended a line.
+        dropped: cancelled by us, because the user went another way.
+    """
+
+    id: str
+    strand: Strand
+    kind: SuggestionKind
+    stream: CompletionStream
+    sent_s: float
+    debounce_ms: float = 0.0
+    assemble_ms: float = 0.0
+    first_s: float | None = None
+    ended_s: float | None = None
+    done: Done | None = None
+    error: GatewayError | GatewayGone | None = None
+    logprob: float = 0.0
+    tokens: int = 0
+    healed: str = ""
+    garbled: bool = False
+    at_line_end: bool = False
+    dropped: bool = False
+
+    @property
+    def running(self) -> bool:
+        return self.ended_s is None
+
+    @property
+    def wanted(self) -> bool:
+        """Running, and not given up."""
+        return self.ended_s is None and not self.dropped
+
+    @property
+    def complete(self) -> bool:
+        """Ended as the gateway meant it to: the text is all there is."""
+        return self.done is not None and self.done.finish in _GOOD_ENDS
+
+    @property
+    def mean_logprob(self) -> float | None:
+        return self.logprob / self.tokens if self.tokens else None
+
+    @property
+    def ttft_ms(self) -> float | None:
+        return None if self.first_s is None else (self.first_s - self.sent_s) * 1000
+
+    def so_far(self, rest: str) -> str:
+        """What of `rest` is whole: all of it at the end, whole lines before."""
+        return rest if self.complete else rest.rpartition("\n")[0]
+
+    def add(self, delta: Delta, now: float) -> None:
+        if self.first_s is None:
+            self.first_s = now
+        self.logprob += delta.logprob
+        self.tokens += delta.tokens
+        text = delta.text
+        if self.healed:
+            repeated = min(len(self.healed), len(text))
+            if self.healed[:repeated] != text[:repeated]:
+                self.garbled = True
+            self.healed, text = self.healed[repeated:], text[repeated:]
+        self.at_line_end = "\n" in text
+        if not self.garbled:
+            self.strand.extend(text)
+
+    def timings_ms(self) -> dict[str, float]:
+        """Milliseconds by stage, as far as known."""
+        timings: dict[str, float] = {}
+        if self.done is not None:
+            timings = {name: float(value) for name, value in msgspec.structs.asdict(self.done.timings_ms).items()}
+        timings["debounce"] = self.debounce_ms
+        timings["assemble"] = self.assemble_ms
+        ttft_ms = self.ttft_ms
+        if ttft_ms is not None:
+            timings["ttft"] = ttft_ms
+            if self.done is not None:
+                inside_ms = sum(timings[name] for name in ("admit", "queue", "prefill", "decode_first"))
+                timings["network"] = max(0.0, ttft_ms - inside_ms)
+        return timings
+
+    def entry(self) -> Entry | None:
+        """What of an ended flight the cache may keep: all of it, or the whole lines of one that was cut short."""
+        mean = self.mean_logprob
+        if self.done is not None and self.complete:
+            return Entry(self.id, self.strand, self.kind, self.done.finish, mean, self.done.usage)
+        lines, newline, _ = self.strand.text.rpartition("\n")
+        if not newline or not lines.strip():
+            return None
+        # Without its last line break: nothing is known about what comes after it.
+        usage = None if self.done is None else self.done.usage
+        return Entry(self.id, Strand(self.strand.place, lines), self.kind, Finish.CANCELLED, mean, usage)
+
+
+class Ripe(NamedTuple):
+    """Text to answer with; `final` when more would not change it."""
+
+    text: str
+    final: bool
+
+
+def ripe(flight: Flight, rest: str, now: float, rules: AnswerRules) -> Ripe | float | None:
+    """Whether `rest`, what a flight has for the place asked about, is enough to answer with.
+
+    Returns:
+        The text to answer with; or the time (monotonic seconds) at which to look again if nothing comes before; or None
+        when only more text, or the end, can tell.
+    """
+    if not flight.running:
+        return Ripe(flight.so_far(rest), final=flight.complete)
+    if flight.first_s is None:
+        return None
+    if flight.kind is not SuggestionKind.BLOCK:
+        line, newline, _ = rest.partition("\n")
+        if newline:
+            return Ripe(line, final=True)
+    elif (lines := _first_lines(rest, rules.block_lines)) is not None:
+        return Ripe(lines, final=False)
+    answer_s = flight.first_s + rules.answer_after_first_ms / 1000
+    if now < answer_s:
+        return answer_s
+    whole = rest.rpartition("\n")[0]
+    if not whole.strip() and (words := _WORDS.match(rest)) is not None:
+        whole = words[1].rstrip()
+    return Ripe(whole, final=False) if whole.strip() else None
+
+
+def _first_lines(text: str, count: int) -> str | None:
+    """The first `count` whole lines that say something, without the last line break; None if there are fewer."""
+    at = 0
+    while (end := text.find("\n", at)) >= 0:
+        if text[at:end].strip():
+            count -= 1
+            if count == 0:
+                return text[:end]
+        at = end + 1
+    return None

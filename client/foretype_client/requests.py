@@ -1,0 +1,112 @@
+"""The requests of a flow on their way: sends them, reads their streams, gives them up. One owned task per request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from foretype_context.plan import SuggestionKind
+
+from foretype_client.inflight import Flight
+from foretype_client.places import Strand
+from foretype_client.ports import Call, Clock, Gateway, GatewayError, GatewayGone
+from foretype_client.tracked import TrackedDocument
+from foretype_client.wire import Delta
+
+__all__ = ["Requests"]
+
+_log = logging.getLogger(__name__)
+
+
+class Requests:
+    """Running requests.
+
+    Args:
+        progressed: called after each delta and after the end of a stream, with the loop's turn still ours.
+    """
+
+    def __init__(
+        self, gateway: Gateway, clock: Clock, *, progressed: Callable[[TrackedDocument, Flight], None]
+    ) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._progressed = progressed
+        self._pumps: set[asyncio.Task[None]] = set()
+        self.sent = 0
+        self.cancelled = 0
+
+    @property
+    def running(self) -> int:
+        return len(self._pumps)
+
+    def send(
+        self,
+        document: TrackedDocument,
+        call: Call,
+        *,
+        strand: Strand,
+        kind: SuggestionKind,
+        healed: str,
+        debounce_ms: float,
+        assemble_ms: float,
+        supersedes: Flight | None,
+    ) -> Flight:
+        """Send `call`, which names `supersedes` as the request it replaces, and read its stream from now on."""
+        stream = self._gateway.complete(call)
+        flight = Flight(
+            call.id,
+            strand,
+            kind,
+            stream,
+            self._clock(),
+            debounce_ms=debounce_ms,
+            assemble_ms=assemble_ms,
+            healed=healed,
+        )
+        if supersedes is not None:
+            supersedes.dropped = True
+            self.cancelled += 1
+        document.flights.append(flight)
+        self.sent += 1
+        pump = asyncio.create_task(self._pump(document, flight), name=f"foretype-request-{call.id}")
+        self._pumps.add(pump)
+        pump.add_done_callback(self._ended)
+        return flight
+
+    def drop(self, flights: Iterable[Flight]) -> None:
+        """Give requests up: the engine stops at once, and what has come so far still feeds the cache."""
+        for flight in flights:
+            if flight.wanted:
+                flight.dropped = True
+                self.cancelled += 1
+                flight.stream.cancel()
+
+    async def close(self) -> None:
+        """End every stream and wait until no task is left."""
+        pumps = list(self._pumps)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _pump(self, document: TrackedDocument, flight: Flight) -> None:
+        try:
+            async for item in flight.stream:
+                if isinstance(item, Delta):
+                    flight.add(item, self._clock())
+                    self._progressed(document, flight)
+                else:
+                    flight.done = item
+        except (GatewayError, GatewayGone) as error:
+            flight.error = error
+        except asyncio.CancelledError:
+            self.drop([flight])
+            raise
+        finally:
+            flight.ended_s = self._clock()
+            self._progressed(document, flight)
+
+    def _ended(self, pump: asyncio.Task[None]) -> None:
+        self._pumps.discard(pump)
+        if not pump.cancelled() and (error := pump.exception()) is not None:
+            _log.error("a request's stream failed in an unforeseen way", exc_info=error)
