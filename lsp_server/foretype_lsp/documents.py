@@ -6,28 +6,28 @@ what cannot be followed is marked as lost instead of being guessed at, until the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from foretype_context.document import Document, Edit, Snapshot
 from foretype_context.exclude import reason_to_exclude
 from foretype_context.languages import language_of
+from foretype_context.tokens import well_formed
 from pygls.uris import to_fs_path
 
 from foretype_lsp.messages import ContentChange
 from foretype_lsp.positions import Encoding, Lines, Position, join_surrogates
 
-__all__ = ["MAX_DOCUMENT_BYTES", "Documents", "Held", "Outcome"]
+__all__ = ["MAX_DOCUMENT_BYTES", "Documents", "Held", "Outcome", "path_of"]
 
 MAX_DOCUMENT_BYTES: Final = 5_000_000
 """Above this a file gets no suggestions (design, section 6), so its text is not kept either."""
 
 _HEAD_CHARS: Final = 4096
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Outcome(StrEnum):
@@ -44,12 +44,14 @@ class Held:
     """A document the editor has open.
 
     Attributes:
+        file: path on disk, or a name for a document that is on none.
         excluded: why it gets no suggestions, or None.
         lost: its text can no longer be known: a change could not be read.
     """
 
     document: Document
     lines: Lines
+    file: str
     excluded: str | None = None
     lost: bool = False
 
@@ -70,8 +72,10 @@ class Held:
 class Documents:
     """All open documents by URI (compared unquoted: clients differ in what they escape)."""
 
-    def __init__(self, encoding: Encoding = Encoding.UTF16) -> None:
+    def __init__(self, encoding: Encoding = Encoding.UTF16, roots: Sequence[str] = ()) -> None:
+        """`roots` are the open folders: paths in prompts are relative to the innermost one."""
         self.encoding = encoding
+        self.roots = tuple(roots)
         self._held: dict[str, Held] = {}
 
     def __len__(self) -> int:
@@ -128,40 +132,44 @@ class Documents:
             language, known = (held.document.language, _next(held, version)) if held else ("", version or 0)
             return self.open(uri, text, language=language, version=known)
         text = join_surrogates(text)
-        if excluded := _reason_to_exclude(held.document.path, text):
+        if excluded := _reason_to_exclude(held.file, text):
             return self._hold(uri, "", language=held.document.language, version=_next(held, version), excluded=excluded)
-        held.document.apply([_difference(held.document.text, _clean(text))], _next(held, version))
+        held.document.apply([_difference(held.document.text, well_formed(text))], _next(held, version))
         held.lines = Lines(text, self.encoding)
         return held
 
+    def _relative(self, path: str) -> str:
+        file = PurePath(path)
+        inside = [root for root in map(PurePath, self.roots) if file.is_relative_to(root)]
+        return file.relative_to(max(inside, key=lambda root: len(root.parts))).as_posix() if inside else file.name
+
     def _hold(self, uri: str, text: str, *, language: str, version: int, excluded: str | None) -> Held:
         path = path_of(uri)
-        document = Document(uri, _clean(text), language=language or language_of(path), path=path, version=version)
-        held = self._held[unquote(uri)] = Held(document, Lines(text, self.encoding), excluded)
+        document = Document(
+            uri, text, language=language or language_of(path), path=self._relative(path), version=version
+        )
+        held = self._held[unquote(uri)] = Held(document, Lines(text, self.encoding), path, excluded)
         return held
 
 
 def path_of(uri: str) -> str:
     """File system path of a `file:` URI; otherwise the path part, so that `untitled:a.py` still has a file name."""
-    if urlsplit(uri).scheme == "file":
-        return to_fs_path(uri) or ""
-    return unquote(urlsplit(uri).path)
+    try:
+        scheme, _, path, _, _ = urlsplit(uri)
+        return (to_fs_path(uri) or "") if scheme == "file" else unquote(path)
+    except ValueError:  # not a URI, such as an unclosed bracket in the host
+        return uri
 
 
 def _edits(lines: Lines, changes: Sequence[ContentChange]) -> Iterator[Edit]:
     for change in changes:
         if change.range is not None:
             start, end, text = lines.replace(change.range.start.position, change.range.end.position, change.text)
-            yield Edit(start, end, _clean(text))
+            yield Edit(start, end, text)
 
 
 def _next(held: Held, version: int | None) -> int:
     return held.document.version + 1 if version is None else version
-
-
-def _clean(text: str) -> str:
-    """The text with one U+FFFD for each lone surrogate, which no encoder, parser or wire takes. Offsets stay."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _difference(old: str, new: str) -> Edit:

@@ -136,4 +136,5 @@ def read(params: object, type_: type[_Struct]) -> _Struct:
     try:
         return msgspec.convert(params, type_)
     except msgspec.ValidationError as error:
-        raise InvalidParams(str(error).replace("`$.", "`params.").replace("`$`", "`params`")) from None
+        text = str(error)
+        raise InvalidParams(text.replace("`$", "`params") if "`$" in text else f"params: {text}") from None

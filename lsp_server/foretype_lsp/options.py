@@ -13,15 +13,7 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec import Meta
 
-__all__ = ["LogLevel", "MultiLine", "Options", "Problem", "parse"]
-
-
-class MultiLine(StrEnum):
-    """When a suggestion may have several lines."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
+__all__ = ["LogLevel", "Options", "Problem", "parse"]
 
 
 class LogLevel(StrEnum):
@@ -37,7 +29,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         enable: per language id, `*` for all that are not named; a single boolean means `*`.
         debounce_ms: wait after the last change before asking the model; None leaves it to the policy.
-        multi_line: when a suggestion may have several lines.
+        multi_line: whether a suggestion may have several lines; if not, it ends with its first.
         excluded_globs: files that get no suggestions, as `**/`-style globs on the path.
         gateway_url: a team's gateway, `wss://host/v1/stream`; empty starts a private one.
         token, token_file: credential for it; the file is read at start and wins.
@@ -49,7 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     enable: dict[str, bool] = {}
     debounce_ms: Annotated[float, Meta(ge=0, le=10_000)] | None = None
-    multi_line: MultiLine = MultiLine.AUTO
+    multi_line: bool = True
     excluded_globs: tuple[str, ...] = ()
     gateway_url: Annotated[str, Meta(pattern=r"^$|^wss?://[^/\s]+(/\S*)?$")] = ""
     token: str = ""
@@ -78,7 +70,6 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
         return f"option {self.option}: {self.message}"
 
 
-_FOLDED: Final = frozenset({"log_level", "multi_line"})  # editors' own settings spell these in either case
 _OF_THE_CLIENT: Final = frozenset({"trace", "server", "statusBar"})
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Options)}
 
@@ -108,7 +99,7 @@ def parse(raw: object) -> tuple[Options, list[Problem]]:
             continue
         if field.name == "enable" and isinstance(value, bool):
             value = {"*": value}
-        if field.name in _FOLDED and isinstance(value, str):
+        if field.name == "log_level" and isinstance(value, str):
             value = value.lower()
         try:
             values[field.name] = msgspec.convert(value, field.type)

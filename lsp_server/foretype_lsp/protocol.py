@@ -66,8 +66,8 @@ class Protocol(LanguageServerProtocol):
     """Methods whose handlers read the raw parameters themselves, strictly."""
 
     def __init__(self, server: Any, converter: Any) -> None:
-        super().__init__(server, converter)
         self._raw: ContextVar[dict[str, Any]] = ContextVar("raw")
+        super().__init__(server, converter)  # looks at every attribute, properties too
         self._initialized = False
         self.on_disconnect: Callable[[], None] = lambda: None
         builtin = cast("dict[str, object]", self.fm.builtin_features)  # pyright: ignore[reportUnknownMemberType]

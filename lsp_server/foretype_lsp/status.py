@@ -24,17 +24,19 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Figures since the start.
 
     Attributes:
-        last_latency_ms: request to first text of the last request that reached a model, or None.
+        last_latency_ms: LSP request to answer of the last suggestion, or None.
+        last_ttft_ms: request to first text of the last one that reached a model, or None.
         cached_share: prompt tokens that were not computed, of all prompt tokens, 0 to 1, or None.
         requests: that reached a gateway.
         cache_hits: answers without one.
         answered: LSP requests answered, with a suggestion or without.
         suggested: LSP requests answered with a suggestion.
-        superseded, cancelled: LSP requests that a newer one, or the editor, made void.
+        superseded, cancelled, stale: LSP requests that a newer one, the editor, or a change made void.
         accepted: suggestions.
     """
 
     last_latency_ms: float | None = None
+    last_ttft_ms: float | None = None
     cached_share: float | None = None
     requests: int = 0
     cache_hits: int = 0
@@ -42,6 +44,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     suggested: int = 0
     superseded: int = 0
     cancelled: int = 0
+    stale: int = 0
     accepted: int = 0
 
 

@@ -1,4 +1,4 @@
-from foretype_lsp.options import MultiLine, Options, parse
+from foretype_lsp.options import Options, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +13,7 @@ def test_every_option_is_taken_in_camel_case():
         {
             "enable": {"*": True, "markdown": False},
             "debounceMs": 120,
-            "multiLine": "never",
+            "multiLine": False,
             "excludedGlobs": ["**/secret/**"],
             "gatewayUrl": "wss://foretype.example/v1/stream",
             "token": "t",
@@ -26,16 +26,16 @@ def test_every_option_is_taken_in_camel_case():
     )
     assert problems == []
     assert options.debounce_ms == 120
-    assert options.multi_line is MultiLine.NEVER
+    assert not options.multi_line
     assert options.excluded_globs == ("**/secret/**",)
     assert options.suggestion_grew
 
 
 def test_a_bad_option_is_named_and_falls_back_and_the_others_are_kept():
-    options, problems = parse({"debounceMs": "fast", "multiLine": "never", "gatewayUrl": "http://x"})
+    options, problems = parse({"debounceMs": "fast", "multiLine": False, "gatewayUrl": "http://x"})
     assert [p.option for p in problems] == ["debounceMs", "gatewayUrl"]
     assert "Expected `float | null`, got `str`" in str(problems[0])
-    assert options == Options(multi_line=MultiLine.NEVER)
+    assert options == Options(multi_line=False)
 
 
 def test_a_negative_delay_is_refused():
@@ -69,7 +69,7 @@ def test_a_language_that_is_not_named_follows_the_star_and_without_one_is_on():
 
 
 def test_names_of_values_have_no_case():
-    assert parse({"multiLine": "Never", "logLevel": "DEBUG"})[1] == []
+    assert parse({"logLevel": "DEBUG"})[1] == []
 
 
 def test_the_token_never_gets_into_a_log():

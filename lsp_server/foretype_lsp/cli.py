@@ -1,0 +1,65 @@
+"""`foretype lsp`: the language server on standard input and output.
+
+Imports wait until the command runs: an editor starts this with every window, and `foretype --help` should not pay for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(help="Language server on standard input and output.", add_completion=False)
+
+
+@app.callback(invoke_without_command=True)
+def lsp(
+    gateway: Annotated[
+        str, typer.Option(help="Gateway, ws(s)://host/v1/stream. Without one, a private one is used.")
+    ] = "",
+    token_file: Annotated[Path | None, typer.Option(help="File with the token for the gateway.")] = None,
+    state_dir: Annotated[Path | None, typer.Option(help="Where the private gateway says that it runs.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file for the private gateway.")] = None,
+    log_file: Annotated[Path | None, typer.Option(help="Log to this file instead of standard error.")] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "",
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Accepted for clients that pass it; there is nothing else.")
+    ] = False,
+) -> None:
+    """Serve one editor on standard input and output.
+
+    Options given here win over the ones the editor sends.
+    """
+    given = {
+        "gatewayUrl": gateway,
+        "tokenFile": str(token_file or ""),
+        "stateDir": str(state_dir or ""),
+        "model": str(model or ""),
+        "logLevel": log_level,
+    }
+    raise typer.Exit(main({name: value for name, value in given.items() if value}, log_file))
+
+
+def main(overrides: dict[str, object] | None = None, log_file: Path | None = None) -> int:
+    """Serve on file descriptors 0 and 1. Returns the exit code."""
+    import asyncio
+    import logging
+
+    from foretype_lsp.stdio import keep_stdout
+
+    out_fd = keep_stdout()  # before anything is imported that could print
+
+    from foretype_lsp.log import configure
+    from foretype_lsp.run import run
+    from foretype_lsp.server import Server
+
+    configure(log_file, str((overrides or {}).get("logLevel", "info")))
+    try:
+        return asyncio.run(run(Server(overrides), 0, out_fd))
+    except KeyboardInterrupt:
+        return 1
+    finally:
+        logging.shutdown()

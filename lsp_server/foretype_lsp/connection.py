@@ -1,0 +1,125 @@
+"""The server's client: opened in the background, watched, and opened anew when the editor's options ask for it.
+
+`initialize` is answered before any of this is even imported; until the flow is there requests are answered `null`, and until
+the gateway is there the flow answers with what it knows itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from foretype_client.policy import PolicyOptions
+from foretype_client.suggestion import FlowState, Suggestion
+
+from foretype_lsp.options import Options, Problem
+from foretype_lsp.server import Server
+from foretype_lsp.status import Status
+
+if TYPE_CHECKING:
+    from foretype_client.client import Client, ClientOptions
+    from foretype_client.wire import Profile
+
+__all__ = ["STATUS_POLL_S", "Connection"]
+
+_log: Final = logging.getLogger(__name__)
+
+STATUS_POLL_S: Final = 2.0
+"""A connection that comes or goes is told at once; that an attempt failed, or a pause ended, is seen this late at most."""
+
+
+class Connection:
+    """Keeps one client open for a server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._changed = asyncio.Event()  # something about the connection is different
+        server.on_options = self._changed.set
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        server = self._server
+        await server.initialized.wait()
+        module = await asyncio.to_thread(import_module, "foretype_client.client")
+        while True:
+            options = server.options
+            client_options, problem = await asyncio.to_thread(self._client_options, options)
+            if problem is not None:
+                server.add_problem(problem)
+            server.tell(server.status.connecting(options.gateway_url))
+            async with module.open_client(client_options) as client:
+                try:
+                    await self._follow(client, options)
+                finally:
+                    server.attach(None)
+
+    async def _follow(self, client: Client, options: Options) -> None:
+        """Attach the flow and report its state, until the options ask for another client."""
+        server, session = self._server, client.session
+        load_assembler = session.on_profile
+
+        def on_profile(profile: Profile) -> None:
+            if load_assembler is not None:
+                load_assembler(profile)
+            self._changed.set()
+
+        def on_connection(connected: bool) -> None:
+            self._changed.set()
+
+        def on_grew(uri: str, suggestion: Suggestion) -> None:
+            server.grew(uri, suggestion.id)
+
+        session.on_profile, session.on_connection, client.flow.on_grew = on_profile, on_connection, on_grew
+        server.attach(client.flow)
+        while not _needs_another_client(options, server.options):
+            server.tell(self._state(client))
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(STATUS_POLL_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    def _state(self, client: Client) -> Status | None:
+        status, session, flow = self._server.status, client.session, client.flow.status()
+        if flow.state is FlowState.PAUSED:
+            return status.lost(f"the gateway asked for a pause: {flow.detail or 'it is busy'}")
+        if session.connected and session.profile is not None:
+            if client.assemblers.error:
+                return status.lost(client.assemblers.error)
+            return status.connected(session.profile.model)
+        if reason := session.statistics().last_error:
+            return status.lost(reason)
+        return status.connecting(session.endpoint.url)
+
+    def _client_options(self, options: Options) -> tuple[ClientOptions, Problem | None]:
+        """Blocking: reads the token file, and asks git about the folders."""
+        from foretype_client.client import ClientOptions
+        from foretype_client.workspaces import workspace_of
+
+        server = self._server
+        token, problem = options.token or None, None
+        if options.token_file:
+            try:
+                token = Path(options.token_file).expanduser().read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                problem = Problem("tokenFile", f"cannot be read: {error}; going on without")
+        policy = PolicyOptions() if options.debounce_ms is None else PolicyOptions(debounce_ms=options.debounce_ms)
+        client_options = ClientOptions(
+            gateway=options.gateway_url or None,
+            token=token,
+            state_dir=Path(options.state_dir).expanduser() if options.state_dir else None,
+            model=Path(options.model).expanduser() if options.model else None,
+            client_name=server.client_name,
+            workspaces=[workspace_of(Path(root)) for root in server.documents.roots if root],
+            policy=policy,
+        )
+        return client_options, problem
+
+
+def _needs_another_client(before: Options, now: Options) -> bool:
+    names = ("gateway_url", "token", "token_file", "state_dir", "model", "debounce_ms")
+    return any(getattr(before, name) != getattr(now, name) for name in names)

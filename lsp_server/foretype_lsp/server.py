@@ -1,0 +1,383 @@
+"""The language server: what each message does.
+
+Handlers run in the order of the messages. One that has to wait takes what it needs from the document first, and the wait is
+a task of its own, so a running generation never delays a change. Nothing here raises at the editor: a request that cannot be
+served is answered `null`, and the reason is in the log and in the status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Coroutine
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+import msgspec
+from foretype_client.policy import Trigger
+from foretype_client.suggestion import FlowStatus, SelectedCompletion, Suggestion
+from foretype_context.document import Snapshot
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import default_converter
+
+from foretype_lsp import messages
+from foretype_lsp.completions import ACCEPT_COMMAND, Place, accepted_characters, item, place_of
+from foretype_lsp.documents import Documents, Held, Outcome, path_of
+from foretype_lsp.globs import first_match
+from foretype_lsp.log import set_level
+from foretype_lsp.options import Options, Problem, parse
+from foretype_lsp.positions import Encoding
+from foretype_lsp.protocol import Protocol as JsonRpc
+from foretype_lsp.status import Counts, Status, StatusMachine
+
+__all__ = ["DID_CHANGE_STATUS", "STATUS", "SUGGESTION_GREW", "Flow", "Server"]
+
+_log: Final = logging.getLogger(__name__)
+
+STATUS: Final = "foretype/status"
+DID_CHANGE_STATUS: Final = "foretype/didChangeStatus"
+SUGGESTION_GREW: Final = "foretype/suggestionGrew"
+DID_SHOW: Final = "textDocument/didShowCompletion"
+DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
+
+_INVOKED: Final = 1
+_SENT_KEPT: Final = 64
+
+
+class Flow(Protocol):
+    """The completion flow as the server uses it (`foretype_client.flow.CompletionFlow`)."""
+
+    def document_opened(self, snapshot: Snapshot) -> None: ...
+    def document_changed(self, snapshot: Snapshot) -> None: ...
+    def document_closed(self, snapshot: Snapshot) -> None: ...
+    async def suggest(
+        self, snapshot: Snapshot, offset: int, *, trigger: Trigger, selected: SelectedCompletion | None = None
+    ) -> Suggestion | None: ...
+    def accepted(self, id: str) -> None: ...
+    def shown(self, id: str) -> None: ...
+    def partially_accepted(self, id: str, characters: int) -> None: ...
+    def status(self) -> FlowStatus: ...
+
+
+class Asked(NamedTuple):
+    """One request for a suggestion, by value: the document moves on while the answer is awaited.
+
+    Attributes:
+        superseded: done as soon as a newer request for the same document is there.
+    """
+
+    held: Held
+    snapshot: Snapshot
+    place: Place
+    offset: int
+    trigger: Trigger
+    selected: SelectedCompletion | None
+    superseded: asyncio.Future[None]
+
+
+class Server(LanguageServer):
+    """pygls server with the handlers of Foretype. `attach` gives it a flow, which may come late and go again.
+
+    Args:
+        overrides: options by their camelCase names that win over the editor's (the command line's).
+    """
+
+    protocol: JsonRpc  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, overrides: dict[str, object] | None = None) -> None:
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
+            "foretype",
+            version("foretype"),
+            types.TextDocumentSyncKind.Incremental,
+            protocol_cls=JsonRpc,
+            converter_factory=default_converter,
+        )
+        self.overrides = overrides or {}
+        self.options = Options()
+        self.documents = Documents()
+        self.status = StatusMachine(version("foretype"))
+        self.initialized = asyncio.Event()
+        self.stopped = asyncio.Event()
+        self.exit_code = 1
+        self.client_name = f"foretype-lsp/{self.version}"
+        self.on_options: Callable[[], None] = lambda: None
+        self._flow: Flow | None = None
+        self._live: dict[str, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[Suggestion | None]] = set()
+        self._sent: OrderedDict[str, tuple[str, int]] = OrderedDict()  # insert text, characters typed, by id
+        self._counts: Counter[str] = Counter()
+        self._problems: list[Problem] = []
+        self._reported: set[Problem] = set()
+        self.protocol.on_disconnect = self.stopped.set
+        self._register()
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Into the log; pygls would open a pop-up."""
+        _log.error("%s: %s", getattr(source, "__name__", source), type(error).__name__)
+
+    # What others tell the server
+
+    def attach(self, flow: Flow | None) -> None:
+        """Use this flow from now on; it learns of the documents that are open."""
+        self._flow = flow
+        if flow is not None:
+            for held in self.documents:
+                if self._obstacle(held) is None:
+                    flow.document_opened(held.snapshot())
+
+    def grew(self, uri: str, suggestion_id: str) -> None:
+        """Tell a client that understands it that asking again at the same place now gives more."""
+        if self.options.suggestion_grew:
+            self.protocol.notify(SUGGESTION_GREW, {"textDocument": {"uri": uri}, "id": suggestion_id})
+
+    def add_problem(self, problem: Problem) -> None:
+        """Report something about an option that showed only when it was used."""
+        self._problems.append(problem)
+        self._report_problems()
+        self.tell(self.status.configured(tuple(map(str, self._problems))))
+
+    def tell(self, status: Status | None) -> None:
+        """Send a status if there is something new in it."""
+        if status is not None:
+            _log.info("status: %s %s", status.state, status.detail)
+            if self.initialized.is_set():
+                self.protocol.notify(DID_CHANGE_STATUS, msgspec.to_builtins(self._current_status()))
+
+    # Life
+
+    def _register(self) -> None:
+        features: dict[str, Callable[[Any], Any]] = {
+            types.INITIALIZE: self._on_initialize,
+            types.INITIALIZED: self._on_initialized,
+            types.EXIT: self._on_exit,
+            types.WORKSPACE_DID_CHANGE_CONFIGURATION: self._on_configuration,
+            types.TEXT_DOCUMENT_DID_OPEN: self._on_open,
+            types.TEXT_DOCUMENT_DID_CHANGE: self._on_change,
+            types.TEXT_DOCUMENT_DID_CLOSE: self._on_close,
+            types.TEXT_DOCUMENT_INLINE_COMPLETION: self._on_inline_completion,
+            DID_SHOW: self._on_shown,
+            DID_PARTIALLY_ACCEPT: self._on_partially_accepted,
+            STATUS: lambda params: msgspec.to_builtins(self._current_status()),
+        }
+        manager = self.protocol.fm  # its decorators take plain functions only
+        cast("dict[str, Any]", manager.features).update(features)  # pyright: ignore[reportUnknownMemberType]
+        cast("dict[str, Any]", manager.commands)[ACCEPT_COMMAND] = self._on_accepted  # pyright: ignore[reportUnknownMemberType]
+        # Without an options object pygls has the handler but does not advertise it (pygls #577).
+        options = cast("dict[str, Any]", manager.feature_options)  # pyright: ignore[reportUnknownMemberType]
+        options[types.TEXT_DOCUMENT_INLINE_COMPLETION] = types.InlineCompletionOptions()
+
+    def _on_initialize(self, params: types.InitializeParams) -> None:
+        encoding = self.workspace.position_encoding or Encoding.UTF16
+        folders = [folder.uri for folder in params.workspace_folders or ()]
+        if not folders and params.root_uri:
+            folders = [params.root_uri]
+        self.documents = Documents(Encoding(getattr(encoding, "value", encoding)), [*map(path_of, folders)])
+        if params.client_info is not None:
+            self.client_name += f" {params.client_info.name} {params.client_info.version or ''}".rstrip()
+        experimental = params.capabilities.experimental
+        grows = isinstance(experimental, dict) and cast("dict[str, Any]", experimental).get("foretype.suggestionGrew")
+        raw = self.protocol.raw_params.get("initializationOptions")
+        if grows is True and isinstance(raw, dict | None):
+            raw = {"suggestionGrew": True, **cast("dict[str, Any]", raw or {})}
+        self._configure(raw)
+
+    def _on_initialized(self, params: object) -> None:
+        self.initialized.set()
+        self._report_problems()
+        self.tell(self.status.status)
+
+    def _on_exit(self, params: object) -> None:
+        self.exit_code = 0 if self.protocol.shut_down else 1
+        self.stopped.set()
+
+    def _on_configuration(self, params: object) -> None:
+        settings = cast("dict[str, Any]", params).get("settings") if isinstance(params, dict) else None
+        if isinstance(settings, dict):  # clients that only say that something changed are asked for nothing
+            self._configure(cast("dict[str, Any]", settings).get("foretype", settings))
+            self._report_problems()
+            self.on_options()
+
+    def _configure(self, raw: object) -> None:
+        given = cast("dict[str, object]", raw) if isinstance(raw, dict) else raw
+        _, self._problems = parse(given)
+        self.options, _ = parse({**given, **self.overrides} if isinstance(given, dict) else self.overrides)
+        _log.info("options: %s", self.options.redacted())
+        self.tell(self.status.configured(tuple(map(str, self._problems))))
+        self.tell(self.status.switched(self.options.enabled("*") or any(self.options.enable.values())))
+        set_level(self.options.log_level)
+
+    def _report_problems(self) -> None:
+        for problem in self._problems:
+            if problem not in self._reported:
+                self._reported.add(problem)
+                _log.warning("%s", problem)
+                message = types.LogMessageParams(types.MessageType.Warning, f"Foretype: {problem}")
+                self.window_log_message(message)
+
+    # Documents
+
+    def _on_open(self, params: object) -> None:
+        document = messages.read(params, messages.DidOpen).text_document
+        held = self.documents.open(document.uri, document.text, language=document.language_id, version=document.version)
+        if (obstacle := self._obstacle(held)) is not None:
+            _log.info("no suggestions in %s: %s", held.file, obstacle)
+        elif self._flow is not None:
+            self._flow.document_opened(held.snapshot())
+
+    def _on_change(self, params: object) -> None:
+        try:
+            change = messages.read(params, messages.DidChange)
+        except messages.InvalidParams:
+            # The text is not known any more; guessing would put suggestions where they do not belong.
+            if (uri := _uri_of(params)) is not None:
+                self.documents.lose(uri)
+            raise
+        uri = change.text_document.uri
+        outcome = self.documents.change(uri, change.content_changes, version=change.text_document.version)
+        if outcome is not Outcome.APPLIED:
+            _log.debug("change ignored: %s", outcome)
+        elif self._flow is not None and (held := self.documents.get(uri)) and self._obstacle(held) is None:
+            self._flow.document_changed(held.snapshot())
+
+    def _on_close(self, params: object) -> None:
+        held = self.documents.close(messages.read(params, messages.DidClose).text_document.uri)
+        if held is not None and self._flow is not None:
+            self._flow.document_closed(held.snapshot())
+
+    def _obstacle(self, held: Held) -> str | None:
+        """Why a document gets no suggestions, or None."""
+        if held.excluded is not None:
+            return held.excluded
+        if held.lost:
+            return Outcome.LOST
+        if not self.options.enabled(held.document.language):
+            return f"switched off for {held.document.language}"
+        glob = first_match(self.options.excluded_globs, (held.file, held.document.path))
+        return None if glob is None else f"excluded by {glob}"
+
+    # Suggestions
+
+    def _on_inline_completion(self, params: object) -> Coroutine[Any, Any, dict[str, Any] | None] | None:
+        request = messages.read(params, messages.InlineCompletion)
+        held = self.documents.get(request.text_document.uri)
+        if held is None or self._flow is None or self._obstacle(held) is not None:
+            self._counts["answered"] += 1
+            return None
+        snapshot = held.snapshot()
+        if (older := self._live.pop(snapshot.uri, None)) is not None and not older.done():
+            older.set_result(None)
+        if request.text_document.version not in (None, snapshot.version):
+            self._counts["answered"] += 1
+            return None  # a position in a text that we do not have
+        offset = held.offset_at(request.position.position)
+        info = request.context.selected_completion_info
+        superseded = self._live[snapshot.uri] = asyncio.get_running_loop().create_future()
+        return self._answer(
+            self._flow,
+            Asked(
+                held,
+                snapshot,
+                place_of(held.lines, offset),
+                offset,
+                Trigger.INVOKED if request.context.trigger_kind == _INVOKED else Trigger.AUTOMATIC,
+                _selected(held, info) if info is not None else None,
+                superseded,
+            ),
+        )
+
+    async def _answer(self, flow: Flow, asked: Asked) -> dict[str, Any] | None:
+        try:
+            suggestion = await self._suggestion(flow, asked)
+        except asyncio.CancelledError:
+            self._counts["cancelled"] += 1
+            raise
+        finally:
+            self._counts["answered"] += 1
+            if self._live.get(asked.snapshot.uri) is asked.superseded:
+                del self._live[asked.snapshot.uri]
+        if suggestion is None:
+            return None
+        if asked.held.document.version != asked.snapshot.version:
+            self._counts["stale"] += 1
+            return None  # not every client checks that its cursor is where it was (neovim #36529)
+        text = suggestion.text if self.options.multi_line else suggestion.text.partition("\n")[0]
+        if not text:
+            return None
+        made = item(asked.place, suggestion.id, text, suggestion.replaces)
+        self._remember(suggestion.id, made["insertText"], len(made["insertText"]) - len(text))
+        self._counts["suggested"] += 1
+        return {"items": [made]}
+
+    async def _suggestion(self, flow: Flow, asked: Asked) -> Suggestion | None:
+        """What the flow says, or None as soon as a newer request is there: some editors never cancel."""
+        if not asked.superseded.done() and asked.held.document.version == asked.snapshot.version:
+            task = asyncio.create_task(
+                flow.suggest(asked.snapshot, asked.offset, trigger=asked.trigger, selected=asked.selected)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            try:
+                await asyncio.wait((task, asked.superseded), return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                task.cancel()
+                raise
+            if task.done() and not asked.superseded.done():
+                return task.result()
+            # The flow has the newer request by now and knows whether the older one's work is of use to it.
+        self._counts["superseded"] += 1
+        return None
+
+    def _remember(self, id: str, insert_text: str, typed: int) -> None:
+        self._sent[id] = (insert_text, typed)
+        self._sent.move_to_end(id)
+        if len(self._sent) > _SENT_KEPT:
+            self._sent.popitem(last=False)
+
+    def _on_accepted(self, *arguments: Any) -> None:
+        if len(arguments) != 1 or not isinstance(arguments[0], str):
+            raise messages.InvalidParams(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
+        self._counts["accepted"] += 1
+        if self._flow is not None:
+            self._flow.accepted(arguments[0])
+
+    def _on_shown(self, params: object) -> None:
+        suggestion_id = messages.read(params, messages.Shown).item.suggestion_id
+        if self._flow is not None and suggestion_id is not None:
+            self._flow.shown(suggestion_id)
+
+    def _on_partially_accepted(self, params: object) -> None:
+        report = messages.read(params, messages.PartiallyAccepted)
+        suggestion_id = report.item.suggestion_id
+        sent = self._sent.get(suggestion_id or "")
+        if self._flow is not None and suggestion_id is not None and sent is not None:
+            self._flow.partially_accepted(suggestion_id, accepted_characters(*sent, report.accepted_length))
+
+    # Status
+
+    def _current_status(self) -> Status:
+        flow = self._flow.status() if self._flow is not None else None
+        names = ("answered", "suggested", "superseded", "cancelled", "stale", "accepted")
+        counts = Counts(**{name: self._counts[name] for name in names})
+        if flow is not None:
+            counts = msgspec.structs.replace(
+                counts,
+                last_latency_ms=flow.last_shown_ms,
+                last_ttft_ms=flow.last_ttft_ms,
+                cached_share=flow.cached_share,
+                requests=flow.requests,
+                cache_hits=flow.cache_hits,
+            )
+        return self.status.counted(counts)
+
+
+def _selected(held: Held, info: messages.Selected) -> SelectedCompletion:
+    start, end = held.offset_at(info.range.start.position), held.offset_at(info.range.end.position)
+    return SelectedCompletion(min(start, end), max(start, end), info.text)
+
+
+def _uri_of(params: object) -> str | None:
+    document = cast("dict[str, object]", params).get("textDocument") if isinstance(params, dict) else None
+    uri = cast("dict[str, object]", document).get("uri") if isinstance(document, dict) else None
+    return uri if isinstance(uri, str) else None

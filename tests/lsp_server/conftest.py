@@ -1,0 +1,140 @@
+"""A server without a pipe: message bodies in, decoded messages out, and a flow whose answers the test gives."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+
+import pytest
+from foretype_client.suggestion import FlowState, FlowStatus, Origin, Suggestion
+from foretype_lsp.framing import Framing
+from foretype_lsp.server import Server
+
+URI = "file:///w/a.py"
+
+
+@dataclass
+class ScriptedFlow:
+    """Records what it is told; `suggest` waits until the test answers or cancels it."""
+
+    told: list = field(default_factory=list)
+    asked: list = field(default_factory=list)
+    cancelled: int = 0
+
+    def document_opened(self, snapshot):
+        self.told.append(("opened", snapshot.text))
+
+    def document_changed(self, snapshot):
+        self.told.append(("changed", snapshot.text))
+
+    def document_closed(self, snapshot):
+        self.told.append(("closed", snapshot.uri))
+
+    async def suggest(self, snapshot, offset, *, trigger, selected=None):
+        answer = asyncio.get_running_loop().create_future()
+        self.asked.append((snapshot, offset, trigger, selected, answer))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+    def answer(self, index, text, replaces=0):
+        suggestion = (
+            None if text is None else Suggestion(id=f"s{index}", text=text, replaces=replaces, source=Origin.NETWORK)
+        )
+        self.asked[index][4].set_result(suggestion)
+
+    def accepted(self, id):
+        self.told.append(("accepted", id))
+
+    def shown(self, id):
+        self.told.append(("shown", id))
+
+    def partially_accepted(self, id, characters):
+        self.told.append(("partially", id, characters))
+
+    def status(self):
+        return FlowStatus(FlowState.READY, "", len(self.asked), 3, 0, 2, 0, 0, 0.75, 12.5, 40.0, {}, 0)
+
+
+class Client:
+    """The editor's end."""
+
+    def __init__(self):
+        self.server = Server()
+        self.server.protocol.set_writer(self)
+        self.flow = ScriptedFlow()
+        self.messages = []
+        self._framing = Framing()
+        self._id = 0
+
+    def write(self, data):
+        self.messages += map(json.loads, self._framing.feed(data))
+
+    def send(self, message):
+        self.server.protocol.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def notify(self, method, **params):
+        self.send({"method": method, "params": params})
+
+    def request(self, method, **params):
+        self._id += 1
+        self.send({"id": self._id, "method": method, "params": params})
+        return self._id
+
+    def initialize(self, *, encodings=None, options=None, **more):
+        capabilities = {"general": {"positionEncodings": encodings}} if encodings else {}
+        id = self.request(
+            "initialize", processId=None, capabilities=capabilities, initializationOptions=options, **more
+        )
+        self.notify("initialized")
+        self.server.attach(self.flow)
+        return self.answers(id)[0]["result"]
+
+    def open(self, text, uri=URI, language="python", version=1):
+        self.notify(
+            "textDocument/didOpen",
+            textDocument={"uri": uri, "languageId": language, "version": version, "text": text},
+        )
+
+    def change(self, *changes, uri=URI, version=2):
+        self.notify(
+            "textDocument/didChange", textDocument={"uri": uri, "version": version}, contentChanges=list(changes)
+        )
+
+    def insert(self, line, character, text, version=2):
+        at = {"line": line, "character": character}
+        self.change({"range": {"start": at, "end": at}, "text": text}, version=version)
+
+    def ask(self, line, character, uri=URI, kind=2, **more):
+        return self.request(
+            "textDocument/inlineCompletion",
+            textDocument={"uri": uri},
+            position={"line": line, "character": character},
+            context={"triggerKind": kind, **more},
+        )
+
+    def answers(self, id):
+        return [message for message in self.messages if message.get("id") == id and "method" not in message]
+
+    def notifications(self, method):
+        return [message["params"] for message in self.messages if message.get("method") == method]
+
+    def text(self, uri=URI):
+        return self.server.documents.get(uri).document.text
+
+
+async def settle():
+    """Let everything that is ready run."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def client():
+    return Client()
+
+
+@pytest.fixture
+def settled():
+    return settle

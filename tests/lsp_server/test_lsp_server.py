@@ -1,0 +1,423 @@
+import json
+
+import pytest
+from foretype_client.policy import Trigger
+from foretype_client.suggestion import SelectedCompletion
+from foretype_lsp.completions import ACCEPT_COMMAND
+
+URI = "file:///w/a.py"
+
+
+async def test_the_capability_is_advertised_with_incremental_sync_and_the_command(client):
+    result = client.initialize()
+    capabilities = result["capabilities"]
+    assert capabilities["inlineCompletionProvider"] == {}
+    assert capabilities["textDocumentSync"]["change"] == 2
+    assert capabilities["textDocumentSync"]["openClose"] is True
+    assert ACCEPT_COMMAND in capabilities["executeCommandProvider"]["commands"]
+    assert result["serverInfo"]["name"] == "foretype"
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [(None, "utf-16"), (["utf-8", "utf-16"], "utf-8"), (["utf-32"], "utf-32"), (["utf-7"], "utf-16")],
+)
+async def test_the_position_encoding_is_negotiated(client, offered, chosen):
+    assert client.initialize(encodings=offered)["capabilities"]["positionEncoding"] == chosen
+
+
+async def test_an_unreadable_capability_locks_nobody_out(client):
+    id = client.request(
+        "initialize", processId="x", capabilities={"general": {"positionEncodings": ["utf-8"]}, "workspace": 3}
+    )
+    assert client.answers(id)[0]["result"]["capabilities"]["positionEncoding"] == "utf-8"
+
+
+async def test_a_suggestion_is_answered_with_range_text_and_command(client, settled):
+    client.initialize()
+    client.open("def f():\n    return fib(\n")
+    id = client.ask(1, 15)
+    await settled()
+    client.flow.answer(0, "n - 1)")
+    await settled()
+    assert client.answers(id) == [
+        {
+            "jsonrpc": "2.0",
+            "id": id,
+            "result": {
+                "items": [
+                    {
+                        "insertText": "return fib(n - 1)",
+                        "range": {"start": {"line": 1, "character": 4}, "end": {"line": 1, "character": 15}},
+                        "command": {"title": "Accepted", "command": ACCEPT_COMMAND, "arguments": ["s0"]},
+                    }
+                ]
+            },
+        }
+    ]
+
+
+@pytest.mark.parametrize(("encoding", "character"), [("utf-8", 12), ("utf-16", 8), ("utf-32", 7)])
+async def test_an_emoji_and_a_cjk_character_are_counted_the_clients_way(client, settled, encoding, character):
+    client.initialize(encodings=[encoding])
+    client.open('s = "😀语"\n')
+    client.insert(0, character, "!")
+    assert client.text() == 's = "😀语!"\n'
+    id = client.ask(0, character + 1)
+    await settled()
+    assert client.flow.asked[0][1] == 8
+    client.flow.answer(0, "x")
+    await settled()
+    assert client.answers(id)[0]["result"]["items"][0]["range"]["end"]["character"] == character + 1
+
+
+async def test_nothing_to_show_is_null(client, settled):
+    client.initialize()
+    client.open("x")
+    id = client.ask(0, 1)
+    await settled()
+    client.flow.answer(0, None)
+    await settled()
+    assert client.answers(id) == [{"jsonrpc": "2.0", "id": id, "result": None}]
+
+
+async def test_fifty_requests_in_a_row_get_one_answer_each_and_only_the_last_reaches_the_flow(client, settled):
+    client.initialize()
+    client.open("x" * 60)
+    ids = [client.ask(0, i) for i in range(50)]
+    await settled()
+    assert len(client.flow.asked) == 1
+    client.flow.answer(0, "y")
+    await settled()
+    answers = [client.answers(id) for id in ids]
+    assert [len(answer) for answer in answers] == [1] * 50
+    assert [answer[0]["result"] for answer in answers[:-1]] == [None] * 49
+    assert answers[-1][0]["result"]["items"]
+
+
+async def test_an_older_request_is_answered_null_as_soon_as_the_next_is_there(client, settled):
+    client.initialize()
+    client.open("xy")
+    first = client.ask(0, 1)
+    await settled()
+    second = client.ask(0, 2)
+    await settled()
+    assert client.answers(first)[0]["result"] is None
+    assert client.answers(second) == []
+    client.flow.answer(0, "late")
+    client.flow.answer(1, "now")
+    await settled()
+    assert len(client.answers(first)) == 1
+    assert client.answers(second)[0]["result"]["items"][0]["insertText"] == "xynow"
+
+
+async def test_a_request_in_another_document_supersedes_nothing(client, settled):
+    client.initialize()
+    client.open("x")
+    client.open("y", uri="file:///w/b.py")
+    first, second = client.ask(0, 1), client.ask(0, 1, uri="file:///w/b.py")
+    await settled()
+    client.flow.answer(0, "1")
+    client.flow.answer(1, "2")
+    await settled()
+    assert client.answers(first)[0]["result"]["items"]
+    assert client.answers(second)[0]["result"]["items"]
+
+
+async def test_cancelling_reaches_the_flow_and_is_answered_once_with_its_code(client, settled):
+    client.initialize()
+    client.open("x")
+    id = client.ask(0, 1)
+    await settled()
+    client.notify("$/cancelRequest", id=id)
+    await settled()
+    assert [answer["error"]["code"] for answer in client.answers(id)] == [-32800]
+    assert client.flow.cancelled == 1
+
+
+async def test_cancelling_before_the_request_has_begun_is_answered_too(client, settled):
+    client.initialize()
+    client.open("x")
+    id = client.ask(0, 1)
+    client.notify("$/cancelRequest", id=id)
+    client.notify("$/cancelRequest", id=id)
+    await settled()
+    assert [answer["error"]["code"] for answer in client.answers(id)] == [-32800]
+    assert client.flow.asked == []
+
+
+async def test_cancelling_what_is_answered_or_unknown_changes_nothing(client, settled):
+    client.initialize()
+    client.open("x")
+    id = client.ask(0, 1)
+    await settled()
+    client.flow.answer(0, "y")
+    await settled()
+    client.notify("$/cancelRequest", id=id)
+    client.notify("$/cancelRequest", id="never")
+    client.notify("$/cancelRequest")
+    await settled()
+    assert len(client.answers(id)) == 1
+
+
+async def test_changes_are_handled_while_a_request_waits_and_make_its_answer_void(client, settled):
+    client.initialize()
+    client.open("x = ")
+    id = client.ask(0, 4)
+    await settled()
+    for i in range(20):
+        client.insert(0, 4 + i, "y", version=2 + i)
+    assert client.text() == "x = " + "y" * 20
+    assert client.answers(id) == []
+    client.flow.answer(0, "1")
+    await settled()
+    assert client.answers(id)[0]["result"] is None
+
+
+async def test_the_document_is_seen_as_it_was_when_the_request_came(client, settled):
+    client.initialize()
+    client.open("x = ")
+    client.ask(0, 4)
+    await settled()
+    client.insert(0, 4, "zzz")
+    snapshot, offset = client.flow.asked[0][:2]
+    assert (snapshot.text, offset, snapshot.version) == ("x = ", 4, 1)
+
+
+async def test_a_change_right_behind_the_request_keeps_the_flow_from_being_asked_about_the_past(client, settled):
+    client.initialize()
+    client.open("x = ")
+    id = client.ask(0, 4)
+    client.insert(0, 4, "1")
+    await settled()
+    assert client.flow.asked == []
+    assert client.answers(id)[0]["result"] is None
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"position": {"line": 0, "character": 0}, "context": {"triggerKind": 2}}, "textDocument"),
+        ({"textDocument": {"uri": URI}, "position": {"line": 0, "character": 0}}, "context"),
+        (
+            {"textDocument": {"uri": URI}, "position": {"line": -1, "character": 0}, "context": {"triggerKind": 2}},
+            "line",
+        ),
+        (
+            {"textDocument": {"uri": URI}, "position": {"line": "5", "character": 0}, "context": {"triggerKind": 2}},
+            "line",
+        ),
+        (
+            {"textDocument": {"uri": URI}, "position": {"line": 0, "character": 0}, "context": {"triggerKind": 0}},
+            "triggerKind",
+        ),
+        ({"textDocument": {"uri": 7}, "position": {"line": 0, "character": 0}, "context": {"triggerKind": 1}}, "uri"),
+        ([1, 2], "params"),
+        (None, "params"),
+    ],
+)
+async def test_bad_parameters_are_answered_and_name_the_field(client, params, field):
+    client.initialize()
+    client.open("x")
+    client.send({"id": "bad", "method": "textDocument/inlineCompletion", "params": params})
+    (answer,) = client.answers("bad")
+    assert answer["error"]["code"] == -32602
+    assert field in answer["error"]["message"]
+
+
+async def test_bad_parameters_of_pygls_own_methods_are_answered_too(client):
+    client.initialize()
+    id = client.request("workspace/executeCommand", command=5, arguments=3)
+    assert client.answers(id)[0]["error"]["code"] == -32602
+    id = client.request("workspace/executeCommand", command="no.such.command")
+    assert client.answers(id)[0]["error"]["code"] == -32602
+
+
+async def test_an_unknown_method_is_answered_and_an_unknown_notification_is_not(client):
+    client.initialize()
+    before = len(client.messages)
+    id = client.request("textDocument/nonsense")
+    assert client.answers(id)[0]["error"]["code"] == -32601
+    client.notify("textDocument/didFocus", textDocument={"uri": URI})
+    client.notify("$/nonsense")
+    assert len(client.messages) == before + 1
+
+
+@pytest.mark.parametrize("body", [b"{", b"\xff\xfe", b"", b"[" * 100_000])
+async def test_what_is_not_json_is_a_parse_error(client, body):
+    client.server.protocol.receive(body)
+    assert client.messages[-1]["error"]["code"] == -32700
+    assert client.messages[-1]["id"] is None
+
+
+@pytest.mark.parametrize(
+    "message", [[], 5, {"id": 1.5, "method": "shutdown"}, {"id": 1, "method": 5}, {"id": True, "method": "x"}]
+)
+async def test_what_is_no_request_is_an_invalid_request(client, message):
+    client.server.protocol.receive(json.dumps(message).encode())
+    assert client.messages[-1]["error"]["code"] == -32600
+
+
+async def test_before_initialize_requests_are_refused(client):
+    assert client.answers(client.ask(0, 0))[0]["error"]["code"] == -32002
+    client.open("x")
+    assert len(client.server.documents) == 0
+
+
+async def test_after_shutdown_requests_are_refused_and_waiting_ones_answered(client, settled):
+    client.initialize()
+    client.open("x")
+    waiting = client.ask(0, 1)
+    await settled()
+    shutdown = client.request("shutdown")
+    late = client.ask(0, 1)
+    await settled()
+    assert client.answers(shutdown)[0]["result"] is None
+    assert client.answers(waiting)[0]["error"]["code"] == -32800
+    assert client.answers(late)[0]["error"]["code"] == -32600
+    client.send({"method": "exit"})
+    assert client.server.stopped.is_set()
+    assert client.server.exit_code == 0
+
+
+async def test_exit_without_shutdown_has_exit_code_one(client):
+    client.initialize()
+    client.send({"method": "exit"})
+    assert client.server.exit_code == 1
+
+
+async def test_a_fault_is_answered_null_and_no_source_gets_into_the_log(client, settled, caplog):
+    client.initialize()
+    client.open("secret_name = 1")
+    id = client.ask(0, 3)
+    await settled()
+    client.flow.asked[0][4].set_exception(RuntimeError("secret_name = 1"))
+    await settled()
+    assert client.answers(id) == [{"jsonrpc": "2.0", "id": id, "result": None}]
+    assert "RuntimeError" in caplog.text
+    assert "secret_name" not in caplog.text
+
+
+async def test_fields_nobody_knows_stay_available(client, settled):
+    client.initialize()
+    client.open("x")
+    client.ask(0, 1, formattingOptions={"tabSize": 4}, somethingNew=1)
+    seen = {}
+    client.server.protocol.fm.features["x/raw"] = lambda params: seen.update(client.server.protocol.raw_params)
+    client.notify("x/raw", formattingOptions={"tabSize": 4})
+    assert seen == {"formattingOptions": {"tabSize": 4}}
+    await settled()
+
+
+async def test_a_request_for_a_version_that_is_not_here_is_null(client, settled):
+    client.initialize()
+    client.open("x", version=3)
+    params = {"position": {"line": 0, "character": 1}, "context": {"triggerKind": 2}}
+    old = client.request("textDocument/inlineCompletion", textDocument={"uri": URI, "version": 2}, **params)
+    now = client.request("textDocument/inlineCompletion", textDocument={"uri": URI, "version": 3}, **params)
+    await settled()
+    assert client.answers(old)[0]["result"] is None
+    assert client.answers(now) == []
+
+
+async def test_trigger_and_selected_completion_are_passed_on(client, settled):
+    client.initialize()
+    client.open("😀 pri")
+    selected = {"range": {"start": {"line": 0, "character": 3}, "end": {"line": 0, "character": 6}}, "text": "print"}
+    client.ask(0, 6, kind=1, selectedCompletionInfo=selected)
+    await settled()
+    assert client.flow.asked[0][2:4] == (Trigger.INVOKED, SelectedCompletion(2, 5, "print"))
+
+
+async def test_before_there_is_a_flow_requests_are_null_and_it_learns_what_is_open(client, settled):
+    client.initialize()
+    client.server.attach(None)
+    client.open("x = 1")
+    id = client.ask(0, 1)
+    assert client.answers(id)[0]["result"] is None
+    client.server.attach(client.flow)
+    assert client.flow.told == [("opened", "x = 1")]
+
+
+async def test_what_the_editor_reports_reaches_the_flow(client, settled):
+    client.initialize()
+    client.open("x = ")
+    client.ask(0, 4)
+    await settled()
+    client.flow.answer(0, "😀 + y")
+    await settled()
+    item = {"command": {"title": "", "command": ACCEPT_COMMAND, "arguments": ["s0"]}, "insertText": "x = 😀 + y"}
+    client.notify("textDocument/didShowCompletion", item=item)
+    client.notify("textDocument/didPartiallyAcceptCompletion", item=item, acceptedLength=8)
+    id = client.request("workspace/executeCommand", command=ACCEPT_COMMAND, arguments=["s0"])
+    assert client.answers(id)[0]["result"] is None
+    assert client.flow.told[-3:] == [("shown", "s0"), ("partially", "s0", 3), ("accepted", "s0")]
+
+
+async def test_reports_that_make_no_sense_are_ignored_or_refused(client):
+    client.initialize()
+    client.notify("textDocument/didShowCompletion", item=5)
+    client.notify("textDocument/didPartiallyAcceptCompletion", item={"insertText": "x"}, acceptedLength=3)
+    client.notify("textDocument/didPartiallyAcceptCompletion", item={}, acceptedLength=-3)
+    assert client.flow.told == []
+    id = client.request("workspace/executeCommand", command=ACCEPT_COMMAND, arguments=[{"x": 1}])
+    assert client.answers(id)[0]["error"]["code"] == -32602
+
+
+async def test_the_status_has_state_and_figures(client):
+    client.initialize()
+    status = client.answers(client.request("foretype/status"))[0]["result"]
+    assert status["state"] == "starting"
+    assert status["counts"]["cachedShare"] == 0.75
+    assert status["counts"]["lastTtftMs"] == 12.5
+    client.server.tell(client.server.status.connected("foretype-30m"))
+    client.server.tell(client.server.status.connected("foretype-30m"))
+    assert [s["state"] for s in client.notifications("foretype/didChangeStatus")] == ["starting", "ready"]
+
+
+async def test_a_bad_option_is_logged_once_and_is_in_the_status_and_opens_no_popup(client):
+    client.initialize(options={"debounceMs": "x"})
+    client.notify("workspace/didChangeConfiguration", settings={"foretype": {"debounceMs": "x"}})
+    logged = client.notifications("window/logMessage")
+    assert len(logged) == 1
+    assert "debounceMs" in logged[0]["message"]
+    assert client.notifications("window/showMessage") == []
+    status = client.answers(client.request("foretype/status"))[0]["result"]
+    assert "debounceMs" in status["problems"][0]
+
+
+async def test_languages_and_globs_can_be_switched_off_while_running(client, settled):
+    client.initialize(options={"enable": {"python": False}})
+    client.open("x")
+    assert client.answers(client.ask(0, 1))[0]["result"] is None
+    client.notify("workspace/didChangeConfiguration", settings={"foretype": {"excludedGlobs": ["**/secret/**"]}})
+    client.open("x", uri="file:///w/secret/b.py")
+    assert client.answers(client.ask(0, 1, uri="file:///w/secret/b.py"))[0]["result"] is None
+    id = client.ask(0, 1)
+    await settled()
+    assert client.answers(id) == []
+    assert len(client.flow.asked) == 1
+
+
+async def test_switching_everything_off_is_a_status(client):
+    client.initialize(options={"enable": False})
+    assert client.notifications("foretype/didChangeStatus")[-1]["state"] == "off"
+
+
+async def test_single_line_only_ends_a_suggestion_with_its_first_line(client, settled):
+    client.initialize(options={"multiLine": False})
+    client.open("def f():")
+    id = client.ask(0, 8)
+    await settled()
+    client.flow.answer(0, " pass\n\nx = 1")
+    await settled()
+    assert client.answers(id)[0]["result"]["items"][0]["insertText"] == "def f(): pass"
+
+
+async def test_growth_is_told_only_to_clients_that_understand_it(client):
+    client.initialize()
+    client.server.grew(URI, "s0")
+    assert client.notifications("foretype/suggestionGrew") == []
+    client.notify("workspace/didChangeConfiguration", settings={"foretype": {"suggestionGrew": True}})
+    client.server.grew(URI, "s0")
+    assert client.notifications("foretype/suggestionGrew") == [{"textDocument": {"uri": URI}, "id": "s0"}]
