@@ -1,0 +1,303 @@
+"""Prompt layouts: where lines above, suffix, tail and the typed part stand, as pure functions of memory and view.
+
+`psm_line_last` puts what was typed on the line behind the middle token: typing appends. `psm_growing` puts all that was typed
+since the last rebase there: Enter appends too. `spm` shows the suffix first. `psm_classic` is what most peers send, here for
+comparison: it recomputes the suffix with every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from foretype_context.plan import FileMemory, FrozenSpan
+from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.templates import PSM_CLASSIC, PSM_GROWING, PSM_LINE_LAST, SPM, Grammar, healed_suffix
+from foretype_context.tokens import Tokenizer, cut_points
+from foretype_context.windows import (
+    View,
+    anchor_at,
+    below_end,
+    chunks,
+    first_tokens,
+    last_tokens,
+    still_holds,
+    window_start,
+)
+
+__all__ = ["IDLE_SECONDS", "LAYOUTS", "FilePart", "Request"]
+
+IDLE_SECONDS: Final = 3.0
+"""After this long without a request old edits may move up: nobody is typing on top of the cache."""
+
+_GROWING_LINES: Final = 20
+_MIDDLE_QUANTUM_TOKENS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a layout is asked for.
+
+    Attributes:
+        tokens: for all text of the current file together, special tokens already taken off.
+        suffix_tokens: at most this much of it below the cursor.
+        now: seconds on the caller's clock.
+    """
+
+    view: View
+    memory: FileMemory | None
+    tokens: int
+    suffix_tokens: int
+    tokenizer: Tokenizer
+    grammar: Grammar
+    now: float
+
+    @property
+    def idle(self) -> bool:
+        return self.memory is not None and self.now - self.memory.planned_at >= IDLE_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """The current file's segments, each group in order; `suffix_first` says which way round they stand."""
+
+    above: tuple[Segment, ...]
+    suffix: tuple[Segment, ...]
+    tail: Segment | None
+    middle: Segment
+    healed: str
+    frozen: tuple[FrozenSpan, ...]
+    memory: FileMemory
+    suffix_first: bool = False
+
+    def ordered(self, grammar: Grammar) -> list[Segment]:
+        """In prompt order, without the context of other files."""
+        tail = [self.tail] if self.tail is not None else []
+        if self.suffix_first:
+            return [*tail, *self.suffix, *self.above, self.middle]
+        below = [*self.suffix, *tail] if grammar.tail else [*tail, *self.suffix]
+        return [*self.above, *below, self.middle]
+
+
+def _segment(view: View, kind: Kind, start: int, end: int, text: str | None = None) -> Segment:
+    snapshot = view.snapshot
+    source = Source(document=snapshot.uri, path=snapshot.path, version=snapshot.version, start=start, end=end)
+    volatile = kind in (Kind.TAIL, Kind.MIDDLE)
+    scope = Scope.SESSION if volatile else Scope.FILE
+    return Segment(kind=kind, scope=scope, source=source, text=snapshot.text[start:end] if text is None else text)
+
+
+def _above(request: Request, start: int, end: int) -> tuple[Segment, ...]:
+    view = request.view
+    segments: list[Segment] = []
+    for text in chunks(view.snapshot.text[start:end], request.tokenizer.cut_rule):
+        segments.append(_segment(view, Kind.PREFIX, start, start + len(text), text))
+        start += len(text)
+    return tuple(segments)
+
+
+def _fits_above(request: Request, end_line: int, middle_tokens: int, used_tokens: int) -> int:
+    """Start of the window above `end_line` within what is left; the middle counts in steps, so that a key moves nothing."""
+    reserved = -(-max(middle_tokens, 1) // _MIDDLE_QUANTUM_TOKENS) * _MIDDLE_QUANTUM_TOKENS
+    left = request.tokens - used_tokens
+    limit = left - reserved if left >= 4 * reserved else left - middle_tokens
+    return window_start(request.view, end_line, max(limit, 0), request.tokenizer, request.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """Text below the hole: as shown, and the live span for which it stands."""
+
+    segment: Segment | None
+    tokens: int
+    frozen: tuple[FrozenSpan, ...]
+    text: str
+    source: Source
+    chars: int
+
+
+def _below(request: Request, start: int, tokens: int, *, freeze: bool) -> _Below:
+    """Text from `start` on, frozen where the last prompt's may still stand for it."""
+    view, memory, tokenizer = request.view, request.memory, request.tokenizer
+    snapshot = view.snapshot
+    if (
+        freeze
+        and memory is not None
+        and memory.below_chars >= 0
+        and not request.idle
+        and still_holds(memory.below, memory.below_chars, start, snapshot, tokens, tokenizer)
+    ):
+        shown, source = memory.below, memory.below_source
+        frozen: tuple[FrozenSpan, ...] = ()
+        if not snapshot.text.startswith(shown, start):
+            frozen = (FrozenSpan(start, below_end(snapshot, start, tokens, tokenizer), shown),)
+        segment = Segment(kind=Kind.SUFFIX, scope=Scope.FILE, source=source, text=shown) if shown else None
+        return _Below(segment, tokenizer.count(shown), frozen, shown, source, memory.below_chars)
+    end = below_end(snapshot, start, tokens, tokenizer)
+    segment = _segment(view, Kind.SUFFIX, start, end)
+    found = segment if segment.text else None
+    return _Below(found, tokenizer.count(segment.text), (), segment.text, segment.source, len(snapshot.text) - start)
+
+
+def _tail(request: Request, tokens: int) -> tuple[Segment | None, int]:
+    """The tail segment and the offset where the suffix begins.
+
+    Where the family has a tail token the tail is the rest of the line alone. Else it begins the suffix, so it reaches, line
+    ending included, to the next place where token counts add up.
+    """
+    view, tokenizer = request.view, request.tokenizer
+    if request.grammar.tail:
+        text = first_tokens(tokenizer, view.tail, tokens)
+        segment = _segment(view, Kind.TAIL, view.offset, view.offset + len(text), text) if text else None
+        return segment, view.below_start
+    window = view.snapshot.text[view.offset : below_end(view.snapshot, view.offset, tokens, tokenizer)]
+    border = view.below_start - view.offset
+    end = next((at for at in cut_points(window, tokenizer.cut_rule) if at >= border), len(window))
+    if not window:
+        # The rest of this line alone is larger than all that may stand below.
+        window = first_tokens(tokenizer, view.tail, tokens)
+        end = len(window)
+    start = view.offset
+    segment = _segment(view, Kind.TAIL, start, start + end, window[:end]) if end else None
+    return segment, max(start + end, view.below_start)
+
+
+def _middle(request: Request, start: int, tokens: int) -> tuple[str, str]:
+    """Text from `start` to the cursor within `tokens`, and the characters that healing leaves out of it."""
+    view = request.view
+    text = view.snapshot.text[start : view.offset]
+    healed = healed_suffix(view.typed) if request.grammar.heals else ""
+    text = text[: len(text) - len(healed)] if healed else text
+    return last_tokens(request.tokenizer, text, tokens), healed
+
+
+def _remember(request: Request, start: int, hole: int, below: _Below) -> FileMemory:
+    text = request.view.snapshot.text
+    return FileMemory(
+        window_start=start,
+        anchor=anchor_at(text, start),
+        hole_start=hole,
+        above=text[start:hole],
+        below=below.text,
+        below_source=below.source,
+        below_chars=below.chars,
+        planned_at=request.now,
+    )
+
+
+def _psm(request: Request, hole: int, hole_line: int, *, freeze: bool = True) -> FilePart:
+    """Lines above `hole`, suffix and tail, then what stands between `hole` and the cursor."""
+    view, tokenizer = request.view, request.tokenizer
+    middle, healed = _middle(request, hole, request.tokens // 2)
+    middle_tokens = tokenizer.count(middle)
+    tail, below_start = _tail(request, min(request.tokens // 8, request.suffix_tokens))
+    tail_tokens = tokenizer.count(tail.text) if tail is not None else 0
+    room = min(request.suffix_tokens, request.tokens // 3) - (0 if request.grammar.tail else tail_tokens)
+    below = _below(request, below_start, max(room, 0), freeze=freeze)
+    start = _fits_above(request, hole_line, middle_tokens, tail_tokens + below.tokens)
+    middle_start = view.offset - len(healed) - len(middle)
+    return FilePart(
+        above=_above(request, start, hole),
+        suffix=(below.segment,) if below.segment is not None else (),
+        tail=tail,
+        middle=_segment(view, Kind.MIDDLE, middle_start, middle_start + len(middle), middle),
+        healed=healed,
+        frozen=below.frozen,
+        memory=_remember(request, start, hole, below),
+    )
+
+
+def psm_line_last(request: Request) -> FilePart:
+    """Lines above · frozen suffix · tail · middle token · typed part of the line."""
+    return _psm(request, request.view.line_start, request.view.line)
+
+
+def psm_growing(request: Request) -> FilePart:
+    """Lines above and suffix both frozen at the last rebase · tail · middle token · all typed since.
+
+    Rebases on any change before the end of the frozen lines, when the cursor left the hole, when the hole is 20 lines or a
+    quarter of the room, when the suffix no longer holds, and when the user was idle.
+    """
+    view, memory = request.view, request.memory
+    if memory is None or not _still_growing(request, memory):
+        return psm_line_last(request)
+    return _psm(request, memory.hole_start, view.snapshot.line_of(memory.hole_start))
+
+
+def _still_growing(request: Request, memory: FileMemory) -> bool:
+    view = request.view
+    snapshot, hole = view.snapshot, memory.hole_start
+    if not memory.window_start <= hole <= view.line_start or not snapshot.text.startswith(
+        memory.above, memory.window_start
+    ):
+        return False
+    if memory.window_start + len(memory.above) != hole or (hole and snapshot.text[hole - 1] not in "\r\n"):
+        return False
+    lines = view.line - snapshot.line_of(hole)
+    if lines > _GROWING_LINES or (lines and request.idle):
+        return False
+    if request.tokenizer.count(snapshot.text[hole : view.offset]) * 4 > request.tokens:
+        return False
+    _, below_start = _tail(request, min(request.tokens // 8, request.suffix_tokens))
+    return memory.below_chars < 0 or still_holds(
+        memory.below, memory.below_chars, below_start, snapshot, request.suffix_tokens, request.tokenizer
+    )
+
+
+def psm_classic(request: Request) -> FilePart:
+    """Text up to the cursor · text from the cursor on · middle token."""
+    view, tokenizer = request.view, request.tokenizer
+    typed, healed = _middle(request, view.line_start, request.tokens // 2)
+    typed_start = view.offset - len(healed) - len(typed)
+    below = _below_cursor(request, freeze=False)
+    start = _fits_above(request, view.line, tokenizer.count(typed), below.tokens)
+    first = start if typed_start == view.line_start else typed_start
+    return FilePart(
+        above=_above(request, first, view.offset - len(healed)),
+        suffix=(below.segment,) if below.segment is not None else (),
+        tail=None,
+        middle=_segment(view, Kind.MIDDLE, view.offset, view.offset, ""),
+        healed=healed,
+        frozen=(),
+        memory=_remember(request, start, view.line_start, below),
+    )
+
+
+def _below_cursor(request: Request, *, freeze: bool) -> _Below:
+    """The suffix from the cursor on, for the layouts that have no tail."""
+    view = request.view
+    tokens = min(request.suffix_tokens, request.tokens // 3)
+    return _below(request, view.offset, tokens, freeze=freeze)
+
+
+def spm(request: Request) -> FilePart:
+    """Frozen suffix from the cursor on · middle token · text up to the cursor.
+
+    The text since the last place where token counts add up is the middle: nothing separates it from the lines above.
+    """
+    view, tokenizer = request.view, request.tokenizer
+    typed, healed = _middle(request, view.line_start, request.tokens // 2)
+    end = view.offset - len(healed)
+    below = _below_cursor(request, freeze=True)
+    start = _fits_above(request, view.line, tokenizer.count(typed), below.tokens)
+    if len(typed) != end - view.line_start:
+        start = end - len(typed)
+    text = view.snapshot.text[start:end]
+    cut = start + max((at for at in cut_points(text, tokenizer.cut_rule) if start + at <= view.line_start), default=0)
+    return FilePart(
+        above=_above(request, start, cut),
+        suffix=(below.segment,) if below.segment is not None else (),
+        tail=None,
+        middle=_segment(view, Kind.MIDDLE, cut, end),
+        healed=healed,
+        frozen=below.frozen,
+        memory=_remember(request, min(start, view.line_start), view.line_start, below),
+        suffix_first=True,
+    )
+
+
+LAYOUTS: Final = MappingProxyType[str, Callable[[Request], FilePart]](
+    {PSM_LINE_LAST: psm_line_last, PSM_GROWING: psm_growing, PSM_CLASSIC: psm_classic, SPM: spm}
+)

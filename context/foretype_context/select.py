@@ -1,0 +1,139 @@
+"""Which snippets of other files a prompt holds, and in which order.
+
+*Which* is decided by score under the budget; *where* by stability: what stood in the last prompt stays where it was, new ones
+are appended, and the order is rebuilt only when several have expired or the user was idle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from foretype_context.plan import Dropped
+from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.sources import Snippet
+from foretype_context.tokens import well_formed
+from foretype_context.windows import View
+
+__all__ = ["Selection", "select", "similarity"]
+
+_ECHO: Final = 0.5
+_DOUBLE: Final = 0.9
+_TOLERATED_EXPIRED: Final = 2
+_AROUND_CHARS: Final = 4_000
+_SCOPES: Final = {scope: at for at, scope in enumerate(Scope)}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Chosen context in prompt order, the tokens it takes with its headers, and what was left out."""
+
+    segments: tuple[Segment, ...]
+    tokens: int
+    dropped: tuple[Dropped, ...]
+
+
+def similarity(a: frozenset[str], b: frozenset[str]) -> float:
+    """Share of lines two texts have in common: 2·common / (lines of one + lines of the other), as llama.vim has it."""
+    return 2 * len(a & b) / (len(a) + len(b)) if a or b else 0.0
+
+
+def _lines(text: str) -> frozenset[str]:
+    return frozenset(stripped for line in text.splitlines() if (stripped := line.strip()))
+
+
+def _segment(snippet: Snippet) -> Segment:
+    text = well_formed(snippet.text)
+    return Segment(
+        kind=Kind.FILE,
+        scope=snippet.scope,
+        source=Source(document=snippet.source_name, path=snippet.path, start=snippet.start, end=snippet.end),
+        text=text if text.endswith("\n") or not text else text + "\n",
+    )
+
+
+def select(
+    snippets: Sequence[Snippet],
+    standing: Sequence[Segment],
+    view: View,
+    *,
+    limit_tokens: int,
+    cost: Callable[[Segment], int],
+    idle: bool,
+    late: Callable[[], bool],
+) -> Selection:
+    """Chooses context.
+
+    Args:
+        snippets: candidates in any order.
+        standing: context of the last prompt, in its order.
+        limit_tokens: budget of all context, headers included.
+        cost: tokens that a segment takes in the prompt, its header included.
+        idle: nobody types: the order may be rebuilt.
+        late: whether the time budget is spent; the rest is then dropped.
+    """
+    if not snippets and not standing:
+        return Selection((), 0, ())
+    at, text = view.offset, view.snapshot.text
+    around = _lines(text[max(0, at - _AROUND_CHARS) : at + _AROUND_CHARS // 2])
+    dropped: list[Dropped] = []
+    chosen: dict[tuple[str, str], Segment] = {}
+    seen: list[frozenset[str]] = []
+    used = 0
+    for snippet in sorted(snippets, key=lambda one: (-one.score, _SCOPES[one.scope], one.path, one.start, one.text)):
+        segment = _segment(snippet)
+        if late():
+            dropped.append(Dropped(Kind.FILE, segment.source, 0, "assembly ran out of time"))
+            continue
+        reason, tokens = "", cost(segment)
+        lines = _lines(segment.text)
+        if not lines:
+            reason = "blank"
+        elif snippet.path == view.snapshot.path:
+            reason = "a part of the file being edited"
+        elif similarity(lines, around) > _ECHO:
+            reason = "repeats the text around the cursor"
+        elif any(similarity(lines, other) > _DOUBLE for other in seen):
+            reason = "repeats another snippet"
+        elif used + tokens > limit_tokens:
+            reason = "over the context budget"
+        if reason:
+            dropped.append(Dropped(Kind.FILE, segment.source, tokens, reason))
+            continue
+        used += tokens
+        seen.append(lines)
+        chosen[segment.source.path, segment.text] = segment
+    return _placed(chosen, standing, used, dropped, around, view, limit_tokens=limit_tokens, cost=cost, idle=idle)
+
+
+def _placed(
+    chosen: dict[tuple[str, str], Segment],
+    standing: Sequence[Segment],
+    used: int,
+    dropped: list[Dropped],
+    around: frozenset[str],
+    view: View,
+    *,
+    limit_tokens: int,
+    cost: Callable[[Segment], int],
+    idle: bool,
+) -> Selection:
+    expired = [one for one in standing if (one.source.path, one.text) not in chosen]
+    expired_tokens = sum(map(cost, expired))
+    echo = any(one.source.path == view.snapshot.path or similarity(_lines(one.text), around) > _ECHO for one in expired)
+    keep = not idle and not echo and len(expired) <= _TOLERATED_EXPIRED and used + expired_tokens <= limit_tokens
+    if keep:
+        # Equal text keeps its place, even where it has another source position by now.
+        order = [chosen.pop((one.source.path, one.text), one) for one in standing]
+        order += sorted(chosen.values(), key=_stability)
+        return Selection(tuple(order), used + expired_tokens, tuple(dropped))
+    dropped += [Dropped(Kind.FILE, one.source, cost(one), "expired") for one in expired]
+    if idle or len(expired) > _TOLERATED_EXPIRED:
+        return Selection(tuple(sorted(chosen.values(), key=_stability)), used, tuple(dropped))
+    order = [chosen.pop(key) for one in standing if (key := (one.source.path, one.text)) in chosen]
+    return Selection((*order, *sorted(chosen.values(), key=_stability)), used, tuple(dropped))
+
+
+def _stability(segment: Segment) -> tuple[int, str, int, str]:
+    return _SCOPES[segment.scope], segment.source.path, segment.source.start, segment.text

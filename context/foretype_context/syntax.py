@@ -1,0 +1,182 @@
+"""What the syntax says about a place: in a string or comment, at the start of a block, inside a body.
+
+With a tree the questions are answered by it; without one by indentation and the ends of lines. All questions are asked about
+the live document and cost the neighbourhood of the cursor, never the file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from tree_sitter import Node
+
+from foretype_context.document import Snapshot
+from foretype_context.languages import LanguageSpec, language_spec
+from foretype_context.plan import SuggestionKind
+
+__all__ = [
+    "CLOSERS_ONLY",
+    "block_indent",
+    "in_comment_or_string",
+    "indent_columns",
+    "next_filled_line",
+    "opens_block",
+    "previous_filled_line",
+    "suggestion_kind",
+]
+
+CLOSERS_ONLY: Final = re.compile(r"""^\s*[)>}\]"'`]*\s*[:{;,]?\s*$""")
+"""What may stand right of the cursor without making it a mid-line place (Copilot's expression)."""
+
+_TAB_COLUMNS: Final = 4
+_LOOK_LINES: Final = 200
+
+
+def indent_columns(line: str) -> int:
+    """Columns of white space that a line begins with; a tab goes to the next multiple of 4."""
+    columns = 0
+    for character in line:
+        if character == " ":
+            columns += 1
+        elif character == "\t":
+            columns += _TAB_COLUMNS - columns % _TAB_COLUMNS
+        else:
+            break
+    return columns
+
+
+def previous_filled_line(snapshot: Snapshot, line: int) -> str | None:
+    """The nearest line above `line` that is not blank, without its ending."""
+    for above in range(line - 1, max(line - 1 - _LOOK_LINES, -1), -1):
+        text = snapshot.line_text(above)
+        if text.strip():
+            return text
+    return None
+
+
+def next_filled_line(snapshot: Snapshot, line: int) -> str | None:
+    """The nearest line below `line` that is not blank, without its ending."""
+    for below in range(line + 1, min(line + 1 + _LOOK_LINES, snapshot.line_count)):
+        text = snapshot.line_text(below)
+        if text.strip():
+            return text
+    return None
+
+
+def _node_before(snapshot: Snapshot, offset: int) -> Node | None:
+    """The smallest node that holds the character left of `offset`."""
+    if snapshot.tree is None or offset == 0:
+        return None
+    byte = snapshot.byte_of(offset)
+    return snapshot.tree.root_node.descendant_for_byte_range(byte - 1, byte - 1)
+
+
+def in_comment_or_string(snapshot: Snapshot, offset: int) -> bool:
+    """Whether text typed at `offset` is part of a comment or string. Without a tree only line comments are known."""
+    spec = language_spec(snapshot.language)
+    node = _node_before(snapshot, offset)
+    if node is None:
+        typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset]
+        return typed.lstrip().startswith(spec.line_comment)
+    byte = snapshot.byte_of(offset)
+    while node is not None:
+        if node.type in spec.comments:
+            # A line comment reaches to the line's end; text typed right behind it still belongs to it.
+            return node.end_byte > byte or node.start_point[0] == node.end_point[0]
+        if node.type in spec.strings and node.start_byte < byte < node.end_byte:
+            return not _in_interpolation(snapshot, offset, node)
+        node = node.parent
+    return False
+
+
+def _in_interpolation(snapshot: Snapshot, offset: int, string: Node) -> bool:
+    node = _node_before(snapshot, offset)
+    while node is not None and node.start_byte >= string.start_byte and node.type != string.type:
+        if node.type in ("interpolation", "template_substitution", "interpolated_expression"):
+            return True
+        node = node.parent
+    return False
+
+
+def opens_block(snapshot: Snapshot, offset: int) -> bool:
+    """Whether the code before `offset` on its line ends with what opens a block (`:` in Python, `{` elsewhere)."""
+    spec = language_spec(snapshot.language)
+    line = snapshot.line_of(offset)
+    typed = snapshot.text[snapshot.line_start(line) : offset].rstrip()
+    if not typed.endswith(spec.opens_block):
+        return False
+    end = snapshot.line_start(line) + len(typed)
+    return not in_comment_or_string(snapshot, end) and (
+        spec.id != "python" or _is_statement_colon(snapshot, end, typed)
+    )
+
+
+_COMPOUND: Final = re.compile(
+    r"\s*(async\s+)?(def|class|if|elif|else|for|while|try|except|finally|with|match|case)\b|.*[)\]]\s*(->[^:]*)?:$"
+)
+
+
+def _is_statement_colon(snapshot: Snapshot, end: int, typed: str) -> bool:
+    """A colon also stands in slices, dictionaries, annotations and lambdas; those open nothing."""
+    node = _node_before(snapshot, end)
+    if node is not None and node.type == ":" and node.parent is not None:
+        kind = node.parent.type
+        if kind in ("slice", "pair", "typed_parameter", "typed_default_parameter", "lambda", "dictionary", "type"):
+            return False
+        if kind not in ("ERROR", "assignment", "expression_statement"):
+            return True
+    return _COMPOUND.match(typed) is not None
+
+
+def block_indent(snapshot: Snapshot, offset: int) -> int:
+    """Columns below which a suggestion at `offset` has left its block; 0 at the outer level.
+
+    On a line that opens a block this is one more than the line's own indentation; on a blank line the indentation already
+    typed, or where nothing was typed that of the body the line stands in; else the line's own indentation.
+    """
+    line = snapshot.line_of(offset)
+    typed = snapshot.text[snapshot.line_start(line) : offset]
+    if typed.strip():
+        own = indent_columns(typed)
+        return own + 1 if opens_block(snapshot, offset) else own
+    if typed:
+        return indent_columns(typed)
+    above, below = previous_filled_line(snapshot, line), next_filled_line(snapshot, line)
+    if above is None:
+        return 0
+    if above.rstrip().endswith(language_spec(snapshot.language).opens_block):
+        return indent_columns(above) + 1
+    # A body goes on below; where it ended, nothing typed at the margin is the outer level.
+    return min(indent_columns(above), indent_columns(below)) if below is not None else 0
+
+
+def suggestion_kind(snapshot: Snapshot, offset: int, block: bool | None = None) -> SuggestionKind:
+    """How much to suggest at `offset`. `block` overrules the syntax where nothing but closers is right of the cursor."""
+    line = snapshot.line_of(offset)
+    rest = snapshot.text[offset : snapshot.line_end(line)]
+    if rest.strip() and not CLOSERS_ONLY.match(rest):
+        return SuggestionKind.MID_LINE
+    if block is not None:
+        return SuggestionKind.BLOCK if block and not rest.strip() else SuggestionKind.LINE
+    if rest.strip():
+        return SuggestionKind.LINE
+    typed = snapshot.text[snapshot.line_start(line) : offset]
+    if in_comment_or_string(snapshot, offset):
+        return SuggestionKind.LINE
+    if typed.strip():
+        return SuggestionKind.BLOCK if _empty_block_opens(snapshot, offset, line) else SuggestionKind.LINE
+    return SuggestionKind.BLOCK if block_indent(snapshot, offset) > 0 else SuggestionKind.LINE
+
+
+def _empty_block_opens(snapshot: Snapshot, offset: int, line: int) -> bool:
+    if not opens_block(snapshot, offset):
+        return False
+    own, below = indent_columns(snapshot.line_text(line)), next_filled_line(snapshot, line)
+    return below is None or indent_columns(below) <= own
+
+
+def closes_block(spec: LanguageSpec, line: str) -> bool:
+    """Whether a line does nothing but end a block (`}`, `end`, `});`)."""
+    stripped = line.strip()
+    return bool(spec.closes_block) and stripped.rstrip(");,").strip() in spec.closes_block
