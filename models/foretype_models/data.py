@@ -68,7 +68,9 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self._text = np.memmap(folder / "text.bin", dtype=np.uint8, mode="r")
-        self.index: list[tuple[str, str, int, int]] = [tuple(row) for row in json.loads((folder / "index.json").read_text())]
+        self.index: list[tuple[str, str, int, int]] = [
+            tuple(row) for row in json.loads((folder / "index.json").read_text())
+        ]
         self.repository_range: dict[str, tuple[int, int]] = {}
         for number, (repo, *_) in enumerate(self.index):
             first, _ = self.repository_range.get(repo, (number, number))
@@ -106,7 +108,7 @@ class Shape:
 
     length: int = 512
     context_share: float = 0.0
-    short_share: float = 0.6
+    short_share: float = 0.8
 
 
 class Sampler:
@@ -117,7 +119,9 @@ class Sampler:
         self._window_bytes = int(shape.length * CHARACTERS_PER_TOKEN * 1.15)
         starts: list[tuple[int, int]] = []
         for number, (_, _, _, size) in enumerate(store.index):
-            starts += [(number, start) for start in range(0, max(1, size - self._window_bytes // 4), self._window_bytes)]
+            starts += [
+                (number, start) for start in range(0, max(1, size - self._window_bytes // 4), self._window_bytes)
+            ]
         self._windows = np.array(starts, dtype=np.int64)
         self._order: tuple[int, npt.NDArray[np.int64]] | None = None
 
@@ -157,8 +161,11 @@ class Sampler:
             context = self._context(file, repo, room // 2, draw)
             room -= len(context)
         if use_fim and not context and room > 160 and draw.random() < self._shape.short_share:
-            room = draw.randint(112, min(room, 384))
+            room = draw.randint(96, min(room, 320))
         header = [SPECIAL_IDS["<|file_sep|>"], *self._encode(path + "\n")]
+        if not context and draw.random() < 0.3:
+            # Serving names the repository also where no other file is in the prompt.
+            header = [SPECIAL_IDS["<|repo_name|>"], *self._encode(repo + "\n"), *header]
         budget = room - len(header)
         text = self._store.slice(file, start, int(max(budget, 32) * CHARACTERS_PER_TOKEN))
         if use_fim and (hole := fim.choose_hole(text, draw)) is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 import tomllib
 from dataclasses import dataclass, fields
@@ -45,6 +46,7 @@ class TrainConfig:
     weight_decay: float
     clip: float
     checkpoint_seconds: float
+    evaluate_seconds: float
     optimizer: str = "muon"
 
 
@@ -168,15 +170,14 @@ class Run:
         line = json.dumps({"step": self.progress.step, "tokens": self.progress.tokens, **values})
         with (self.out / "log.jsonl").open("a") as stream:
             stream.write(line + "\n")
-        print(line, flush=True)
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
     def step(self, share: float) -> float:
         """One optimizer step; returns its loss."""
         config, progress = self.config, self.progress
         long = share >= 1.0 - config.long_share
-        length, micro = (
-            (config.long_length, config.long_micro_rows) if long else (config.length, config.micro_rows)
-        )
+        length, micro = (config.long_length, config.long_micro_rows) if long else (config.length, config.micro_rows)
         batch = config.batch_tokens if share < 0.5 else config.late_batch_tokens
         passes = max(1, batch // (length * micro))
         total = 0.0
@@ -214,7 +215,7 @@ class Run:
         signal.signal(signal.SIGTERM, on_signal)
         signal.signal(signal.SIGINT, on_signal)
         started = time.monotonic() - self.progress.seconds
-        saved = time.monotonic()
+        saved = measured = time.monotonic()
         recent: list[float] = []
         while not stop and (share := (time.monotonic() - started) / (60 * minutes)) < 1.0:
             recent.append(self.step(share))
@@ -223,16 +224,19 @@ class Run:
                 self.log(loss=round(sum(recent) / len(recent), 4), seconds=round(self.progress.seconds, 1))
                 recent.clear()
             if time.monotonic() - saved > self.config.checkpoint_seconds:
-                self.finish_part()
+                self.save()
                 saved = time.monotonic()
-        self.finish_part()
+            if time.monotonic() - measured > self.config.evaluate_seconds:
+                self.measure()
+                measured = time.monotonic()
+        self.save()
+        self.measure()
 
-    def finish_part(self) -> None:
-        """Measures the held-out loss and writes a checkpoint."""
+    def measure(self) -> None:
+        """Logs the held-out loss."""
         short = self.held_out_loss(self.check_short, 8)
         long = self.held_out_loss(self.check_long, 2)
         self.log(held_out=round(short, 4), held_out_long=round(long, 4), seconds=round(self.progress.seconds, 1))
-        self.save()
 
 
 def main() -> None:

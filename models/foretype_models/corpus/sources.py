@@ -100,9 +100,13 @@ def open_wheels(folder: Path) -> Iterator[Source]:
     """Opens the wheels of a folder in name order."""
     for path in sorted(folder.glob("*.whl"), key=lambda path: path.name.lower()):
         with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA") and name.count("/") == 1]
+            names = [
+                name for name in archive.namelist() if name.endswith(".dist-info/METADATA") and name.count("/") == 1
+            ]
             if len(names) != 1:
-                raise ValueError(f"{path}: a wheel has exactly one METADATA, this one has {len(names)}; download it again")
+                raise ValueError(
+                    f"{path}: a wheel has exactly one METADATA, this one has {len(names)}; download it again"
+                )
             metadata = email.message_from_bytes(archive.read(names[0]))
         yield Source(
             name=normalise(str(metadata["Name"])),

@@ -1,0 +1,211 @@
+"""Locates and verifies the model files that ship with the package; the standard library is all it needs.
+
+The files lie in the folder ``artifacts/`` beside this module, described by its ``index.json``::
+
+    ArtifactError
+    ├── UnknownArtifactError     no model of that name
+    ├── BrokenIndexError         index.json is missing or unreadable
+    ├── MissingArtifactError     a file is not there
+    ├── TruncatedArtifactError   a file has the wrong size
+    └── TamperedArtifactError    a file has the right size and the wrong content
+
+Every message names the file and the remedy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+__all__ = [
+    "FOLDER",
+    "Artifact",
+    "ArtifactError",
+    "BrokenIndexError",
+    "MissingArtifactError",
+    "TamperedArtifactError",
+    "TruncatedArtifactError",
+    "UnknownArtifactError",
+    "available",
+    "digest_file",
+    "locate",
+    "verify",
+]
+
+FOLDER = Path(__file__).with_name("artifacts")
+
+_REMEDY = "restore it with `git checkout -- models` in a clone, or reinstall foretype"
+
+
+class ArtifactError(Exception):
+    """A shipped model file cannot be used; the message says which and what to do."""
+
+
+class UnknownArtifactError(ArtifactError):
+    """No shipped model has this name."""
+
+
+class BrokenIndexError(ArtifactError):
+    """``index.json`` is missing, unreadable or lacks a field."""
+
+
+class MissingArtifactError(ArtifactError):
+    """A file that ``index.json`` names is not there."""
+
+
+class TruncatedArtifactError(ArtifactError):
+    """A file's size differs from the index, as after a broken copy or a full disk."""
+
+
+class TamperedArtifactError(ArtifactError):
+    """A file's SHA-256 differs from the index."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A shipped model.
+
+    Attributes:
+        name: what ``locate`` takes.
+        path: the GGUF file.
+        tokenizer_path: its ``tokenizer.json``.
+        sha256: of the GGUF file, hex.
+        tokenizer_sha256: of the tokenizer file, hex.
+        size_bytes: of the GGUF file.
+        tokenizer_bytes: of the tokenizer file.
+        grammar: id of the prompt grammar it was trained with, such as ``foretype-1``.
+        parameters: number of weights, tied ones once.
+        trained_tokens: tokens it has seen.
+        version: version of this model.
+        licence: SPDX expression for the weights.
+    """
+
+    name: str
+    path: Path
+    tokenizer_path: Path
+    sha256: str
+    tokenizer_sha256: str
+    size_bytes: int
+    tokenizer_bytes: int
+    grammar: str
+    parameters: int
+    trained_tokens: int
+    version: str
+    licence: str
+
+
+# (path, size, mtime_ns) -> sha256, for this process. Hashing 11 MB takes some 10 ms once, so there is nothing to gain
+# from a cache on disk, which somebody would then have to trust.
+_digests: dict[tuple[str, int, int], str] = {}
+
+
+def available(folder: Path = FOLDER) -> list[Artifact]:
+    """Lists the shipped models, the default first, without touching their files.
+
+    Raises:
+        BrokenIndexError: the index cannot be read.
+    """
+    index = folder / "index.json"
+    try:
+        data = cast("Mapping[str, Any]", json.loads(index.read_text("utf-8")))
+        models = [_artifact(folder, cast("Mapping[str, Any]", item)) for item in data["models"]]
+        default = str(data["default"])
+        if not any(model.name == default for model in models):
+            raise ValueError(f"no model has the default name {default!r}")
+    except FileNotFoundError as error:
+        raise BrokenIndexError(f"{index} is missing; {_REMEDY}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_REMEDY}") from error
+    return sorted(models, key=lambda model: model.name != default)
+
+
+def _artifact(folder: Path, item: Mapping[str, Any]) -> Artifact:
+    def inside(value: Any) -> Path:
+        name = str(value)
+        # The index names files beside it, never a way out of the folder.
+        if Path(name).name != name or name in ("", ".", ".."):
+            raise ValueError(f"{name!r} is no plain file name")
+        return folder / name
+
+    tokenizer = cast("Mapping[str, Any]", item["tokenizer"])
+    return Artifact(
+        name=str(item["name"]),
+        path=inside(item["file"]),
+        tokenizer_path=inside(tokenizer["file"]),
+        sha256=str(item["sha256"]),
+        tokenizer_sha256=str(tokenizer["sha256"]),
+        size_bytes=int(item["bytes"]),
+        tokenizer_bytes=int(tokenizer["bytes"]),
+        grammar=str(item["grammar"]),
+        parameters=int(item["parameters"]),
+        trained_tokens=int(item["trained_tokens"]),
+        version=str(item["version"]),
+        licence=str(item["licence"]),
+    )
+
+
+def locate(name: str | None = None, folder: Path = FOLDER) -> Artifact:
+    """Finds a shipped model and verifies its files.
+
+    A file is hashed once per process and again only when its size or modification time changes.
+
+    Args:
+        name: the model's name; the default one where None.
+        folder: where the index lies.
+
+    Raises:
+        ArtifactError: one of its subclasses, see the module.
+    """
+    models = available(folder)
+    if name is None:
+        chosen = models[0]
+    else:
+        found = [model for model in models if model.name == name]
+        if not found:
+            names = ", ".join(model.name for model in models)
+            raise UnknownArtifactError(f"no shipped model is called {name!r}; there are: {names}")
+        chosen = found[0]
+    _check(chosen.path, chosen.size_bytes, chosen.sha256)
+    _check(chosen.tokenizer_path, chosen.tokenizer_bytes, chosen.tokenizer_sha256)
+    return chosen
+
+
+def verify(folder: Path = FOLDER) -> list[Artifact]:
+    """Verifies every shipped model by its content, whatever was verified before.
+
+    Raises:
+        ArtifactError: the first fault found.
+    """
+    models = available(folder)
+    for model in models:
+        for path in (model.path, model.tokenizer_path):
+            for key in [key for key in _digests if key[0] == str(path)]:
+                del _digests[key]
+        locate(model.name, folder)
+    return models
+
+
+def _check(path: Path, size: int, sha256: str) -> None:
+    try:
+        status = path.stat()
+        if status.st_size != size:
+            raise TruncatedArtifactError(f"{path} has {status.st_size} bytes instead of {size}; {_REMEDY}")
+        key = (str(path), status.st_size, status.st_mtime_ns)
+        digest = _digests.get(key) or digest_file(path)
+    except FileNotFoundError as error:
+        raise MissingArtifactError(f"{path} is missing; {_REMEDY}") from error
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read ({error}); check its permissions, or {_REMEDY}") from error
+    if digest != sha256:
+        raise TamperedArtifactError(f"{path} does not match its SHA-256 {sha256[:12]}…; {_REMEDY}")
+    _digests[key] = digest
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file, hex."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

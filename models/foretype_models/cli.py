@@ -1,0 +1,140 @@
+"""``foretype models``: the shipped model files, and how they are made.
+
+Heavy imports (torch, gguf, OpenVINO) stand inside the commands, so that ``foretype --help`` stays quick and the commands
+that need nothing run where nothing is installed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from foretype_models import artifacts
+
+app = typer.Typer(help="Model files: list, verify, export, card.", no_args_is_help=True)
+
+_MODELS = Path(__file__).parent.parent
+_Checkpoint = Annotated[Path, typer.Argument(help="checkpoint of a training run (last.pt)")]
+_Store = Annotated[Path, typer.Option(help="folder with the text stores train/ and validation/")]
+
+
+def _fail(message: str) -> typer.Exit:
+    typer.echo(message, err=True)
+    return typer.Exit(1)
+
+
+@app.command("list")
+def list_models(as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False) -> None:
+    """Lists the shipped models, the default first."""
+    try:
+        models = artifacts.available()
+    except artifacts.ArtifactError as error:
+        raise _fail(str(error)) from error
+    for model in models:
+        if as_json:
+            data = {key: str(value) if isinstance(value, Path) else value for key, value in vars(model).items()}
+            typer.echo(json.dumps(data))
+        else:
+            typer.echo(
+                f"{model.name}  {model.version}  {model.parameters / 1e6:.1f} M parameters  "
+                f"{model.size_bytes / 1e6:.1f} MB  {model.grammar}  {model.licence}  {model.path}"
+            )
+
+
+@app.command()
+def verify() -> None:
+    """Checks every shipped file by its SHA-256; exit status 1 names the first fault."""
+    try:
+        models = artifacts.verify()
+    except artifacts.ArtifactError as error:
+        raise _fail(str(error)) from error
+    for model in models:
+        typer.echo(f"ok  {model.path.name}  {model.tokenizer_path.name}")
+
+
+@app.command()
+def export(
+    checkpoint: _Checkpoint,
+    to: Annotated[str, typer.Option(help="gguf: into the shipped files; safetensors: a Hugging Face folder")] = "gguf",
+    out: Annotated[Path | None, typer.Option(help="target folder; gguf: the package's artifacts folder")] = None,
+    name: Annotated[str, typer.Option(help="model name")] = "foretype-py-10m",
+    version: Annotated[str, typer.Option(help="model version")] = "0.1.0",
+) -> None:
+    """Exports a checkpoint to GGUF Q8_0 (what ships) or to safetensors (what vLLM loads)."""
+    from foretype_models import export as exporting
+
+    try:
+        if to == "gguf":
+            typer.echo(exporting.export_shipped(checkpoint, out or artifacts.FOLDER, name, version))
+        elif to == "safetensors":
+            if out is None:
+                raise _fail("--to safetensors needs --out FOLDER")
+            state = exporting.read_checkpoint(checkpoint)
+            exporting.write_safetensors(state.weights, state.config, artifacts.FOLDER / "tokenizer.json", out)
+            typer.echo(out)
+        else:
+            raise _fail(f"--to {to} is unknown; there are gguf and safetensors")
+    except (exporting.ExportError, OSError) as error:
+        raise _fail(f"{error}; the files that were there are unchanged") from error
+
+
+@app.command()
+def parity(checkpoint: _Checkpoint, store: _Store, prompts: int = 50, results: Path = _MODELS / "results") -> None:
+    """Compares the shipped file in OpenVINO with transformers in fp32; writes ``parity.json``."""
+    from foretype_models import data, evaluate, tokenizer
+    from foretype_models import parity as comparing
+    from foretype_models.export import read_checkpoint
+
+    model = artifacts.locate()
+    state = read_checkpoint(checkpoint)
+    encoding = tokenizer.to_tiktoken(model.tokenizer_path)
+    sampler = data.Sampler(data.Store(store / "validation"), encoding, data.Shape(512), 5)
+    rows = [[int(token) for token in sampler.row(number)[: 100 + 8 * number]] for number in range(prompts)]
+    result = comparing.compare(model.path, state.config, state.weights, rows)
+    evaluate.write(results / "parity.json", {"sha256": model.sha256, **result})
+    typer.echo(json.dumps(result))
+
+
+@app.command()
+def evaluate(
+    checkpoint: _Checkpoint,
+    store: _Store,
+    log: Annotated[Path, typer.Option(help="log.jsonl of the run")],
+    machine: Annotated[str, typer.Option(help="what it was trained on, for the card")],
+    per_kind: int = 300,
+    results: Path = _MODELS / "results",
+) -> None:
+    """Measures the shipped file on held-out projects; writes ``evaluation.json``, ``training.json`` and the curve."""
+    from foretype_models import curve, data
+    from foretype_models import evaluate as evaluating
+    from foretype_models.export import read_checkpoint
+
+    model = artifacts.locate()
+    held_out = data.Store(store / "validation")
+    state = read_checkpoint(checkpoint)
+    fill = evaluating.fill(model.path, model.tokenizer_path, held_out, per_kind)
+    evaluating.write(results / "evaluation.json", {"sha256": model.sha256, "fill": fill})
+    typer.echo(json.dumps(fill["rows"]))
+    loss = evaluating.held_out_loss(state, model.tokenizer_path, held_out)
+    training = {"machine": machine, "config": state.config, "train": state.train, "held_out": loss}
+    evaluating.write(results / "training.json", training)
+    curve.write_curve(log, results)
+    typer.echo(json.dumps(loss))
+
+
+@app.command()
+def card() -> None:
+    """Writes ``models/MODEL_CARD.md`` from the result files."""
+    from foretype_models import card as making
+
+    try:
+        typer.echo(making.write_card(_MODELS))
+    except (making.CardError, artifacts.ArtifactError) as error:
+        raise _fail(str(error)) from error
+
+
+if __name__ == "__main__":
+    app()

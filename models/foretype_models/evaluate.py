@@ -1,0 +1,226 @@
+"""Measures a shipped file on held-out projects: what the card prints.
+
+Generation runs on the GGUF itself in OpenVINO GenAI, greedily, with the prompt layout that serving uses, so the figures
+are those of the file that ships and not of the checkpoint it came from.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foretype_models import fim
+from foretype_models.data import PAD, Sampler, Shape, Store, encode_pieces
+from foretype_models.export import Checkpoint
+from foretype_models.tokenizer import SPECIAL_IDS, to_tiktoken
+
+PROMPT_TOKENS = 1024
+NEW_TOKENS = 48
+STOPS = (SPECIAL_IDS["<|end_of_middle|>"], SPECIAL_IDS["<|endoftext|>"], SPECIAL_IDS["<|file_sep|>"])
+
+
+@dataclass(frozen=True)
+class Case:
+    """One hole in a held-out file.
+
+    Attributes:
+        kind: ``next_line`` (cursor after Enter and indentation) or ``line_fill`` (cursor at any character of a line).
+        repo, path: where it is.
+        text: the whole file.
+        hole: the cut; its middle is the answer.
+    """
+
+    kind: str
+    repo: str
+    path: str
+    text: str
+    hole: fim.Hole
+
+    @property
+    def answer(self) -> str:
+        """The characters that were cut out."""
+        return self.text[self.hole.start : self.hole.end]
+
+
+def draw_cases(store: Store, per_kind: int, seed: int = 11) -> list[Case]:
+    """Draws the same number of cases of each kind from every project in turn, so that no project dominates."""
+    draw = random.Random(seed)
+    cases: list[Case] = []
+    repositories = sorted(store.repository_range)
+    for kind in ("next_line", "line_fill"):
+        for number in range(per_kind):
+            first, last = store.repository_range[repositories[number % len(repositories)]]
+            while True:
+                file = draw.randrange(first, last)
+                text = store.text(file)
+                at = draw.randrange(len(text))
+                start, end = fim.line_start(text, at), fim.line_end(text, at)
+                line = text[start:end].rstrip("\r")
+                indent = fim.indent_of(line)
+                # Comments are not what the model is judged by; a line needs one above it to follow from.
+                if start > 0 and len(line.strip()) >= 3 and not line.strip().startswith("#"):
+                    break
+            column = indent if kind == "next_line" else draw.randrange(indent, len(line.rstrip()))
+            hole = fim.Hole(start + column, start + len(line), "line")
+            repo, path, _, _ = store.index[file]
+            cases.append(Case(kind, repo, path, text, hole))
+    return cases
+
+
+def copy_line(case: Case) -> str:
+    """The baseline: rest of the most recent line above that starts like this one."""
+    start = fim.line_start(case.text, case.hole.start)
+    typed = case.text[start : case.hole.start]
+    for line in reversed(case.text[:start].splitlines()):
+        if line.startswith(typed) and line.strip():
+            return line[len(typed) :]
+    return ""
+
+
+def prompt_ids(case: Case, encode: Callable[[str], list[int]]) -> list[int]:
+    """The prompt in ``psm_line_last`` without other files, cut to ``PROMPT_TOKENS``."""
+    # Far text is cut before it is encoded; near the hole the token budget decides.
+    first = max(0, case.hole.start - 12_000)
+    first = fim.line_start(case.text, first)
+    window = case.text[first : case.hole.end + 6_000]
+    hole = fim.Hole(case.hole.start - first, case.hole.end - first, "line")
+    pieces = fim.psm_line_last(window, hole)
+    below = pieces.index(fim.SUFFIX) + 1
+    suffix = encode(str(pieces[below]))[: PROMPT_TOKENS // 4]
+    header = [SPECIAL_IDS["<|file_sep|>"], *encode(case.path + "\n")]
+    with_hole_empty = [*pieces[:below], "", *pieces[below + 1 : -2], "", fim.END]
+    rest = encode_pieces(with_hole_empty, encode, PROMPT_TOKENS - len(header) - len(suffix))
+    at = rest.index(SPECIAL_IDS["<|fim_suffix|>"]) + 1
+    return header + rest[:at] + suffix + rest[at:-1]
+
+
+class Generator:
+    """Greedy generation on the GGUF file."""
+
+    def __init__(self, path: Path) -> None:
+        import openvino_genai
+
+        self._genai = openvino_genai
+        scheduler = openvino_genai.SchedulerConfig()
+        scheduler.cache_size = 1
+        scheduler.max_num_batched_tokens = 512
+        self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(path), scheduler, "CPU", {})
+
+    def __call__(self, prompts: Sequence[list[int]]) -> list[list[int]]:
+        """Continues each prompt until a stop token (which is kept) or ``NEW_TOKENS``."""
+        import openvino
+
+        handles: list[Any] = []
+        for number, ids in enumerate(prompts):
+            options = self._genai.GenerationConfig()
+            options.max_new_tokens = NEW_TOKENS
+            options.do_sample = False
+            options.eos_token_id = STOPS[1]
+            options.stop_token_ids = set(STOPS)
+            handles.append(
+                self._pipeline.add_request(number, openvino.Tensor(np.array([ids], dtype=np.int64)), options)
+            )
+        results: list[list[int]] = [[] for _ in prompts]
+        while self._pipeline.has_non_finished_requests():
+            self._pipeline.step()
+            for handle, result in zip(handles, results, strict=True):
+                while handle.can_read():
+                    for part in handle.read().values():
+                        result += list(part.generated_ids)
+        return results
+
+
+def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[str, Any]:
+    """Exact match, stop rate and the two baselines, per kind of case."""
+    encoding = to_tiktoken(tokenizer)
+    generate = Generator(gguf_path)
+    cases = draw_cases(store, per_kind)
+    outputs: list[list[int]] = []
+    for first in range(0, len(cases), 8):
+        outputs += generate([prompt_ids(case, encoding.encode_ordinary) for case in cases[first : first + 8]])
+    rows: dict[str, dict[str, float]] = {}
+    for kind in ("next_line", "line_fill"):
+        chosen = [(case, ids) for case, ids in zip(cases, outputs, strict=True) if case.kind == kind]
+        exact = copied = stopped = first_word = 0
+        for case, ids in chosen:
+            stops = bool(ids) and ids[-1] in STOPS
+            shown = encoding.decode([token for token in ids if token < min(STOPS)]).split("\n")[0]
+            exact += shown.rstrip() == case.answer.rstrip()
+            copied += copy_line(case).rstrip() == case.answer.rstrip()
+            first_word += bool(shown.split()) and shown.split()[0] == (case.answer.split() or [""])[0]
+            stopped += stops and ids[-1] == STOPS[0]
+        count = len(chosen)
+        rows[kind] = {
+            "cases": count,
+            "exact_match": exact / count,
+            "copy_line_exact_match": copied / count,
+            "empty_exact_match": sum(not case.answer.strip() for case, _ in chosen) / count,
+            "first_word_match": first_word / count,
+            "end_of_middle_rate": stopped / count,
+        }
+    return {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "layout": "psm_line_last", "rows": rows}
+
+
+def held_out_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, rows: int = 48) -> dict[str, Any]:
+    """Loss on held-out projects in fp32: the training mixture, plain text in bits per byte, and by position.
+
+    Returns:
+        nats per token of the mixture at 512 and 2,048 tokens, bits per byte of plain text, and the mean loss in eight
+        equal parts of a 2,048-token row.
+    """
+    import torch
+
+    from foretype_models.model import LanguageModel, ModelConfig
+
+    model = LanguageModel(ModelConfig(**checkpoint.config))
+    model.load_state_dict({name: torch.from_numpy(value) for name, value in checkpoint.weights.items()})
+    model.eval()
+    encoding = to_tiktoken(tokenizer)
+
+    def token_losses(row: Sequence[int]) -> Any:
+        ids = torch.tensor([list(row)])
+        with torch.no_grad():
+            losses = torch.nn.functional.cross_entropy(model(ids[:, :-1])[0].float(), ids[0, 1:], reduction="none")
+        return losses[ids[0, 1:] != PAD].numpy()
+
+    def mixture(length: int, count: int, context: float) -> float:
+        sampler = Sampler(store, encoding, Shape(length, context), 99)
+        return float(np.concatenate([token_losses([int(t) for t in sampler.row(n)]) for n in range(count)]).mean())
+
+    nats = total_bytes = 0.0
+    parts: list[Any] = []
+    draw = random.Random(3)
+    separator = SPECIAL_IDS["<|file_sep|>"]
+    while len(parts) < rows // 2:
+        file = draw.randrange(len(store))
+        text = store.text(file)
+        ids = [separator, *encoding.encode_ordinary(store.index[file][1] + "\n" + text)][:2049]
+        if len(ids) == 2049:
+            losses = token_losses(ids)
+            parts.append(losses)
+            nats += float(losses.sum())
+            total_bytes += len(encoding.decode_bytes(ids[1:]))
+    by_position = np.stack(parts).mean(axis=0).reshape(8, -1).mean(axis=1)
+    return {
+        "mixture_512_nats": mixture(512, rows, 0.0),
+        "mixture_2048_nats": mixture(2048, rows // 3, 0.5),
+        "plain_2048_bits_per_byte": nats / total_bytes / math.log(2),
+        "plain_2048_nats_by_eighth": [round(float(value), 4) for value in by_position],
+        "trained_tokens": int(checkpoint.progress["tokens"]),
+        "trained_steps": int(checkpoint.progress["step"]),
+        "trained_seconds": float(checkpoint.progress["seconds"]),
+    }
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    """Writes a result file for the card, figures rounded so that a re-run on equal input is an equal file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rounded = json.loads(json.dumps(result), parse_float=lambda text: round(float(text), 4))
+    path.write_text(json.dumps(rounded, indent=1) + "\n")
