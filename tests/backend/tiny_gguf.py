@@ -36,6 +36,7 @@ def write_tiny_gguf(
     context_tokens: int = 4096,
     quantisation: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.Q8_0,
     file_type: gguf.LlamaFileType = gguf.LlamaFileType.MOSTLY_Q8_0,
+    pretokenizer: str = "qwen2",
     seed: int = 0,
 ) -> Path:
     """Write the file and return its path. Dimensions are multiples of 32 (a Q8_0 block)."""
@@ -55,7 +56,7 @@ def write_tiny_gguf(
     writer.add_vocab_size(vocabulary_tokens)
     tokens, merges = byte_level_tokens(vocabulary_tokens)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
+    writer.add_tokenizer_pre(pretokenizer)
     writer.add_token_list(tokens)
     writer.add_token_merges(merges)
     writer.add_token_types([gguf.TokenType.CONTROL] * 4 + [gguf.TokenType.NORMAL] * (len(tokens) - 4))

@@ -1,0 +1,318 @@
+"""The embedded engine through its port: a real process, a real model file with random weights."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import gguf
+import psutil
+import pytest
+import pytest_asyncio
+from backend.tiny_gguf import write_tiny_gguf
+from foretype_backend.engines.embedded import EmbeddedEngine
+from foretype_backend.engines.load import UnknownEngine, load_engine
+from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, PromptRefused
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PROMPT = [4 + i * 7 % 500 for i in range(100)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_gguf(tmp_path_factory.mktemp("model") / "tiny.gguf")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(model: Path) -> AsyncIterator[EmbeddedEngine]:
+    engine = EmbeddedEngine.from_config(model=model, threads=1)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def collect(
+    engine: EmbeddedEngine, request_id: str, ids: list[int], max_tokens: int = 8, **kw: object
+) -> list[Chunk]:
+    ends = frozenset(kw.pop("ends", ()))  # pyright: ignore[reportArgumentType]
+    temperature = kw.pop("temperature", 0.0)
+    params = GenerationParams(max_tokens=max_tokens, end_token_ids=ends, temperature=temperature)  # pyright: ignore[reportArgumentType]
+    return [c async for c in engine.generate(request_id, ids, params, **kw)]  # pyright: ignore[reportArgumentType]
+
+
+def ids_of(chunks: list[Chunk]) -> list[int]:
+    return [i for c in chunks for i in c.token_ids]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  the engine has no event for it, and needs none
+        await asyncio.sleep(0.005)
+
+
+async def idle(engine: EmbeddedEngine) -> None:
+    await until(lambda: engine.statistics()[:2] == (0, 0))
+
+
+def bad_file(model: Path, path: Path, damage: str) -> None:
+    match damage:
+        case "folder":
+            path.mkdir()
+        case "empty":
+            path.touch()
+        case "text":
+            path.write_text("hello")
+        case "header cut off":
+            path.write_bytes(model.read_bytes()[:2000])
+        case "truncated":
+            path.write_bytes(model.read_bytes()[:-100])
+        case "architecture":
+            write_tiny_gguf(path, architecture="starcoder2")
+        case "quantisation":
+            write_tiny_gguf(path, quantisation=gguf.GGMLQuantizationType.Q5_0, file_type=gguf.LlamaFileType.MOSTLY_Q5_0)
+        case _:
+            pass
+
+
+async def test_greedy_output_is_repeatable_and_has_one_logprob_for_each_token(engine: EmbeddedEngine) -> None:
+    first, second = [await collect(engine, f"repeat{i}", PROMPT) for i in range(2)]
+    assert len(ids_of(first)) == 8
+    assert ids_of(first) == ids_of(second)
+    assert first[-1].finish is EngineFinish.LENGTH
+    logprobs = [p for c in first for p in c.logprobs]
+    assert len(logprobs) == 8
+    assert all(p < 0.0 for p in logprobs), "zeros mean that the engine was not asked for them"
+
+
+async def test_the_first_chunk_alone_tells_cached_tokens_and_timings(engine: EmbeddedEngine) -> None:
+    await collect(engine, "figures0", PROMPT)
+    chunks = await collect(engine, "figures1", PROMPT)
+    assert chunks[0].cached_tokens == 96
+    assert chunks[0].queue_ms is not None
+    assert chunks[0].prefill_ms is not None
+    assert all(c.cached_tokens is None and c.prefill_ms is None for c in chunks[1:])
+
+
+async def test_an_end_token_ends_the_output_and_is_not_delivered(engine: EmbeddedEngine) -> None:
+    plain = ids_of(await collect(engine, "end0", PROMPT))
+    chunks = await collect(engine, "end1", PROMPT, ends=[plain[3]])
+    assert ids_of(chunks) == plain[: plain.index(plain[3])]
+    assert chunks[-1].finish is EngineFinish.END_TOKEN
+
+
+async def test_sampling_differs_between_requests_and_keeps_logprobs(engine: EmbeddedEngine) -> None:
+    runs = [await collect(engine, f"sample{i}", PROMPT, temperature=1.5) for i in range(4)]
+    assert len({tuple(ids_of(r)) for r in runs}) > 1
+    assert all(p < 0.0 for r in runs for c in r for p in c.logprobs)
+
+
+async def test_abort_ends_the_stream_at_once_and_frees_the_slot(engine: EmbeddedEngine) -> None:
+    chunks: list[Chunk] = []
+    async for chunk in engine.generate("abort", PROMPT, GenerationParams(max_tokens=2000)):
+        chunks.append(chunk)
+        if len(ids_of(chunks)) >= 3 and chunk.finish is None:
+            await engine.abort("abort")
+    assert chunks[-1].finish is EngineFinish.ABORTED
+    assert len(ids_of(chunks)) < 2000
+    await idle(engine)
+
+
+async def test_closing_the_iterator_early_frees_the_slot(engine: EmbeddedEngine) -> None:
+    stream = engine.generate("close", PROMPT, GenerationParams(max_tokens=2000))
+    await anext(stream)
+    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    await idle(engine)
+
+
+async def test_cancelling_the_reader_frees_the_slot(engine: EmbeddedEngine) -> None:
+    task = asyncio.create_task(collect(engine, "reader", PROMPT, 2000))
+    await until(lambda: engine.statistics().running > 0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await idle(engine)
+
+
+async def test_an_abort_that_overtakes_its_request_wins_and_unknown_ids_are_ignored(engine: EmbeddedEngine) -> None:
+    await engine.abort("never seen")
+    await engine.abort("early")
+    assert [c.finish for c in await collect(engine, "early", PROMPT)] == [EngineFinish.ABORTED]
+    await engine.abort("early")
+    assert len(ids_of(await collect(engine, "early", PROMPT))) == 8
+
+
+async def test_a_live_request_id_cannot_be_used_twice(engine: EmbeddedEngine) -> None:
+    stream = engine.generate("twice", PROMPT, GenerationParams(max_tokens=2000))
+    await anext(stream)
+    with pytest.raises(ValueError, match="twice"):
+        await collect(engine, "twice", PROMPT)
+    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_many_requests_at_once_each_get_their_own_answer(engine: EmbeddedEngine) -> None:
+    prompts = [[*PROMPT[: 10 + 5 * i], 5 + i] for i in range(12)]
+    alone = [ids_of(await collect(engine, f"alone{i}", p)) for i, p in enumerate(prompts)]
+    together = await asyncio.gather(
+        *(collect(engine, f"together{i}", p, priority=i % 4) for i, p in enumerate(prompts))
+    )
+    assert [len(ids_of(c)) for c in together] == [8] * 12
+    # batching changes rounding, and so, with random weights, now and then a token
+    assert sum(ids_of(c) == a for c, a in zip(together, alone, strict=True)) >= 9
+
+
+async def test_a_deadline_that_passed_is_not_started(engine: EmbeddedEngine) -> None:
+    now = asyncio.get_running_loop().time()
+    before = engine.statistics().prompt_tokens
+    assert [c.finish for c in await collect(engine, "late", PROMPT, deadline=now - 1)] == [EngineFinish.ABORTED]
+    assert engine.statistics().prompt_tokens == before
+
+
+async def test_warm_makes_a_prefix_cached(engine: EmbeddedEngine) -> None:
+    prompt = [500 - i % 490 for i in range(200)]
+    await idle(engine)
+    await engine.warm(prompt)
+    assert (await collect(engine, "warmed", [*prompt, 7]))[0].cached_tokens == 192
+
+
+async def test_warm_is_dropped_while_a_request_runs(engine: EmbeddedEngine) -> None:
+    stream = engine.generate("busy", PROMPT, GenerationParams(max_tokens=2000))
+    await anext(stream)
+    dropped = engine.load().dropped_warm
+    await engine.warm(list(range(300)))
+    await until(lambda: engine.load().dropped_warm > dropped)
+    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [([], "empty"), ([4096], "vocabulary"), ([-1], "vocabulary"), ([5] * 4096, "4096")],
+    ids=["empty", "outside the vocabulary", "negative", "longer than the context"],
+)
+async def test_prompts_that_can_never_run_are_refused_and_name_the_limit(
+    engine: EmbeddedEngine, ids: list[int], message: str
+) -> None:
+    with pytest.raises(PromptRefused, match=message):
+        await collect(engine, "refused", ids)
+
+
+async def test_generation_ends_with_the_context(engine: EmbeddedEngine) -> None:
+    chunks = await collect(engine, "brim", [5] * 4094, max_tokens=10)
+    assert len(ids_of(chunks)) == 2
+    assert chunks[-1].finish is EngineFinish.LENGTH
+
+
+async def test_capabilities_say_what_is_missing(engine: EmbeddedEngine) -> None:
+    capabilities = engine.capabilities()
+    assert not capabilities.salt
+    assert (capabilities.context_limit_tokens, capabilities.block_tokens, capabilities.model) == (4096, 32, "tiny")
+
+
+async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: Path) -> None:
+    engine = EmbeddedEngine.from_config(model=model, threads=1)
+    await engine.start()
+    streams = [engine.generate(f"r{i}", PROMPT, GenerationParams(max_tokens=3000)) for i in range(3)]
+    for stream in streams:
+        await anext(stream)
+    assert engine.process_id is not None
+    os.kill(engine.process_id, signal.SIGKILL)
+    for stream in streams:
+        with pytest.raises(EngineUnavailable, match="SIGKILL"):
+            async for _ in stream:
+                pass
+    assert len(ids_of(await collect(engine, "after", PROMPT))) == 8
+    assert engine.statistics().restarts == 1
+    await engine.close()
+    with pytest.raises(EngineUnavailable):
+        await collect(engine, "closed", PROMPT)
+
+
+async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> None:
+    engine = EmbeddedEngine.from_config(model=model, threads=1, hang_s=1.5)
+    await engine.start()
+    stream = engine.generate("hangs", PROMPT, GenerationParams(max_tokens=3000))
+    await anext(stream)
+    assert engine.process_id is not None
+    os.kill(engine.process_id, signal.SIGSTOP)
+    with pytest.raises(EngineUnavailable, match="said nothing"):
+        async for _ in stream:
+            pass
+    assert len(ids_of(await collect(engine, "after", PROMPT))) == 8
+    await engine.close()
+
+
+async def test_a_model_that_vanished_fails_requests_with_the_reason_until_it_is_back(
+    model: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copy(model, tmp_path / "copy.gguf"))
+    engine = EmbeddedEngine.from_config(model=copy, threads=1, restart_wait_s=1.5, restart_most_s=0.2)
+    await engine.start()
+    shutil.move(copy, tmp_path / "away.gguf")
+    assert engine.process_id is not None
+    os.kill(engine.process_id, signal.SIGKILL)
+    await until(lambda: engine.process_id is None)
+    with pytest.raises(EngineUnavailable, match="no such file"):
+        await collect(engine, "without", PROMPT)
+    shutil.move(tmp_path / "away.gguf", copy)
+    await until(lambda: engine.process_id is not None)
+    assert len(ids_of(await collect(engine, "with", PROMPT))) == 8
+    await engine.close()
+
+
+async def test_the_process_ends_when_the_gateway_is_killed(model: Path) -> None:
+    script = f"""
+import asyncio
+from foretype_backend.engines.load import load_engine
+async def main():
+    engine = load_engine("embedded", model={str(model)!r}, threads=1)
+    await engine.start()
+    print(engine.process_id, flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+    gateway = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert gateway.stdout is not None
+    engine_process = psutil.Process(int(await gateway.stdout.readline()))
+    gateway.kill()
+    await gateway.wait()
+    await asyncio.to_thread(psutil.wait_procs, [engine_process], timeout=20)
+    assert not engine_process.is_running() or engine_process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("missing", "no such file"),
+        ("folder", "is a folder"),
+        ("empty", "is empty"),
+        ("text", "not a GGUF file"),
+        ("header cut off", "cut off or damaged"),
+        ("truncated", "truncated"),
+        ("architecture", "architecture 'starcoder2' does not open"),
+        ("quantisation", "Q5_0, which does not open"),
+    ],
+)
+async def test_start_names_file_reason_and_remedy_for(model: Path, tmp_path: Path, damage: str, message: str) -> None:
+    path = tmp_path / "bad.gguf"
+    bad_file(model, path, damage)
+    engine = EmbeddedEngine.from_config(model=path)
+    with pytest.raises(EngineUnavailable, match=message) as caught:
+        await engine.start()
+    assert "bad.gguf" in str(caught.value)
+    assert ";" in str(caught.value), "no remedy"
+    await engine.close()
+
+
+async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
+    with pytest.raises(TypeError, match="model"):
+        load_engine("embedded")
+    with pytest.raises(TypeError, match="modle"):
+        load_engine("embedded", modle="x")
+    with pytest.raises(ValueError, match="chunk_tokens"):
+        load_engine("embedded", model="x.gguf", chunk_tokens=1)
+    with pytest.raises(UnknownEngine, match="embedded"):
+        load_engine("lama")
