@@ -9,14 +9,13 @@ from foretype_context.plan import SuggestionKind
 
 from foretype_client.cache import CompletionCache
 from foretype_client.feedback import Feedback, FeedbackEvent, Offer
-from foretype_client.inflight import Flight
+from foretype_client.inflight import Flight, Ripe
 from foretype_client.judging import Candidate, Finisher, Question, judge
 from foretype_client.local_model import LocalModel
 from foretype_client.places import Strand
 from foretype_client.policy import Trigger
 from foretype_client.suggestion import Origin, Outcome, Suggestion
 from foretype_client.tracked import Shown, TrackedDocument
-from foretype_client.wire import Finish
 
 __all__ = ["Answers"]
 
@@ -53,7 +52,7 @@ class Answers:
         judged: Suggestion | Outcome = Outcome.EMPTY
         raw = shown.raw.rest_at(question.place)
         if raw is not None and flight is not None:
-            judged = self._judge_visible(shown, question, flight.so_far(raw), not flight.running, now)
+            judged = self._judge_visible(shown, question, flight.so_far(raw), flight.whole, now)
         if not isinstance(judged, Suggestion) or not judged.text.startswith(rest):
             judged = self._judge_visible(shown, question, rest, True, now)
         if not isinstance(judged, Suggestion):
@@ -70,7 +69,7 @@ class Answers:
             id=self._new_id(),
             text=hit.rest,
             kind=entry.kind,
-            final=entry.finish is not Finish.CANCELLED,
+            final=entry.whole,
             source=Origin.CACHE,
             request_id=entry.request_id,
             finish=entry.finish,
@@ -88,18 +87,17 @@ class Answers:
         document: TrackedDocument,
         question: Question,
         flight: Flight,
-        text: str,
+        ripe: Ripe,
         *,
-        final: bool,
         own: bool,
         now: float,
     ) -> Suggestion | Outcome:
-        """What `text`, the part of a request's answer that is ripe, becomes here."""
+        """What the part of a request's answer that is ripe becomes here."""
         candidate = Candidate(
             id=self._new_id(),
-            text=text,
-            kind=flight.kind,
-            final=final,
+            text=ripe.text,
+            kind=ripe.kind,
+            final=ripe.final,
             source=Origin.NETWORK if own else Origin.IN_FLIGHT,
             request_id=flight.id,
             finish=None if flight.done is None else flight.done.finish,
@@ -135,7 +133,7 @@ class Answers:
         raw = flight.strand.rest_at(question.place)
         if raw is None:
             return None
-        judged = self._judge_visible(shown, question, flight.so_far(raw), not flight.running, now)
+        judged = self._judge_visible(shown, question, flight.so_far(raw), flight.whole, now)
         if not isinstance(judged, Suggestion) or len(judged.text) <= len(shown.grown):
             return None
         if not judged.text.startswith(shown.grown):

@@ -73,7 +73,7 @@ class _Draft(NamedTuple):
     """A plan that is not sent yet, and the state it was made from."""
 
     plan: Plan
-    before: PlanState
+    sent_before: PlanState
     after: PlanState
     assemble_ms: float
 
@@ -94,11 +94,11 @@ class PlanBook:
         plan, after = planner.plan(
             before, snapshot, offset, snippets=self._snippets(snapshot, offset), now=question.asked_s
         )
-        return _Draft(plan, before, after, (clock() - began) * 1000)
+        return _Draft(plan, self._state, after, (clock() - began) * 1000)
 
     def is_current(self, draft: _Draft) -> bool:
         """Whether no other prompt was sent since; a stale draft would forget what that one has shown."""
-        return draft.before is self._state or not self._state.files
+        return draft.sent_before is self._state
 
     def commit(self, draft: _Draft, profile: Profile) -> None:
         self._state, self._profile = draft.after, profile
@@ -184,9 +184,7 @@ class Attempt:
         own = flight is self._own
         state = ripe(flight, rest, now, self._options.answer)
         if isinstance(state, Ripe) and (state.text or flight.complete):
-            judged = self._answers.from_flight(
-                self._document, self._question, flight, state.text, final=state.final, own=own, now=now
-            )
+            judged = self._answers.from_flight(self._document, self._question, flight, state, own=own, now=now)
             if isinstance(judged, Suggestion):
                 return judged
             if flight.complete and (own or rest):

@@ -75,11 +75,14 @@ class CompletionCache:
         self._hits = self._misses = self._evicted = 0
 
     def put(self, entry: Entry) -> None:
-        """Remember `entry`, in place of an older one of the same request or of the same place and text."""
+        """Remember `entry`, in place of what was known at the same place, unless that is the same text and more of it."""
         self._drop(entry.request_id)
         for other in list(self._at(entry.strand.place)):
-            if other.strand.place == entry.strand.place and entry.strand.text.startswith(other.strand.text):
-                self._drop(other.request_id)
+            if other.strand.place != entry.strand.place:
+                continue
+            if not entry.whole and other.strand.text.startswith(entry.strand.text):
+                return
+            self._drop(other.request_id)
         self._entries[entry.request_id] = entry
         for row in entry.strand.rows:
             ids = self._rows.setdefault(row.key, [])
@@ -116,7 +119,9 @@ class CompletionCache:
 
     def _at(self, place: Place) -> Iterator[Entry]:
         for request_id in reversed(self._rows.get(place.key, [])):
-            yield self._entries[request_id]
+            entry = self._entries[request_id]
+            if entry.strand.place.profile == place.profile:
+                yield entry
 
     def _drop(self, request_id: str) -> None:
         entry = self._entries.pop(request_id, None)

@@ -28,10 +28,20 @@ from foretype_client.places import Place
 from foretype_client.policy import Ask, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
 from foretype_client.ports import Clock, Gateway, GatewayError
 from foretype_client.requests import Requests
-from foretype_client.suggestion import FlowState, FlowStatus, Outcome, SelectedCompletion, Suggestion, Tally
+from foretype_client.suggestion import FlowState, FlowStatus, Origin, Outcome, SelectedCompletion, Suggestion, Tally
 from foretype_client.tracked import Pending, TrackedDocument
 
-__all__ = ["CompletionFlow", "FlowOptions"]
+__all__ = [
+    "CompletionFlow",
+    "FlowOptions",
+    "FlowState",
+    "FlowStatus",
+    "Origin",
+    "Outcome",
+    "SelectedCompletion",
+    "Suggestion",
+    "Trigger",
+]
 
 
 class CompletionFlow:

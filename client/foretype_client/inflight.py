@@ -18,6 +18,7 @@ __all__ = ["AnswerRules", "Flight", "Ripe", "ripe"]
 
 _WORDS: Final = re.compile(r"(.*\W)\w*$", re.DOTALL)
 _GOOD_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP, Finish.LENGTH)
+_WHOLE_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP)
 
 
 class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +80,11 @@ class Flight:
         return self.done is not None and self.done.finish in _GOOD_ENDS
 
     @property
+    def whole(self) -> bool:
+        """Ended where the model or a stop rule ended it, not where the tokens ran out."""
+        return self.done is not None and self.done.finish in _WHOLE_ENDS
+
+    @property
     def mean_logprob(self) -> float | None:
         return self.logprob / self.tokens if self.tokens else None
 
@@ -87,8 +93,8 @@ class Flight:
         return None if self.first_s is None else (self.first_s - self.sent_s) * 1000
 
     def so_far(self, rest: str) -> str:
-        """What of `rest` is whole: all of it at the end, whole lines before."""
-        return rest if self.complete else rest.rpartition("\n")[0]
+        """What of `rest` is whole: all of it at the end, whole lines with their line breaks before."""
+        return rest if self.complete else rest[: rest.rfind("\n") + 1]
 
     def add(self, delta: Delta, now: float) -> None:
         if self.first_s is None:
@@ -125,19 +131,19 @@ class Flight:
         mean = self.mean_logprob
         if self.done is not None and self.complete:
             return Entry(self.id, self.strand, self.kind, self.done.finish, mean, self.done.usage)
-        lines, newline, _ = self.strand.text.rpartition("\n")
-        if not newline or not lines.strip():
+        lines = self.so_far(self.strand.text)
+        if not lines.strip():
             return None
-        # Without its last line break: nothing is known about what comes after it.
         usage = None if self.done is None else self.done.usage
         return Entry(self.id, Strand(self.strand.place, lines), self.kind, Finish.CANCELLED, mean, usage)
 
 
 class Ripe(NamedTuple):
-    """Text to answer with; `final` when more would not change it."""
+    """Text to answer with; `final` when more would not change it. Whole lines end in their line breaks if not final."""
 
     text: str
     final: bool
+    kind: SuggestionKind
 
 
 def ripe(flight: Flight, rest: str, now: float, rules: AnswerRules) -> Ripe | float | None:
@@ -148,31 +154,35 @@ def ripe(flight: Flight, rest: str, now: float, rules: AnswerRules) -> Ripe | fl
         when only more text, or the end, can tell.
     """
     if not flight.running:
-        return Ripe(flight.so_far(rest), final=flight.complete)
+        return Ripe(flight.so_far(rest), flight.whole, flight.kind)
     if flight.first_s is None:
         return None
     if flight.kind is not SuggestionKind.BLOCK:
         line, newline, _ = rest.partition("\n")
         if newline:
-            return Ripe(line, final=True)
+            return Ripe(line, True, flight.kind)
     elif (lines := _first_lines(rest, rules.block_lines)) is not None:
-        return Ripe(lines, final=False)
+        return Ripe(lines, False, flight.kind)
     answer_s = flight.first_s + rules.answer_after_first_ms / 1000
     if now < answer_s:
         return answer_s
-    whole = rest.rpartition("\n")[0]
-    if not whole.strip() and (words := _WORDS.match(rest)) is not None:
-        whole = words[1].rstrip()
-    return Ripe(whole, final=False) if whole.strip() else None
+    lines = flight.so_far(rest)
+    if lines.strip():
+        return Ripe(lines, False, flight.kind)
+    words = _WORDS.match(rest)
+    if words is None or not words[1].strip():
+        return None
+    # The beginning of one line is all there is, whatever was asked for.
+    return Ripe(words[1].rstrip(), False, SuggestionKind.LINE if flight.kind is SuggestionKind.BLOCK else flight.kind)
 
 
 def _first_lines(text: str, count: int) -> str | None:
-    """The first `count` whole lines that say something, without the last line break; None if there are fewer."""
+    """The first `count` whole lines that say something; None if there are fewer."""
     at = 0
     while (end := text.find("\n", at)) >= 0:
         if text[at:end].strip():
             count -= 1
             if count == 0:
-                return text[:end]
+                return text[: end + 1]
         at = end + 1
     return None

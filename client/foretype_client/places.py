@@ -42,13 +42,15 @@ class Place:
 
     Attributes:
         uri: document.
-        base: digest of everything that typing along does not change: uri, profile, next line, rest of the line.
+        profile: identity of the profile; what one model said is no answer of another, but stays visible where it is.
+        base: digest of everything else that typing along does not change: uri, next line, rest of the line.
         above: up to `WINDOW_LINES` whole lines (and `WINDOW_CHARS` characters) above the cursor's line, ending in a newline.
         line_prefix: the cursor's line, left of the cursor; white space is significant.
         key: digest of `base` and `above`: equal for all places on one line.
     """
 
     uri: str
+    profile: str
     base: bytes
     above: str
     line_prefix: str
@@ -64,7 +66,6 @@ class Place:
         base = blake2b(digest_size=16)
         for part in (
             snapshot.uri,
-            profile_identity(profile),
             _next_line(snapshot, line),
             # Editors close what the user opens; that changes nothing about what is to come.
             "" if is_closers(rest) else rest,
@@ -73,7 +74,8 @@ class Place:
             base.update(b"\0")
         digest = base.digest()
         above = _window(text[max(0, start - WINDOW_CHARS - _BREAKS_SLACK_CHARS) : start])
-        return cls(snapshot.uri, digest, above, text[start:offset], _row_key(digest, above))
+        identity = profile_identity(profile)
+        return cls(snapshot.uri, identity, digest, above, text[start:offset], _row_key(digest, above))
 
 
 @dataclass(slots=True)

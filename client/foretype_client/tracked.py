@@ -92,7 +92,7 @@ class TrackedDocument:
         fitting: list[Flight] = []
         diverged: list[Flight] = []
         for flight in reversed(self.flights):
-            typed = flight.strand.typed(place)
+            typed = flight.strand.typed(place) if flight.strand.place.profile == place.profile else None
             if typed is not None and (flight.running or typed <= len(flight.strand.text)):
                 if not flight.dropped:
                     fitting.append(flight)

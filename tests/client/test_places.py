@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from foretype_client.places import WINDOW_LINES, Place, Strand
 from foretype_context.document import Document, Snapshot
@@ -85,8 +87,8 @@ def test_each_line_of_the_window_matters() -> None:
 
 def test_uri_and_profile_are_part_of_a_place() -> None:
     assert at("x|").key != at("x|", uri="file:///b.py").key
-    assert at("x|").key != at("x|", profile=Profile(model="n", grammar="foretype-1", tokenizer_digest="00")).key
-    assert at("x|").key != at("x|", profile=None).key
+    assert at("x|") != at("x|", profile=Profile(model="n", grammar="foretype-1", tokenizer_digest="00"))
+    assert at("x|") != at("x|", profile=None)
 
 
 TEXT = st.text(alphabet="ab \t\n(é😀", max_size=60)
@@ -106,6 +108,6 @@ def test_a_strand_grown_in_pieces_is_the_strand_of_the_whole(generated: str, cut
     place = at("def f(|\nend")
     pieces = Strand(place)
     bounds = [0, *sorted(min(cut, len(generated)) for cut in cuts), len(generated)]
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         pieces.extend(generated[start:end])
     assert pieces == Strand(place, generated)

@@ -1,0 +1,145 @@
+import pytest
+from foretype_client.cache import CompletionCache, Entry
+from foretype_client.places import Place, Strand
+from foretype_client.wire import Finish
+from foretype_context.document import Document
+from foretype_context.plan import SuggestionKind
+from foretype_context.profile import Profile
+from hypothesis import given
+from hypothesis import strategies as st
+
+PROFILE = Profile(model="m", grammar="foretype-1", tokenizer_digest="00")
+
+
+def at(text: str, uri: str = "file:///a.py", profile: Profile = PROFILE) -> Place:
+    offset = text.index("|")
+    return Place.of(Document(uri, text.replace("|", "", 1), language="plaintext").snapshot(), offset, profile)
+
+
+def entry(text: str, generated: str, *, id: str = "r1", finish: Finish = Finish.END_OF_MIDDLE) -> Entry:
+    return Entry(id, Strand(at(text), generated), SuggestionKind.LINE, finish)
+
+
+def rest(cache: CompletionCache, text: str) -> str | None:
+    hit = cache.get(at(text))
+    return None if hit is None else hit.rest
+
+
+def test_typing_through_finds_what_is_left() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x = |\ny", "foo(a)"))
+    assert [rest(cache, text) for text in ("x = |\ny", "x = fo|\ny", "x = foo(|)\ny", "x = b|\ny")] == [
+        "foo(a)",
+        "o(a)",
+        "a)",
+        None,
+    ]
+
+
+def test_same_prefix_other_suffix_misses() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x = |\ny = 1", "foo()"))
+    assert rest(cache, "x = |\ny = 2") is None
+
+
+def test_two_indents_are_different_entries() -> None:
+    cache = CompletionCache()
+    cache.put(entry("if a:\n    |", "four()", id="r4"))
+    cache.put(entry("if a:\n        |", "eight()", id="r8"))
+    assert rest(cache, "if a:\n    |") == "four()"
+    assert rest(cache, "if a:\n        |") == "eight()"
+
+
+def test_another_file_or_model_misses() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x = |", "foo()"))
+    assert cache.get(at("x = |", uri="file:///b.py")) is None
+    assert cache.get(at("x = |", profile=Profile(model="n", grammar="g", tokenizer_digest="00"))) is None
+
+
+def test_lines_scrolled_in_far_above_still_hit() -> None:
+    cache = CompletionCache()
+    body = "".join(f"line {n}\n" for n in range(30))
+    cache.put(entry(f"{body}x = |", "foo()"))
+    assert rest(cache, f"import os\nimport re\n{body}x = f|") == "oo()"
+
+
+def test_after_accept_enter_and_indent_the_rest_of_the_stream_is_there() -> None:
+    cache = CompletionCache()
+    cache.put(entry("def f():|\n", "\n    a = 1\n    b = 2\n    c = 3\n    return a"))
+    assert rest(cache, "def f():\n    a = 1\n    b = 2\n    c = 3\n    |\n") == "return a"
+
+
+def test_the_newest_answer_wins() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x|", "= foo", id="old"))
+    cache.put(entry("x |", "= bar", id="new"))
+    assert rest(cache, "x|") == "= foo"
+    cache.put(entry("x|", " = bar", id="newer"))
+    assert rest(cache, "x|") == " = bar"
+
+
+def test_where_the_model_said_nothing_that_is_known() -> None:
+    cache = CompletionCache()
+    cache.put(entry("done|", ""))
+    assert rest(cache, "done|") == ""
+    assert rest(cache, "done |") is None
+
+
+def test_the_end_of_a_suggestion_was_never_asked_about() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x|", " = 1"))
+    assert rest(cache, "x = 1|") is None
+
+
+def test_nothing_from_a_request_that_was_cut_short_is_not_an_answer() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x|", "", finish=Finish.CANCELLED))
+    assert rest(cache, "x|") is None
+
+
+def test_a_longer_answer_at_the_same_place_replaces_the_shorter() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x|", " = 1", id="short"))
+    cache.put(entry("x|", " = 1\ny = 2", id="long"))
+    assert cache.statistics().entries == 1
+    assert rest(cache, "x|") == " = 1\ny = 2"
+
+
+def test_an_answer_that_was_cut_short_does_not_replace_more_of_the_same() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x|", " = 1\ny = 2", id="whole"))
+    cache.put(entry("x|", " = 1", id="cut", finish=Finish.CANCELLED))
+    assert rest(cache, "x|") == " = 1\ny = 2"
+
+
+def test_the_least_recently_used_entry_leaves_first_and_wholly() -> None:
+    cache = CompletionCache(entries_max=2)
+    cache.put(entry("a|", "1\n2\n3", id="a"))
+    cache.put(entry("b|", "1\n2\n3", id="b"))
+    assert rest(cache, "a|") == "1\n2\n3"
+    cache.put(entry("c|", "1", id="c"))
+    assert rest(cache, "b|") is None
+    assert rest(cache, "a|") == "1\n2\n3"
+    statistics = cache.statistics()
+    assert (statistics.entries, statistics.evicted, statistics.rows) == (2, 1, 3)
+
+
+def test_a_cache_needs_room() -> None:
+    with pytest.raises(ValueError, match="entries_max"):
+        CompletionCache(entries_max=0)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.text(alphabet="xy\n ", max_size=6)), max_size=20),
+    st.integers(min_value=1, max_value=4),
+)
+def test_rows_never_outlive_their_entries(puts: list[tuple[str, str]], entries_max: int) -> None:
+    cache = CompletionCache(entries_max=entries_max)
+    for number, (left, generated) in enumerate(puts):
+        cache.put(entry(f"{left}|", generated, id=str(number)))
+        assert cache.statistics().entries <= entries_max
+        newest = rest(cache, f"{left}|")
+        assert newest == generated
+    held = {row.key for e in cache._entries.values() for row in e.strand.rows}
+    assert held == set(cache._rows)

@@ -1,0 +1,72 @@
+import pytest
+from foretype_client.local_model import CopyLine
+from foretype_context.document import Document
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def suggest(text: str, **options: int) -> str | None:
+    offset = text.index("|")
+    snapshot = Document("file:///a.py", text.replace("|", "", 1), language="plaintext").snapshot()
+    return CopyLine(**options).suggest(snapshot, offset)
+
+
+def test_the_most_recent_line_above_wins() -> None:
+    assert suggest("import os\nimport re\nx\nimp|\n") == "ort re"
+
+
+def test_indentation_may_differ() -> None:
+    assert suggest("    return self.a\nif x:\n        ret|") == "urn self.a"
+
+
+def test_below_is_asked_when_above_has_nothing() -> None:
+    assert suggest("imp|\nx = 1\nimport os\nimport re\n") == "ort os"
+
+
+def test_the_start_of_the_text_is_a_line_start() -> None:
+    assert suggest("  import os\nimp|") == "ort os"
+
+
+def test_the_middle_of_a_line_is_not_its_start() -> None:
+    assert suggest("x = import_it\nimp|") is None
+
+
+def test_an_equal_line_with_nothing_more_is_passed_over() -> None:
+    assert suggest("return value\nreturn\nret\n    ret|") == "urn"
+    assert suggest("return\n    return|") is None
+
+
+@pytest.mark.parametrize("text", ["import os\nim|", "import os\ni m|", "import os\n    |", "|"])
+def test_too_little_typed_gives_nothing(text: str) -> None:
+    assert suggest(text) is None
+
+
+def test_line_endings_and_trailing_blanks_are_not_copied() -> None:
+    assert suggest("import os  \r\nimp|\r\n") == "ort os"
+    assert suggest("imp|\r\nimport os\r\n") == "ort os"
+
+
+def test_the_search_gives_up_after_its_probes() -> None:
+    text = "self.one = 1\n" + "x = self.two\n" * 5 + "self|"
+    assert suggest(text, probes_max=3) is None
+    assert suggest(text, probes_max=6) == ".one = 1"
+
+
+def test_the_window_bounds_the_search() -> None:
+    assert suggest("import os\n" + "x\n" * 100 + "imp|", above_chars=100) is None
+    assert suggest("imp|\n" + "x\n" * 100 + "import os\n", below_chars=100) is None
+
+
+def test_a_window_that_begins_inside_a_line_does_not_make_a_line_start() -> None:
+    assert suggest("long = import os\n" + "imp|", above_chars=len("import os\n")) is None
+
+
+@given(st.text(alphabet="ab \n\r\t", max_size=80), st.integers(0, 80))
+def test_what_is_copied_is_the_rest_of_a_line_of_the_document(text: str, offset: int) -> None:
+    offset = min(offset, len(text))
+    snapshot = Document("file:///a.py", text, language="plaintext").snapshot()
+    found = CopyLine(typed_chars_min=1).suggest(snapshot, offset)
+    typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset].lstrip(" \t")
+    if found is not None:
+        lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
+        assert any(line.startswith(typed.strip()) and line.endswith(found.strip()) for line in lines)

@@ -1,0 +1,110 @@
+import math
+
+import pytest
+from foretype_client.policy import (
+    Ask,
+    Now,
+    Policy,
+    PolicyOptions,
+    PolicyState,
+    Skip,
+    SkipReason,
+    Trigger,
+    Wait,
+    closers_only,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def ask(left: str = "x = ", right: str = "", **other: object) -> Ask:
+    values: dict[str, object] = {
+        "trigger": Trigger.AUTOMATIC,
+        "left": left,
+        "right": right,
+        "changed_s": 10.0,
+        "characters": 100,
+        **other,
+    }
+    return Ask(**values)  # type: ignore[arg-type]
+
+
+def test_the_debounce_counts_from_the_change_not_from_the_request() -> None:
+    policy = Policy()
+    assert policy.decide(PolicyState(), ask(), 10.0) == Wait(10.075)
+    assert policy.decide(PolicyState(), ask(), 10.05) == Wait(10.075)
+    assert policy.decide(PolicyState(), ask(), 10.08) == Now()
+
+
+@pytest.mark.parametrize("left", ["", "    ", "\t"])
+def test_the_start_of_a_line_does_not_wait(left: str) -> None:
+    assert Policy().decide(PolicyState(), ask(left), 10.0) == Now()
+
+
+def test_an_invoked_request_and_an_untouched_document_do_not_wait() -> None:
+    assert Policy().decide(PolicyState(), ask(trigger=Trigger.INVOKED), 10.0) == Now()
+    assert Policy().decide(PolicyState(), ask(changed_s=None), 10.0) == Now()
+
+
+@pytest.mark.parametrize("right", ["", "  ", ")", ")]}", '")', "):", " ) {", "';", "`,"])
+def test_closers_right_of_the_cursor_are_no_middle(right: str) -> None:
+    assert closers_only(right)
+    assert not isinstance(Policy().decide(PolicyState(), ask(right=right), 10.0), Skip)
+
+
+@pytest.mark.parametrize("right", ["a", ") + 1", "(", "::", ")" * 201, " " * 200_000 + "x"])
+def test_the_middle_of_a_line_is_skipped_unless_invoked(right: str) -> None:
+    policy = Policy()
+    assert policy.decide(PolicyState(), ask(right=right), 10.0) == Skip(SkipReason.MID_LINE)
+    assert policy.decide(PolicyState(), ask(right=right, trigger=Trigger.INVOKED), 10.0) == Now()
+
+
+@pytest.mark.parametrize("trigger", list(Trigger))
+def test_excluded_and_very_large_files_are_never_sent(trigger: Trigger) -> None:
+    policy = Policy()
+    assert policy.decide(PolicyState(), ask(excluded="secret", trigger=trigger), 10.0) == Skip(SkipReason.EXCLUDED)
+    large = ask(characters=5_000_001, trigger=trigger)
+    assert policy.decide(PolicyState(), large, 10.0) == Skip(SkipReason.TOO_LARGE)
+
+
+def test_comments_and_strings_are_skipped_only_where_configured() -> None:
+    inside = ask(in_comment_or_string=True)
+    assert isinstance(Policy().decide(PolicyState(), inside, 10.0), Wait)
+    off = Policy(PolicyOptions(in_comments_and_strings=False))
+    assert off.decide(PolicyState(), inside, 10.0) == Skip(SkipReason.IN_COMMENT_OR_STRING)
+    assert off.decide(PolicyState(), inside._replace(trigger=Trigger.INVOKED), 10.0) == Now()
+
+
+def test_a_pause_ends_by_itself_and_is_never_shortened() -> None:
+    policy = Policy()
+    state = policy.pause(PolicyState(), retry_after_ms=2000, now=10.0)
+    state = policy.pause(state, retry_after_ms=100, now=10.0)
+    assert policy.decide(state, ask(), 11.9) == Skip(SkipReason.PAUSED)
+    assert policy.decide(state, ask(), 12.0) == Now()
+
+
+def test_rejections_lengthen_the_debounce_accepts_shorten_it_and_both_fade() -> None:
+    policy = Policy()
+    rejected = policy.reacted(PolicyState(), accepted=False, now=0.0)
+    assert policy.debounce_ms(rejected, 0.0) == pytest.approx(112.5)
+    assert policy.debounce_ms(rejected, 600.0) == pytest.approx(75 * (1 + 0.5 / math.e))
+    assert policy.debounce_ms(policy.reacted(PolicyState(), accepted=True, now=0.0), 0.0) == pytest.approx(60)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 1e5)), max_size=30), st.floats(0, 1e6))
+def test_the_debounce_stays_within_its_clamp(reactions: list[tuple[bool, float]], now: float) -> None:
+    policy, state = Policy(), PolicyState()
+    for accepted, at_s in reactions:
+        state = policy.reacted(state, accepted=accepted, now=at_s)
+    assert 50 <= policy.debounce_ms(state, now) <= 300
+    assert len(state.reactions) <= 10
+
+
+def test_no_debounce_stays_none() -> None:
+    assert Policy(PolicyOptions(debounce_ms=0)).decide(PolicyState(), ask(), 10.0) == Now()
+
+
+@pytest.mark.parametrize("options", [{"debounce_ms": -1}, {"debounce_min_ms": 400.0}])
+def test_options_that_make_no_sense_name_their_field(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        PolicyOptions(**options)
