@@ -59,12 +59,10 @@ class Connection:
     async def _follow(self, client: Client, options: Options) -> None:
         """Attach the flow and report its state, until the options ask for another client."""
         server, session = self._server, client.session
-        load_assembler = session.on_profile
 
         def on_profile(profile: Profile) -> None:
-            if load_assembler is not None:
-                load_assembler(profile)
-            self._changed.set()
+            loading = client.assemblers.begin(profile)  # what the client itself does with a profile
+            loading.add_done_callback(lambda task: self._changed.set())
 
         def on_connection(connected: bool) -> None:
             self._changed.set()
@@ -78,7 +76,7 @@ class Connection:
             server.tell(self._state(client))
             self._changed.clear()
             try:
-                async with asyncio.timeout(STATUS_POLL_S):
+                async with asyncio.timeout(STATUS_POLL_S if client.session.connected else STATUS_POLL_S / 4):
                     await self._changed.wait()
             except TimeoutError:
                 pass
@@ -90,6 +88,8 @@ class Connection:
         if session.connected and session.profile is not None:
             if client.assemblers.error:
                 return status.lost(client.assemblers.error)
+            if client.assembler is None:
+                return status.connecting(session.endpoint.url)  # its tokenizer is on the way
             return status.connected(session.profile.model)
         if reason := session.statistics().last_error:
             return status.lost(reason)
