@@ -1,0 +1,119 @@
+import pytest
+from foretype_backend.stops import StopScanner
+from foretype_context.profile import Stop
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+
+def oracle(text: str, stop: Stop) -> tuple[str, bool]:
+    """The rules by brute force: look at every prefix of the text, ask every rule of the whole prefix."""
+    for end in range(1, len(text) + 1):
+        seen = text[:end]
+        cuts = [seen.find(s) for s in stop.strings if s in seen]
+        lines = seen.split("\n")
+        if stop.max_lines is not None and len(lines) > stop.max_lines:
+            kept = "\n".join(lines[: stop.max_lines])
+            cuts.append(len(kept) - kept.endswith("\r"))
+        if stop.min_indent is not None:
+            for index in range(1, len(lines)):
+                body = lines[index].lstrip(" \t\r")
+                blanks = lines[index][: len(lines[index]) - len(body)]
+                if body and len(blanks.replace("\r", "")) < stop.min_indent:
+                    kept_lines = lines[:index]
+                    while len(kept_lines) > 1 and not kept_lines[-1].strip(" \t\r"):
+                        kept_lines.pop()
+                    kept = "\n".join(kept_lines)
+                    cuts.append(len(kept) - kept.endswith("\r"))
+                    break
+        if cuts:
+            return text[: min(cuts)], True
+    return text, False
+
+
+def scan(chunks: list[str], stop: Stop) -> tuple[str, bool]:
+    scanner = StopScanner(stop)
+    delivered = "".join(scanner.feed(chunk) for chunk in chunks) + scanner.flush()
+    return delivered, scanner.stopped
+
+
+ALPHABET = st.sampled_from("ab\n \t\r#")
+STOPS = st.builds(
+    lambda strings, max_lines, min_indent: Stop(strings=strings, max_lines=max_lines, min_indent=min_indent),
+    st.lists(st.text(ALPHABET, min_size=1, max_size=5), max_size=3),
+    st.none() | st.integers(1, 4),
+    st.none() | st.integers(0, 4),
+)
+
+
+@given(st.lists(st.text(ALPHABET, max_size=8), max_size=12), STOPS)
+@example(["aab"], Stop(strings=["ab", "aab"]))
+@example(["a\r", "\n", "b"], Stop(max_lines=1))
+@example(["a", "\n\n", "\n b"], Stop(min_indent=2))
+def test_scanner_equals_brute_force_whatever_the_chunks(chunks: list[str], stop: Stop) -> None:
+    assert scan(chunks, stop) == oracle("".join(chunks), stop)
+
+
+@given(st.lists(st.text(ALPHABET, max_size=6), max_size=10), STOPS)
+def test_what_was_delivered_is_never_taken_back(chunks: list[str], stop: Stop) -> None:
+    scanner = StopScanner(stop)
+    expected, _ = oracle("".join(chunks), stop)
+    delivered = ""
+    for chunk in chunks:
+        delivered += scanner.feed(chunk)
+        assert expected.startswith(delivered)
+
+
+def test_stop_in_the_middle_of_one_chunk_of_eight_tokens() -> None:
+    assert scan(["return x\n\n\ndef next_function():"], Stop(strings=["\n\n\n"])) == ("return x", True)
+
+
+def test_stop_that_straddles_chunks_is_found() -> None:
+    assert scan(["abc#", "#", "#def"], Stop(strings=["###"])) == ("abc", True)
+
+
+def test_only_what_could_become_a_stop_is_held_back() -> None:
+    scanner = StopScanner(Stop(strings=["</end>"]))
+    assert scanner.feed("value </en") == "value "
+    assert scanner.feed("try>") == "</entry>"
+
+
+def test_nothing_is_held_back_without_rules() -> None:
+    scanner = StopScanner(Stop())
+    assert scanner.feed("a\r\n   ") == "a\r\n   "
+
+
+def test_text_after_the_stop_is_swallowed() -> None:
+    scanner = StopScanner(Stop(max_lines=1))
+    assert scanner.feed("one\ntwo") == "one"
+    assert scanner.feed("three") == ""
+    assert scanner.flush() == ""
+
+
+def test_blank_lines_before_a_dedent_go_with_it() -> None:
+    assert scan(["    a = 1\n\n", "\ndef g():"], Stop(min_indent=4)) == ("    a = 1", True)
+
+
+def test_the_first_line_is_never_measured() -> None:
+    assert scan(["x\n    y"], Stop(min_indent=4)) == ("x\n    y", False)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_max_lines_leaves_no_line_ending(ending: str) -> None:
+    assert scan([f"one{ending}two{ending}three"], Stop(max_lines=2)) == (f"one{ending}two", True)
+
+
+def test_cost_is_linear_in_the_text() -> None:
+    """Each character is looked at once per string: counted, not timed."""
+    scanner = StopScanner(Stop(strings=["aaaaaaab"], min_indent=1))
+    looked_at = 0
+    original = scanner._advance
+
+    def counting(character: str) -> int | None:
+        nonlocal looked_at
+        looked_at += 1
+        return original(character)
+
+    scanner._advance = counting  # type: ignore[method-assign]
+    for _ in range(5000):
+        scanner.feed("a")
+    assert looked_at == 5000

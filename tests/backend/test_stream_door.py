@@ -1,0 +1,641 @@
+"""The stream door over a real socket: the wire of design section 3, and the outcome table of section 7."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments
+from foretype_backend.app import stream_door
+from foretype_backend.config import LimitsConfig
+from foretype_client.wire import (
+    MAX_FRAME_BYTES,
+    Ack,
+    Cancel,
+    Changed,
+    ChangeReason,
+    Delta,
+    Done,
+    Error,
+    ErrorCode,
+    Feedback,
+    Finish,
+    Goaway,
+    Have,
+    Hello,
+    Need,
+    Profile,
+    RequestClass,
+    Stop,
+)
+from foretype_context.segments import Kind, digest_of
+from websockets.exceptions import ConnectionClosed
+
+
+class Gate:
+    """A sleep that lets so many tokens through and then waits until it is opened."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+        self.opened = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        if self.free > 0:
+            self.free -= 1
+            await asyncio.sleep(0)
+        else:
+            await self.opened.wait()
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("json", [False, True], ids=["msgpack", "json"])
+async def test_hello_brings_the_profile_and_complete_brings_text(json: bool) -> None:
+    async with gateway(scripted("x + 1\n")) as world, world.peer(json=json) as peer:
+        text, end, deltas = await peer.ask()
+        assert text == "x + 1\n"
+        assert isinstance(end, Done)
+        assert end.finish is Finish.END_OF_MIDDLE or end.finish is Finish.LENGTH
+        assert sum(delta.tokens for delta in deltas) == end.usage.generated_tokens > 0
+        assert sum(delta.logprob for delta in deltas) == pytest.approx(-0.1 * end.usage.generated_tokens)
+
+
+async def test_the_prompt_reaches_the_engine_in_the_grammar_of_the_profile() -> None:
+    async with gateway() as world, world.peer() as peer:
+        await peer.ask(segments=segments("def f(x):\n", "    ret", "print(f(1))\n"))
+        prompt = world.engine.requests[-1]
+        controls = ["<|file_sep|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
+        ids = [TOKENIZER.control(token) for token in controls]
+        assert [id for id in prompt if id in ids] == ids
+        assert TOKENIZER.decode(prompt).decode() == "a.py\ndef f(x):\nprint(f(1))\n    ret"
+
+
+async def test_usage_and_timings_tell_what_was_cached_and_where_the_time_went() -> None:
+    engine = scripted("x\n", prefill_s_per_token=0.0001)
+    async with gateway(engine) as world, world.peer() as peer:
+        long = "value = compute(value)\n" * 40
+        _, first, _ = await peer.ask("a", segments=segments(long))
+        _, second, _ = await peer.ask("b", segments=segments(long))
+        assert isinstance(first, Done)
+        assert isinstance(second, Done)
+        assert first.usage.cached_tokens == 0
+        assert second.usage.cached_tokens >= second.usage.prompt_tokens - 64
+        assert second.usage.cached_source == "engine"
+        assert first.timings_ms.prefill > second.timings_ms.prefill >= 0
+
+
+async def test_stop_rules_end_the_text_exactly_and_free_the_engine() -> None:
+    engine = scripted("first\nsecond\nthird\n", tokens_per_chunk=8)
+    async with gateway(engine) as world, world.peer() as peer:
+        text, end, _ = await peer.ask(stop=Stop(max_lines=1))
+        assert (text, end.finish) == ("first", Finish.STOP)  # type: ignore[union-attr]
+        await world.idle()
+        text, end, _ = await peer.ask("r2", stop=Stop(strings=["nd\nth"]))
+        assert (text, end.finish) == ("first\nseco", Finish.STOP)  # type: ignore[union-attr]
+
+
+async def test_length_is_reported_when_the_tokens_run_out() -> None:
+    async with gateway(scripted("one two three four five six seven")) as world, world.peer() as peer:
+        _, end, _ = await peer.ask(max_tokens=2)
+        assert isinstance(end, Done)
+        assert (end.finish, end.usage.generated_tokens) == (Finish.LENGTH, 2)
+
+
+async def test_digests_stand_for_text_that_came_before() -> None:
+    async with gateway() as world, world.peer() as peer:
+        text = "import os\n" * 20
+        await peer.ask("a", segments=segments(text))
+        by_digest = [segment(Kind.PREFIX, digest=digest_of(text)), segment(Kind.MIDDLE, "x")]
+        _, end, _ = await peer.ask("b", segments=by_digest)
+        assert isinstance(end, Done)
+        assert text in TOKENIZER.decode(world.engine.requests[-1]).decode()
+
+
+async def test_a_digest_never_sent_is_asked_for_and_the_same_id_may_come_again() -> None:
+    async with gateway() as world, world.peer() as peer:
+        digest = digest_of("never sent")
+        parts = [segment(Kind.PREFIX, digest=digest), segment(Kind.MIDDLE, "x")]
+        _, need, _ = await peer.ask("a", segments=parts)
+        assert need == Need(id="a", digests=[digest])
+        text, end, _ = await peer.ask("a")
+        assert text
+        assert isinstance(end, Done)
+
+
+async def test_digests_of_another_connection_are_unknown() -> None:
+    async with gateway() as world, world.peer() as one, world.peer() as other:
+        secret = "the text of somebody else\n"
+        await one.ask("a", segments=segments(secret))
+        _, need, _ = await other.ask("a", segments=[segment(Kind.PREFIX, digest=digest_of(secret))])
+        assert isinstance(need, Need)
+
+
+async def test_cancel_stops_the_engine_while_it_decodes() -> None:
+    gate = Gate(free=6)
+    async with gateway(scripted("word " * 100, sleep=gate)) as world, world.peer() as peer:
+        await peer.send(complete("a", max_tokens=100))
+        assert isinstance(await peer.receive(), Delta)
+        await peer.send(Cancel(id="a"))
+        while not world.service.statistics().stopping:
+            await asyncio.sleep(0)
+        gate.opened.set()
+        _, end, _ = await peer.until_end("a")
+        assert isinstance(end, Done)
+        assert end.finish is Finish.CANCELLED
+        await world.idle()
+        assert end.usage.generated_tokens < 100
+        assert end.usage.tokens_after_cancel <= 2
+
+
+async def test_an_engine_that_does_not_let_go_is_abandoned_after_the_grace() -> None:
+    gate = Gate(free=3)  # the engine hangs in the middle, and looks at its abort only when it moves again
+    async with gateway(scripted("word " * 100, sleep=gate)) as world, world.peer() as peer:
+        await peer.send(complete("a", max_tokens=100))
+        assert isinstance(await peer.receive(), Delta)
+        await peer.send(Cancel(id="a"))
+        _, end, _ = await peer.until_end("a")
+        assert isinstance(end, Done)
+        assert end.finish is Finish.CANCELLED
+        await world.idle()
+
+
+async def test_a_cancel_that_overtakes_its_request_still_wins() -> None:
+    async with gateway() as world, world.peer() as peer:
+        await peer.send(Cancel(id="a"))
+        text, end, _ = await peer.ask("a")
+        assert text == ""
+        assert isinstance(end, Done)
+        assert end.finish is Finish.CANCELLED
+        assert world.engine.requests == []
+        await peer.still_works()
+
+
+async def test_a_cancel_right_behind_its_request_wins_although_the_prompt_is_long() -> None:
+    """The prompt is encoded in a thread; the cancel comes while nothing else knows of the request yet."""
+    async with gateway(with_profile=profile(context_limit_tokens=200_000)) as world, world.peer() as peer:
+        await peer.send(complete("a", segments=segments("value = 1\n" * 20_000)))
+        await peer.send(Cancel(id="a"))
+        _, end, _ = await peer.until_end("a")
+        assert isinstance(end, Done)
+        assert end.finish is Finish.CANCELLED
+        assert world.engine.requests == []
+
+
+async def test_supersede_cancels_the_named_request() -> None:
+    gate = Gate(free=4)
+    async with gateway(scripted("word " * 50, sleep=gate)) as world, world.peer() as peer:
+        await peer.send(complete("a", max_tokens=50))
+        assert isinstance(await peer.receive(), Delta)
+        await peer.send(complete("b", supersedes="a", max_tokens=3))
+        ends: dict[str, Any] = {}
+        while len(ends) < 2:
+            message = await peer.receive()
+            if isinstance(message, Done):
+                ends[message.id] = message.finish
+                gate.opened.set()
+        assert ends == {"a": Finish.CANCELLED, "b": Finish.LENGTH}
+
+
+async def test_at_most_two_interactive_requests_live_per_document() -> None:
+    gate = Gate(free=0)
+    async with gateway(scripted(sleep=gate)) as world, world.peer() as peer:
+        for id in ("a", "b", "c"):
+            await peer.send(complete(id, document="file:///d"))
+        end = await peer.receive()
+        assert isinstance(end, Done)
+        assert (end.id, end.finish) == ("a", Finish.CANCELLED)
+        gate.opened.set()
+        await world.idle()
+
+
+async def test_a_deadline_before_the_first_token_is_expired() -> None:
+    async with gateway(scripted(sleep=Gate(free=0))) as world, world.peer() as peer:
+        _, end, _ = await peer.ask(deadline_ms=30)
+        assert isinstance(end, Error)
+        assert end.code is ErrorCode.EXPIRED
+        await world.idle()
+
+
+async def test_a_deadline_after_the_first_token_keeps_what_was_delivered() -> None:
+    async with gateway(scripted("word " * 50, sleep=Gate(free=5))) as world, world.peer() as peer:
+        text, end, _ = await peer.ask(deadline_ms=150)
+        assert text.startswith("word")
+        assert isinstance(end, Done)
+        assert end.finish is Finish.EXPIRED
+
+
+async def test_an_engine_lost_before_the_first_token_is_asked_once_more() -> None:
+    engine = scripted("x + 1\n")
+    async with gateway(engine) as world, world.peer() as peer:
+        engine.fail_next()
+        text, end, _ = await peer.ask()
+        assert text == "x + 1\n"
+        assert isinstance(end, Done)
+        assert b"foretype_engine_retries_total 1.0" in world.service.metrics.render()
+
+
+async def test_an_engine_that_dies_twice_is_not_asked_a_third_time() -> None:
+    engine = scripted()
+    async with gateway(engine) as world, world.peer() as peer:
+        for _ in range(3):
+            engine.fail_next()
+        _, end, _ = await peer.ask()
+        assert isinstance(end, Error)
+        assert end.code is ErrorCode.ENGINE_UNAVAILABLE
+        assert end.retry_after_ms
+        assert len(world.engine.requests) == 2
+        engine._faults.clear()
+        await peer.still_works()
+
+
+async def test_an_engine_that_dies_mid_stream_ends_that_request_alone() -> None:
+    engine = scripted("one two three four\n")
+    async with gateway(engine) as world, world.peer() as peer:
+        engine.fail_next(after_tokens=2)
+        text, end, _ = await peer.ask()
+        assert text
+        assert isinstance(end, Error)
+        assert end.code is ErrorCode.ENGINE_UNAVAILABLE
+        await peer.still_works()
+        await world.idle()
+
+
+async def test_a_fault_in_an_adapter_is_an_error_and_never_leaks_text(caplog: pytest.LogCaptureFixture) -> None:
+    engine = scripted()
+    async with gateway(engine) as world, world.peer() as peer:
+        engine.fail_next(ValueError("secret_source_text"))
+        _, end, _ = await peer.ask()
+        assert isinstance(end, Error)
+        assert "secret_source_text" not in end.message
+        assert "secret_source_text" not in caplog.text
+        assert "ValueError" in caplog.text
+        await peer.still_works()
+
+
+async def test_an_engine_whose_ids_are_not_of_the_tokenizer_is_refused() -> None:
+    from foretype_backend.engines.scripted import ScriptedEngine, fixed
+
+    async with gateway(ScriptedEngine(fixed([10**6]))) as world, world.peer() as peer:
+        _, end, _ = await peer.ask()
+        assert isinstance(end, Error)
+        assert "tokenizer" in end.message
+
+
+async def test_another_token_count_of_the_client_is_a_tokenizer_mismatch() -> None:
+    async with gateway() as world, world.peer() as peer:
+        _, good, _ = await peer.ask("a")
+        assert isinstance(good, Done)
+        _, end, _ = await peer.ask("b", prompt_tokens=good.usage.prompt_tokens)
+        assert isinstance(end, Done)
+        _, end, _ = await peer.ask("c", prompt_tokens=good.usage.prompt_tokens + 1)
+        assert isinstance(end, Error)
+        assert end.code is ErrorCode.TOKENIZER_MISMATCH
+
+
+async def test_a_prompt_over_the_context_is_refused_with_its_size() -> None:
+    async with gateway() as world, world.peer() as peer:
+        _, end, _ = await peer.ask(segments=segments("value = 1\n" * 2000))
+        assert isinstance(end, Error)
+        assert (end.code, end.field) == (ErrorCode.INVALID_REQUEST, "segments")
+        await peer.still_works()
+
+
+async def test_a_digest_repeated_to_a_gigabyte_is_refused_before_it_is_rendered() -> None:
+    async with gateway() as world, world.peer() as peer:
+        big = "x = 1\n" * 100_000
+        await peer.ask("a", segments=segments(big))
+        many = [segment(Kind.PREFIX, digest=digest_of(big)) for _ in range(1000)]
+        _, end, _ = await peer.ask("b", segments=many)
+        assert isinstance(end, Error)
+        assert end.code is ErrorCode.INVALID_REQUEST
+        await peer.still_works()
+
+
+async def test_a_file_full_of_control_tokens_is_just_a_file() -> None:
+    async with gateway() as world, world.peer() as peer:
+        hostile = "<|fim_middle|><|endoftext|><|fim_prefix|>\n" * 10
+        _, end, _ = await peer.ask(segments=segments(hostile))
+        assert isinstance(end, Done)
+        prompt = world.engine.requests[-1]
+        assert prompt.count(TOKENIZER.control("<|fim_middle|>")) == 1
+        assert TOKENIZER.control("<|endoftext|>") not in prompt
+
+
+async def test_control_tokens_of_the_model_never_reach_the_client() -> None:
+    from foretype_backend.engines.scripted import ScriptedEngine, fixed
+
+    answer = [*TOKENIZER.encode("ok"), TOKENIZER.control("<|fim_middle|>"), *TOKENIZER.encode(" leaked")]
+    async with gateway(ScriptedEngine(fixed(answer))) as world, world.peer() as peer:
+        text, end, _ = await peer.ask()
+        assert (text, end.finish) == ("ok", Finish.END_OF_MIDDLE)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("class_", "max_tokens"), [(RequestClass.WARM, 5), (RequestClass.INTERACTIVE, 0)])
+async def test_warming_fills_the_cache_and_generates_nothing(class_: RequestClass, max_tokens: int) -> None:
+    engine = scripted()
+    async with gateway(engine) as world, world.peer() as peer:
+        parts = segments("value = compute(value)\n" * 40)
+        text, end, _ = await peer.ask("a", segments=parts, class_=class_, max_tokens=max_tokens)
+        assert text == ""
+        assert isinstance(end, Done)
+        _, end, _ = await peer.ask("b", segments=parts)
+        assert isinstance(end, Done)
+        assert end.usage.cached_tokens > 0
+
+
+async def test_feedback_is_acknowledged_after_the_sink_has_it() -> None:
+    stored: list[tuple[str, int]] = []
+    release = asyncio.Event()
+
+    async def sink(session: str, batch: str, events: Sequence[dict[str, object]]) -> None:
+        await release.wait()
+        stored.append((batch, len(events)))
+
+    async with gateway(feedback=sink) as world, world.peer() as peer:
+        await peer.send(Feedback(batch="b1", events=[{"what": "shown"}, {"what": "accepted"}]))
+        await peer.still_works()  # nothing waits for the store
+        assert stored == []
+        release.set()
+        assert await peer.receive() == Ack(batch="b1")
+        assert stored == [("b1", 2)]
+
+
+async def test_feedback_that_was_not_stored_is_not_acknowledged() -> None:
+    async def sink(session: str, batch: str, events: Sequence[dict[str, object]]) -> None:
+        raise OSError("disk full")
+
+    async with gateway(feedback=sink) as world, world.peer() as peer:
+        await peer.send(Feedback(batch="b1", events=[]))
+        await peer.still_works()
+
+
+async def test_changed_and_have_are_accepted() -> None:
+    seen: list[Changed] = []
+    async with gateway(changed=lambda _session, change: seen.append(change)) as world, world.peer() as peer:
+        change = Changed(documents=["file:///a.py"], reason=ChangeReason.BRANCH)
+        await peer.send(change)
+        await peer.send(Have(digests=[bytes(16)]))
+        await peer.still_works()
+        assert seen == [change]
+
+
+async def test_a_new_profile_is_sent_to_everybody() -> None:
+    async with gateway() as world, world.peer() as peer:
+        stream_door(world.app).update_profile(profile(strategy="next-2"))
+        message = await peer.receive()
+        assert isinstance(message, Profile)
+        assert message.strategy == "next-2"
+
+
+async def test_shutdown_says_goaway() -> None:
+    async with gateway() as world, world.peer() as peer:
+        stream_door(world.app).goaway(grace_ms=5.0)
+        assert await peer.receive() == Goaway(grace_ms=5.0)
+
+
+async def test_disconnect_ends_everything_of_the_connection() -> None:
+    gate = Gate(free=4)
+    async with gateway(scripted("word " * 50, sleep=gate)) as world:
+        async with world.peer() as peer:
+            for id in ("a", "b", "c"):
+                await peer.send(complete(id, max_tokens=50))
+            assert isinstance(await peer.receive(), Delta)
+        await world.idle()
+        assert len(world.engine.aborted) == 3
+        assert len(stream_door(world.app).connections) == 0
+
+
+async def test_a_slow_reader_loses_nothing() -> None:
+    answer = "word " * 300
+    engine = scripted(answer)
+    async with gateway(engine) as world, world.peer() as peer:
+        await peer.send(complete("a", max_tokens=1000))
+        await world.idle()  # all of it was generated before a single frame is read
+        text, end, deltas = await peer.until_end("a")
+        assert text == answer
+        assert isinstance(end, Done)
+        assert sum(delta.tokens for delta in deltas) == end.usage.generated_tokens
+
+
+async def test_too_many_live_requests_of_one_connection_are_overloaded() -> None:
+    limits = LimitsConfig(live_per_connection=2, abort_grace_ms=100)
+    gate = Gate(free=0)
+    async with gateway(scripted(sleep=gate), limits=limits) as world, world.peer() as peer:
+        for id in ("a", "b", "c"):
+            await peer.send(complete(id))
+        end = await peer.receive()
+        assert isinstance(end, Error)
+        assert (end.id, end.code) == ("c", ErrorCode.OVERLOADED)
+        assert end.retry_after_ms
+        gate.opened.set()
+
+
+async def test_a_full_gateway_refuses_with_a_time_to_come_back() -> None:
+    limits = LimitsConfig(max_running=1, max_waiting=1, abort_grace_ms=100)
+    gate = Gate(free=0)
+    async with gateway(scripted(sleep=gate), limits=limits) as world, world.peer() as peer:
+        for id in ("a", "b", "c"):
+            await peer.send(complete(id))
+        end = await peer.receive()
+        assert isinstance(end, Error)
+        assert (end.id, end.code) == ("c", ErrorCode.OVERLOADED)
+        gate.opened.set()
+
+
+# Bad input: each gets a defined answer, and the connection lives.
+
+BAD = [
+    pytest.param({"type": "complete", "id": "a", "segments": "no list"}, "segments", id="wrong type of a field"),
+    pytest.param({"type": "complete", "id": 7, "segments": []}, "id", id="wrong type of the id"),
+    pytest.param({"type": "complete", "id": "a", "segments": [{"kind": "prefix"}]}, "segments[0].scope", id="missing"),
+    pytest.param(
+        {"type": "complete", "id": "a", "segments": [{"kind": "nonsense", "scope": "file", "text": ""}]},
+        "segments[0].kind",
+        id="unknown kind",
+    ),
+    pytest.param({"type": "teleport"}, "type", id="unknown type"),
+    pytest.param({"no": "type"}, "type", id="no type"),
+    pytest.param([1, 2, 3], "frame", id="no object"),
+    pytest.param({"type": "cancel", "id": ""}, "id", id="empty id"),
+    pytest.param({"type": "cancel", "id": "x" * 65}, "id", id="id too long"),
+    pytest.param({"type": "hello", "v": 1}, "type", id="hello twice"),
+    pytest.param({"type": "have", "digests": [b"short"]}, "digests[0]", id="digest of wrong length"),
+    pytest.param({"type": "feedback", "batch": "", "events": []}, "batch", id="batch without name"),
+    pytest.param({"type": "changed", "documents": [], "reason": "whim"}, "reason", id="unknown reason"),
+    pytest.param(b"\xc1\xff\x00", "frame", id="no MessagePack"),
+    pytest.param(b"", "frame", id="empty frame"),
+    pytest.param(b"\x81\xa4type\xa2\xff\xfe", "frame", id="invalid UTF-8"),
+    pytest.param(b"\x91" * 100_000, "frame", id="nested too deep"),
+    pytest.param("{}", "frame", id="a text frame on a binary connection"),
+    pytest.param(b"\xc6\x7f\xff\xff\xff", "frame", id="claims two gigabytes"),
+]
+
+
+@pytest.mark.parametrize(("bad", "field"), BAD)
+async def test_a_bad_frame_is_answered_with_its_field_and_the_connection_lives(bad: object, field: str) -> None:
+    async with gateway() as world, world.peer() as peer:
+        await peer.send(bad)
+        error = await peer.receive()
+        assert isinstance(error, Error)
+        assert (error.code, error.field) == (ErrorCode.INVALID_REQUEST, field)
+        await peer.still_works()
+
+
+BAD_FIELDS: list[tuple[dict[str, Any], str]] = [
+    ({"max_tokens": -1}, "max_tokens"),
+    ({"max_tokens": 10**9}, "max_tokens"),
+    ({"deadline_ms": 0.0}, "deadline_ms"),
+    ({"deadline_ms": float("nan")}, "deadline_ms"),
+    ({"deadline_ms": float("inf")}, "deadline_ms"),
+    ({"stop": Stop(strings=[""])}, "stop.strings[0]"),
+    ({"stop": Stop(strings=["x"] * 17)}, "stop.strings"),
+    ({"stop": Stop(max_lines=0)}, "stop.max_lines"),
+    ({"stop": Stop(min_indent=-1)}, "stop.min_indent"),
+    ({"segments": []}, "segments"),
+    ({"segments": [segment(Kind.PREFIX)]}, "segments[0]"),
+    ({"segments": [segment(Kind.PREFIX, "a", bytes(16))]}, "segments[0]"),
+    ({"segments": [segment(Kind.PREFIX, digest=bytes(15))]}, "segments[0].digest"),
+    ({"segments": [segment(Kind.MIDDLE, digest=bytes(16))]}, "segments[0].digest"),
+    ({"segments": [segment(Kind.MIDDLE, "a"), segment(Kind.PREFIX, "b")]}, "segments[1].kind"),
+    ({"segments": [segment(Kind.TAIL, "a"), segment(Kind.TAIL, "b")]}, "segments[1].kind"),
+    ({"segments": [segment(Kind.FILE, "a", path="x\ny")]}, "segments[0].source.path"),
+    ({"segments": [segment(Kind.PREFIX, "a")] * 1025}, "segments"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field"), BAD_FIELDS, ids=[f"{f}-{i}" for i, (_, f) in enumerate(BAD_FIELDS)])
+async def test_a_bad_field_ends_that_request_alone(fields: dict[str, Any], field: str) -> None:
+    async with gateway() as world, world.peer() as peer:
+        _, error, _ = await peer.ask("bad", **fields)
+        assert isinstance(error, Error)
+        assert (error.code, error.field) == (ErrorCode.INVALID_REQUEST, field)
+        await peer.still_works()
+
+
+async def test_an_id_that_is_live_cannot_be_used_again_and_the_live_one_goes_on() -> None:
+    gate = Gate(free=0)
+    async with gateway(scripted("x + 1\n", sleep=gate)) as world, world.peer() as peer:
+        await peer.send(complete("a"))
+        await peer.send(complete("a"))
+        error = await peer.receive()
+        assert isinstance(error, Error)
+        assert (error.code, error.field, error.id) == (ErrorCode.INVALID_REQUEST, "id", None)
+        gate.opened.set()
+        text, end, _ = await peer.until_end("a")
+        assert text == "x + 1\n"
+        assert isinstance(end, Done)
+
+
+async def test_a_broken_frame_that_names_a_live_request_does_not_end_it() -> None:
+    gate = Gate(free=0)
+    async with gateway(scripted(sleep=gate)) as world, world.peer() as peer:
+        await peer.send(complete("a"))
+        await peer.send({"type": "complete", "id": "a", "segments": 3})
+        error = await peer.receive()
+        assert isinstance(error, Error)
+        assert error.id is None
+        gate.opened.set()
+        _, end, _ = await peer.until_end("a")
+        assert isinstance(end, Done)
+
+
+async def test_a_request_before_hello_is_refused() -> None:
+    async with gateway() as world, world.peer(hello=False) as peer:
+        _, error, _ = await peer.ask()
+        assert isinstance(error, Error)
+        assert error.field == "type"
+        await peer.send(Hello(v=1))
+        assert isinstance(await peer.receive(), Profile)
+        await peer.still_works()
+
+
+async def test_an_unknown_version_is_refused_and_may_be_corrected() -> None:
+    async with gateway() as world, world.peer(hello=False) as peer:
+        await peer.send(Hello(v=2))
+        error = await peer.receive()
+        assert isinstance(error, Error)
+        assert error.field == "v"
+        await peer.send(Hello(v=1))
+        assert isinstance(await peer.receive(), Profile)
+
+
+async def test_unknown_fields_are_ignored() -> None:
+    async with gateway() as world, world.peer(json=True, hello=False) as peer:
+        await peer.send({"type": "hello", "v": 1, "from_the_future": {"x": 1}})
+        assert isinstance(await peer.receive(), Profile)
+
+
+async def test_a_frame_over_the_limit_is_answered_and_the_connection_lives() -> None:
+    async with gateway() as world, world.peer() as peer:
+        await peer.send(b"\x00" * (MAX_FRAME_BYTES + 1))
+        error = await peer.receive()
+        assert isinstance(error, Error)
+        assert (error.code, error.field) == (ErrorCode.INVALID_REQUEST, "frame")
+        await peer.still_works()
+
+
+async def test_a_frame_far_over_the_limit_ends_the_connection_and_no_other() -> None:
+    async with gateway() as world, world.peer() as other, world.peer() as peer:
+        with pytest.raises(ConnectionClosed) as closed:
+            await peer.send(b"\x00" * (5 * MAX_FRAME_BYTES))
+            await peer.receive()
+        assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
+        await other.still_works()
+
+
+async def test_a_flood_of_bad_frames_from_a_client_that_does_not_read_is_answered_one_by_one() -> None:
+    async with gateway() as world, world.peer() as peer:
+        for _ in range(2000):
+            await peer.send(b"\xc1")
+        for _ in range(2000):
+            assert isinstance(await peer.receive(), Error)
+        await peer.still_works()
+
+
+# Who may connect.
+
+
+async def close_code(url: str, headers: dict[str, str], **options: Any) -> int:
+    from websockets.asyncio.client import connect
+
+    async with connect(url, additional_headers=headers, proxy=None, **options) as socket:
+        with pytest.raises(ConnectionClosed) as closed:
+            await socket.recv()
+        assert closed.value.rcvd is not None
+        return closed.value.rcvd.code
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://localhost:3000", "null"])
+async def test_a_web_page_cannot_open_the_loopback_socket(origin: str) -> None:
+    async with gateway() as world:
+        assert await close_code(world.ws_url, {"Origin": origin}) == 4403
+
+
+async def test_dns_rebinding_cannot_open_the_loopback_socket() -> None:
+    """The page's own name resolves to 127.0.0.1, and its requests are same-origin; only Host tells."""
+    async with gateway() as world:
+        url = f"ws://rebound.evil.example:{world.port}/v1/stream"
+        assert await close_code(url, {}, host=world.host, port=world.port) == 4403
+
+
+async def test_a_listed_origin_and_host_may_connect() -> None:
+    async with (
+        gateway(origins=["https://ide.example"], hosts=["ide.example"]) as world,
+        world.peer(additional_headers={"Origin": "https://ide.example"}) as peer,
+    ):
+        await peer.still_works()
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": "Bearer "}]
+)
+async def test_no_or_wrong_token_closes_4401(headers: dict[str, str]) -> None:
+    async with gateway(token=TOKEN) as world:
+        assert await close_code(world.ws_url, headers) == 4401
+
+
+async def test_the_right_token_opens() -> None:
+    async with (
+        gateway(token=TOKEN) as world,
+        world.peer(additional_headers={"Authorization": f"Bearer {TOKEN}"}) as peer,
+    ):
+        await peer.still_works()

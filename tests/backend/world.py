@@ -1,0 +1,196 @@
+"""A real gateway on a real socket with a scripted engine, and a peer that speaks the wire by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+from fastapi import FastAPI
+from foretype_backend.app import create_app
+from foretype_backend.config import Config, GatewayConfig, LimitsConfig
+from foretype_backend.engines.port import Engine
+from foretype_backend.engines.scripted import ScriptedEngine, text_script
+from foretype_backend.serve import Service
+from foretype_backend.server import running
+from foretype_client.wire import (
+    Complete,
+    Delta,
+    Done,
+    Error,
+    GatewayMessage,
+    Hello,
+    Need,
+    Profile,
+    RequestClass,
+    Stop,
+    WireSegment,
+)
+from foretype_context.segments import Kind, Scope, Source
+from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_models.artifacts import FOLDER
+from websockets.asyncio.client import ClientConnection, connect
+
+TOKENIZER_PATH: Path = FOLDER / "tokenizer.json"
+TOKENIZER: Tokenizer = load_tokenizer(TOKENIZER_PATH)
+TOKEN = "a-token-of-the-tests"
+
+
+def profile(**changes: Any) -> Profile:
+    fields: dict[str, Any] = {
+        "model": "scripted",
+        "grammar": "foretype-1",
+        "tokenizer_digest": TOKENIZER.digest,
+        "context_limit_tokens": 2048,
+    }
+    return Profile(**(fields | changes))
+
+
+def scripted(answer: str | Callable[[str], str] = "x + 1\n", **options: Any) -> ScriptedEngine:
+    """An engine that answers with this text, or with this function of the prompt's text."""
+    give = answer if callable(answer) else lambda _prompt: answer
+    script = text_script(TOKENIZER.encode, lambda ids: TOKENIZER.decode(ids).decode("utf-8", "replace"), give)
+    options = {"context_limit_tokens": 2048, "vocabulary_tokens": TOKENIZER.vocabulary_tokens} | options
+    return ScriptedEngine(script, **options)
+
+
+@dataclass
+class World:
+    app: FastAPI
+    engine: Any
+    service: Service
+    config: Config
+    host: str
+    port: int
+
+    @property
+    def ws_url(self) -> str:
+        return f"ws://{self.host}:{self.port}/v1/stream"
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @contextlib.asynccontextmanager
+    async def peer(self, *, json: bool = False, hello: bool = True, **options: Any) -> AsyncGenerator[Peer]:
+        """A connection that has said hello and has its profile."""
+        async with connect(self.ws_url, compression=None, proxy=None, **options) as socket:
+            peer = Peer(socket, json=json)
+            if hello:
+                await peer.send(Hello(v=1, client="test"))
+                assert isinstance(await peer.receive(), Profile)
+            yield peer
+
+    def http(self, **options: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=20, **options)
+
+    async def idle(self) -> None:
+        """Wait until the gateway and its engine have nothing left."""
+        while self.service.statistics() != (0, 0, 0) or self.engine.statistics().running:
+            await asyncio.sleep(0.005)
+
+
+class Peer:
+    def __init__(self, socket: ClientConnection, *, json: bool) -> None:
+        self.socket = socket
+        self.json = json
+
+    async def send(self, message: object) -> None:
+        """Send a message, or anything that can be encoded, or raw bytes."""
+        if isinstance(message, bytes | str):
+            await self.socket.send(message)
+        elif self.json:
+            await self.socket.send(msgspec.json.encode(message).decode())
+        else:
+            await self.socket.send(msgspec.msgpack.encode(message))
+
+    async def receive(self) -> GatewayMessage:
+        async with asyncio.timeout(10):
+            frame = await self.socket.recv()
+        if isinstance(frame, str):
+            return msgspec.json.decode(frame, type=GatewayMessage)
+        return msgspec.msgpack.decode(frame, type=GatewayMessage)
+
+    async def until_end(self, id: str) -> tuple[str, Done | Error | Need, list[Delta]]:
+        """Everything of one request: its text, its last message, its deltas. Other messages are an error here."""
+        deltas: list[Delta] = []
+        while True:
+            message = await self.receive()
+            if isinstance(message, Delta) and message.id == id:
+                deltas.append(message)
+            elif isinstance(message, Done | Error | Need) and message.id == id:
+                return "".join(delta.text for delta in deltas), message, deltas
+            else:
+                raise AssertionError(f"unexpected {message}")
+
+    async def ask(self, id: str = "r1", **fields: Any) -> tuple[str, Done | Error | Need, list[Delta]]:
+        await self.send(complete(id, **fields))
+        return await self.until_end(id)
+
+    async def still_works(self) -> None:
+        """The connection lives: a good request gets a good answer."""
+        text, end, _ = await self.ask("good")
+        assert isinstance(end, Done), end
+        assert text
+
+
+def segment(kind: Kind, text: str | None = None, digest: bytes | None = None, path: str = "") -> WireSegment:
+    return WireSegment(kind=kind, scope=Scope.FILE, source=Source(path=path), text=text, digest=digest)
+
+
+def segments(prefix: str = "def f(x):\n", middle: str = "    return ", suffix: str = "\n") -> list[WireSegment]:
+    return [
+        segment(Kind.PATH, "", path="a.py"),
+        segment(Kind.PREFIX, prefix),
+        segment(Kind.SUFFIX, suffix),
+        segment(Kind.MIDDLE, middle),
+    ]
+
+
+def complete(id: str = "r1", **fields: Any) -> Complete:
+    given: dict[str, Any] = {
+        "segments": segments(),
+        "max_tokens": 32,
+        "class_": RequestClass.INTERACTIVE,
+        "stop": Stop(),
+    }
+    return Complete(id=id, **(given | fields))
+
+
+@contextlib.asynccontextmanager
+async def gateway(
+    engine: Engine | None = None,
+    *,
+    token: str | None = None,
+    limits: LimitsConfig | None = None,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    tokenizer: Tokenizer = TOKENIZER,
+    with_profile: Profile | None = None,
+    **app_options: Any,
+) -> AsyncGenerator[World]:
+    """A gateway on a free port of loopback."""
+    config = Config(
+        gateway=GatewayConfig(port=0, hosts=tuple(hosts), origins=tuple(origins)),
+        limits=limits or LimitsConfig(abort_grace_ms=200, retry_wait_ms=500),
+        token=token,
+    )
+    engine = engine or scripted()
+    await engine.start()
+    app = create_app(
+        config, engine, tokenizer, with_profile or profile(), tokenizer_path=TOKENIZER_PATH, **app_options
+    )
+    try:
+        async with running(app, config) as (host, port):
+            yield World(app, engine, app.state.service, config, host, port)
+    finally:
+        await engine.close()
+
+
+def joined(deltas: Iterable[Delta]) -> str:
+    return "".join(delta.text for delta in deltas)
