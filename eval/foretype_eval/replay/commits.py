@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "stretches_of"]
+__all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "load_commit", "stretches_of"]
 
 MAX_FILE_BYTES = 1 << 20
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)

@@ -1,0 +1,101 @@
+"""The command `foretype eval replay`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from foretype_client.ports import GatewayGone
+from rich.console import Console
+from rich.table import Table
+
+from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.replay.accept import Rule
+from foretype_eval.replay.commits import RepositoryError
+from foretype_eval.replay.run import SYSTEMS, ReplayOptions, run_replay
+from foretype_eval.replay.trace import TraceError
+
+__all__ = ["replay"]
+
+
+def replay(
+    repo: Annotated[Path, typer.Option(help="Git repository whose commits are typed.")],
+    commits: Annotated[str, typer.Option(help="Number of newest commits, or a range A..B.")] = "10",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    systems: Annotated[str, typer.Option(help="Of model, network, copy_line, empty.")] = ",".join(SYSTEMS),
+    accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
+    client: Annotated[str, typer.Option(help="reuse (the product's) or strict.")] = "reuse",
+    debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
+    decide_ms: Annotated[float, typer.Option(min=0, help="A suggestion is read this long before it is taken.")] = 200.0,
+    layout: Annotated[str | None, typer.Option(help="Prompt layout; default is the profile's.")] = None,
+    suffix: Annotated[list[str] | None, typer.Option(help="File endings to type; default .py.")] = None,
+    seed: Annotated[int, typer.Option()] = 0,
+    simulate: Annotated[bool, typer.Option("--simulate", help="No gateway: latencies from a trace.")] = False,
+    latency_trace: Annotated[Path | None, typer.Option(help="Lay these latencies on the clock.")] = None,
+    save_trace: Annotated[Path | None, typer.Option(help="Write the measured latencies.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for rows; an interrupted run goes on there.")] = None,
+    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
+) -> None:
+    """Type the commits of a repository keystroke by keystroke, and count what was saved."""
+    try:
+        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
+        named = tuple(part.strip() for part in systems.split(",") if part.strip())
+        if unknown := set(named) - {*SYSTEMS, "network"}:
+            fail(f"--systems: {', '.join(sorted(unknown))} is none of model, network, copy_line, empty")
+        if client not in ("reuse", "strict"):
+            fail(f"--client: {client!r} is neither reuse nor strict")
+        options = ReplayOptions(
+            repo=repo,
+            commits=int(commits) if commits.isdigit() else commits,
+            suffixes=tuple(suffix or (".py",)),
+            systems=named,
+            rule=accept,
+            reuse=client == "reuse",
+            debounce_ms=debounce_ms,
+            layout=layout,
+            decide_ms=decide_ms,
+            seed=seed,
+            simulate=simulate,
+            latency_trace=latency_trace,
+            save_trace=save_trace,
+            out=out,
+            gateway=GatewayOptions(url=gateway, token=token, model=model),
+        )
+        with progress_bars() as progress:
+            result = run_replay(options, progress=progress)
+    except (RepositoryError, TraceError, GatewayGone, OSError) as error:
+        fail(str(error))
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _print(result: dict[str, Any]) -> None:
+    title = f"{result['repo']}: {result['commits']} commits, {result['accept_rule']}, {result['client']} client"
+    table = Table(title=title, title_justify="left")
+    columns = ("keystrokes saved", "95 % interval", "precision", "shown", "late", "requests", "cached")
+    table.add_column("system")
+    for column in columns:
+        table.add_column(column, justify="right")
+
+    def percent(value: float | None) -> str:
+        return "–" if value is None else f"{value:.1%}"
+
+    for name, row in result["systems"].items():
+        ci = row["ci"]["ksr"]
+        table.add_row(
+            name,
+            percent(row["ksr"]),
+            "–" if ci is None else f"{ci[0]:.1%} to {ci[1]:.1%}",
+            percent(row["a_line_precision"]),
+            percent(row["show_rate"]),
+            percent(row["late_rate"]),
+            str(row["requests"]),
+            percent(row["cached_share"]),
+        )
+    Console().print(table)

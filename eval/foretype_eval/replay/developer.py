@@ -1,0 +1,146 @@
+"""A simulated developer: types stretches through the real completion flow, on virtual time.
+
+After each key the editor asks, as editors do; whatever has arrived before the next key may be accepted once it has been
+visible for `decide_s`. Which key comes when is drawn beforehand from the typist's distribution, so two systems that are
+compared see the same rhythm for the same seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from foretype_client.policy import Trigger
+from foretype_client.suggestion import Suggestion
+from foretype_context.document import Document, Edit, Snapshot
+
+from foretype_eval.replay.accept import Accepted, Rule, decide
+from foretype_eval.replay.commits import Stretch
+from foretype_eval.replay.typist import gap_s, next_key
+
+__all__ = ["Developer", "Flow", "Tally"]
+
+
+class Flow(Protocol):
+    """The part of :class:`foretype_client.flow.CompletionFlow` that a developer touches."""
+
+    def document_opened(self, snapshot: Snapshot) -> None: ...
+    def document_changed(self, snapshot: Snapshot) -> None: ...
+    def document_closed(self, snapshot: Snapshot) -> None: ...
+    async def suggest(self, snapshot: Snapshot, offset: int, *, trigger: Trigger) -> Suggestion | None: ...
+    def accepted(self, id: str) -> None: ...
+    def partially_accepted(self, id: str, characters: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one commit. `keys_without` is what typing alone takes; automatic indentation is free in both."""
+
+    keys_without: int = 0
+    keys_with: int = 0
+    opportunities: int = 0
+    shown: int = 0
+    accepts: int = 0
+    accepted_chars: int = 0
+    wrong_accepts: int = 0
+    shown_right: int = 0
+    by_source: dict[str, int] = field(default_factory=dict[str, int])
+    key_times_s: list[float] = field(default_factory=list[float])
+
+
+class Developer:
+    """Types with help.
+
+    Args:
+        flow: the system under test, or None for `empty`.
+        decide_s: a suggestion cannot be accepted before it was visible this long.
+    """
+
+    def __init__(self, flow: Flow | None, *, rule: Rule, rng: Random, decide_s: float) -> None:
+        self._flow = flow
+        self._rule = rule
+        self._rng = rng
+        self._decide_s = decide_s
+        self.tally = Tally()
+
+    async def type(self, stretch: Stretch, *, root: str, language: str) -> None:
+        """Type one stretch, key by key."""
+        loop = asyncio.get_running_loop()
+        uri = f"file://{root}/{stretch.path}"
+        document = Document(uri, stretch.before + stretch.after, language=language, path=stretch.path, version=1)
+        if self._flow is not None:
+            self._flow.document_opened(document.snapshot())
+        base, done, visible, since_s = len(stretch.before), 0, "", 0.0
+        rest = stretch.target
+        while rest:
+            self.tally.keys_without += 1
+            rest = rest[len(next_key(rest)) :]
+        while done < len(stretch.target):
+            remaining = stretch.target[done:]
+            key = next_key(remaining)
+            due_s = loop.time() + gap_s(self._rng, after_newline=done > 0 and stretch.target[done - 1] == "\n")
+            taken: Accepted | None = None
+            if self._flow is not None:
+                self.tally.opportunities += 1
+                offset = base + done
+                suggestion = await self._wait_for(self._flow, document.snapshot(), offset, due_s)
+                if suggestion is not None:
+                    if not (visible and visible == suggestion.text):
+                        since_s = loop.time()
+                    self._saw(suggestion, remaining)
+                    taken = decide(self._rule, suggestion.text, remaining, self._rng)
+                    moment_s = max(since_s + self._decide_s, loop.time())
+                    if taken is not None and moment_s < due_s:
+                        await asyncio.sleep(moment_s - loop.time())
+                        done += self._take(self._flow, document, offset, suggestion, taken)
+                        visible = ""
+                        if not taken.wrong:
+                            continue
+                    visible = suggestion.text[len(key) :] if suggestion.text.startswith(key) else ""
+                else:
+                    visible = ""
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
+            document.apply([Edit(base + done, base + done, key)], document.version + 1)
+            done += len(key)
+            self.tally.keys_with += 1
+            self.tally.key_times_s.append(loop.time())
+            if self._flow is not None:
+                self._flow.document_changed(document.snapshot())
+        if self._flow is not None:
+            self._flow.document_closed(document.snapshot())
+
+    async def _wait_for(self, flow: Flow, snapshot: Snapshot, offset: int, due_s: float) -> Suggestion | None:
+        """The suggestion that is answered before the next key, if any. The editor does not cancel (as Neovim)."""
+        asked = asyncio.ensure_future(flow.suggest(snapshot, offset, trigger=Trigger.AUTOMATIC))
+        asked.add_done_callback(lambda task: task.cancelled() or task.exception())
+        delay = due_s - asyncio.get_running_loop().time()
+        await asyncio.wait([asked], timeout=delay)
+        return asked.result() if asked.done() else None
+
+    def _saw(self, suggestion: Suggestion, remaining: str) -> None:
+        tally = self.tally
+        tally.shown += 1
+        tally.shown_right += decide(Rule.LINE, suggestion.text, remaining, self._rng) is not None
+        tally.by_source[str(suggestion.source)] = tally.by_source.get(str(suggestion.source), 0) + 1
+
+    def _take(self, flow: Flow, document: Document, offset: int, suggestion: Suggestion, taken: Accepted) -> int:
+        """Accept; returns the characters of the true text that now stand there."""
+        text = suggestion.text[: taken.characters]
+        document.apply([Edit(offset, offset, text)], document.version + 1)
+        self.tally.accepts += 1
+        self.tally.keys_with += taken.keys
+        if taken.wrong:
+            self.tally.wrong_accepts += 1
+            self.tally.keys_with += 1  # undo
+            document.apply([Edit(offset, offset + len(text), "")], document.version + 1)
+            flow.document_changed(document.snapshot())
+            return 0
+        self.tally.accepted_chars += len(text)
+        if taken.characters < len(suggestion.text):
+            flow.partially_accepted(suggestion.id, taken.characters)
+        else:
+            flow.accepted(suggestion.id)
+        flow.document_changed(document.snapshot())
+        return len(text)

@@ -1,0 +1,129 @@
+"""Rows of a replay, and what is made of them (definitions: evals research, sections 5.2 and 5.9)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from foretype_eval.replay.developer import Tally
+from foretype_eval.replay.trace import RequestRecord
+
+__all__ = ["CommitRow", "row_of", "summary"]
+
+_RESAMPLES = 2000
+
+
+class CommitRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One system on one commit; counts only, never text."""
+
+    system: str
+    commit: str
+    keys_without: int
+    keys_with: int
+    opportunities: int
+    shown: int
+    shown_right: int
+    accepts: int
+    accepted_chars: int
+    requests: int
+    cancelled: int
+    late: int
+    answered: int
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    tokens_after_cancel: int
+    by_source: dict[str, int]
+
+
+def row_of(system: str, commit: str, tally: Tally, records: Sequence[RequestRecord]) -> CommitRow:
+    """Close the books of one commit. An answer is late if a key came between its request and its last token."""
+    answered = [record for record in records if record.characters]
+    keys = tally.key_times_s
+
+    def late(record: RequestRecord) -> bool:
+        following = bisect_right(keys, record.sent_s)
+        return following < len(keys) and keys[following] < record.last_s
+
+    return CommitRow(
+        system=system,
+        commit=commit,
+        keys_without=tally.keys_without,
+        keys_with=tally.keys_with,
+        opportunities=tally.opportunities,
+        shown=tally.shown,
+        shown_right=tally.shown_right,
+        accepts=tally.accepts,
+        accepted_chars=tally.accepted_chars,
+        requests=len(records),
+        cancelled=sum(record.cancelled for record in records),
+        late=sum(map(late, answered)),
+        answered=len(answered),
+        prompt_tokens=sum(record.prompt_tokens for record in records),
+        cached_tokens=sum(record.cached_tokens for record in records),
+        generated_tokens=sum(record.generated_tokens for record in records),
+        tokens_after_cancel=sum(record.tokens_after_cancel for record in records),
+        by_source=dict(sorted(tally.by_source.items())),
+    )
+
+
+def _ratio(rows: Sequence[CommitRow], over: str, under: str, seed: int) -> tuple[float | None, list[float] | None]:
+    """Sum of `over` by sum of `under` with a 95 % percentile interval, resampling commits."""
+    top = np.array([getattr(row, over) for row in rows], dtype=float)
+    bottom = np.array([getattr(row, under) for row in rows], dtype=float)
+    if not bottom.sum():
+        return None, None
+    picks = np.random.default_rng(seed).integers(0, len(rows), size=(_RESAMPLES, len(rows)))
+    below = bottom[picks].sum(axis=1)
+    ratios = top[picks].sum(axis=1)[below > 0] / below[below > 0]
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return round(float(top.sum() / bottom.sum()), 6), [round(float(low), 6), round(float(high), 6)]
+
+
+def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:
+    """What one system did over all commits; `ci` holds 95 % intervals, clustered by commit."""
+    keep, keep_ci = _ratio(rows, "keys_with", "keys_without", seed)
+    cpo, cpo_ci = _ratio(rows, "accepted_chars", "opportunities", seed)
+    late, late_ci = _ratio(rows, "late", "answered", seed)
+    precision, precision_ci = _ratio(rows, "shown_right", "shown", seed)
+    show, show_ci = _ratio(rows, "shown", "opportunities", seed)
+    cached, cached_ci = _ratio(rows, "cached_tokens", "prompt_tokens", seed)
+    sources: dict[str, int] = {}
+    for row in rows:
+        for source, count in row.by_source.items():
+            sources[source] = sources.get(source, 0) + count
+    total = {
+        name: sum(getattr(row, name) for row in rows)
+        for name in (
+            "requests",
+            "cancelled",
+            "accepts",
+            "accepted_chars",
+            "shown",
+            "opportunities",
+            "keys_without",
+            "keys_with",
+        )
+    }
+    return {
+        "commits": len(rows),
+        "ksr": None if keep is None else round(1 - keep, 6),
+        "cpo": cpo,
+        **total,
+        "late_rate": late,
+        "a_line_precision": precision,
+        "show_rate": show,
+        "cached_share": cached,
+        "shown_by_source": dict(sorted(sources.items())),
+        "ci": {
+            "ksr": None if keep_ci is None else [round(1 - keep_ci[1], 6), round(1 - keep_ci[0], 6)],
+            "cpo": cpo_ci,
+            "late_rate": late_ci,
+            "a_line_precision": precision_ci,
+            "show_rate": show_ci,
+            "cached_share": cached_ci,
+        },
+    }

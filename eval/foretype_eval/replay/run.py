@@ -1,0 +1,218 @@
+"""The replay: systems × commits, each on a fresh client and on a virtual clock.
+
+Rows are written as they are made, so an interrupted run goes on where it stopped (`out`). All systems see the same typing
+rhythm for the same seed and commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import zlib
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from foretype_client.cache import CompletionCache
+from foretype_client.flow import CompletionFlow
+from foretype_client.local_model import CopyLine, LocalModel
+from foretype_client.policy import Policy, PolicyOptions
+from foretype_context.assemble import Assembler
+from foretype_context.languages import language_of
+
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.replay.accept import Rule
+from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, load_commit
+from foretype_eval.replay.developer import Developer, Flow
+from foretype_eval.replay.results import CommitRow, row_of, summary
+from foretype_eval.replay.sides import RealSide, Simulator
+from foretype_eval.replay.strict import StrictFlow
+from foretype_eval.replay.trace import LatencyTrace, MeasuredGateway, ReplayGateway, TraceError, TraceRow
+from foretype_eval.replay.virtual import VirtualLoop
+
+__all__ = ["ReplayOptions", "run_replay"]
+
+SYSTEMS: Final = ("model", "copy_line", "empty")
+NEURAL: Final = ("model", "network")
+
+
+class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One replay.
+
+    Attributes:
+        commits: number of newest commits, or a range `A..B`.
+        systems: of `model` (the product), `network` (the product without its local candidate), `copy_line`, `empty`.
+        reuse: the product's client; False is the strict one.
+        simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
+        decide_ms: how long a suggestion must be visible before it can be accepted.
+    """
+
+    repo: Path
+    commits: str | int = 10
+    suffixes: Sequence[str] = (".py",)
+    systems: Sequence[str] = SYSTEMS
+    rule: Rule = Rule.LINE
+    reuse: bool = True
+    debounce_ms: float = 75.0
+    layout: str | None = None
+    decide_ms: float = 200.0
+    seed: int = 0
+    simulate: bool = False
+    latency_trace: Path | None = None
+    save_trace: Path | None = None
+    out: Path | None = None
+    gateway: GatewayOptions = GatewayOptions()
+
+
+def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """Replay, and report per system.
+
+    Raises:
+        RepositoryError, TraceError, GatewayGone: with what is wrong and what to do.
+    """
+    trace = LatencyTrace.load(options.latency_trace) if options.latency_trace is not None else None
+    if options.simulate and trace is None:
+        raise TraceError("--simulate needs --latency-trace FILE; a run with --save-trace FILE makes one")
+    ids = commits_of(options.repo, options.commits, suffixes=options.suffixes)
+    if not ids:
+        raise RepositoryError(
+            f"{options.repo}: no commits in {options.commits!r} that touch {', '.join(options.suffixes)}"
+        )
+    commits = [load_commit(options.repo, id, suffixes=options.suffixes) for id in ids]
+    kept: dict[tuple[str, str], CommitRow] = _resume(options)
+    measured: list[TraceRow] = []
+    with contextlib.ExitStack() as stack:
+        needs_gateway = not options.simulate and set(NEURAL) & set(options.systems)
+        real = stack.enter_context(RealSide(options.gateway)) if needs_gateway else None
+        simulator = Simulator.make(trace) if options.simulate and trace is not None else None
+        journal = stack.enter_context(_journal(options))
+        for system in options.systems:
+            for number, commit in enumerate(commits, start=1):
+                if (system, commit.id) not in kept:
+                    row, rows = _one(options, system, commit, real or simulator, trace)
+                    measured += rows
+                    kept[system, commit.id] = row
+                    journal(row)
+                progress(system, number, len(commits))
+        side = real or simulator
+        model = None if side is None else side.profile.model
+    if options.save_trace is not None and measured:
+        LatencyTrace(measured).save(options.save_trace)
+    skipped: dict[str, int] = {}
+    for commit in commits:
+        for reason, files in commit.skipped.items():
+            skipped[reason] = skipped.get(reason, 0) + files
+    return {
+        "repo": options.repo.name,
+        "commits": len(commits),
+        "stretches": sum(len(commit.stretches) for commit in commits),
+        "skipped_files": skipped,
+        "model": model,
+        "accept_rule": str(options.rule),
+        "client": "reuse" if options.reuse else "strict",
+        "debounce_ms": options.debounce_ms,
+        "decide_ms": options.decide_ms,
+        "layout": options.layout,
+        "latency": "trace" if trace is not None else "measured",
+        "simulate": options.simulate,
+        "seed": options.seed,
+        "systems": {
+            system: summary([kept[system, commit.id] for commit in commits], seed=options.seed)
+            for system in options.systems
+        },
+    }
+
+
+def _one(
+    options: ReplayOptions, system: str, commit: Commit, side: RealSide | Simulator | None, trace: LatencyTrace | None
+) -> tuple[CommitRow, list[TraceRow]]:
+    """One system on one commit, on a clock that starts at zero."""
+    seed = zlib.crc32(f"{options.seed}:{commit.id}".encode())
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop = runner.get_loop()
+        if not isinstance(loop, VirtualLoop):
+            raise TypeError("the replay needs a virtual loop")
+        gateway: ReplayGateway = ReplayGateway(None, loop)
+        planner: Assembler | None = None
+        if side is not None and system in NEURAL:
+            planner = side.assembler(options.layout)
+            gateway = side.gateway(loop, trace, random.Random(seed))
+        work = _work(options, system, commit, gateway, planner, loop, seed)
+        developer = runner.run(work)
+    rows = gateway.measured if isinstance(gateway, MeasuredGateway) else []
+    return row_of(system, commit.id, developer.tally, gateway.records), rows
+
+
+async def _work(
+    options: ReplayOptions,
+    system: str,
+    commit: Commit,
+    gateway: ReplayGateway,
+    planner: Assembler | None,
+    loop: VirtualLoop,
+    seed: int,
+) -> Developer:
+    local: LocalModel | None = CopyLine() if system in ("model", "copy_line") else None
+    completion: CompletionFlow | None = None
+    flow: Flow | None = None
+    if system != "empty" and options.reuse:
+        completion = flow = CompletionFlow(
+            gateway,
+            lambda _: planner,
+            clock=loop.time,
+            policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms)),
+            cache=CompletionCache(),
+            local=local,
+            rng=random.Random(seed),
+        )
+    elif system != "empty":
+        flow = StrictFlow(
+            gateway,
+            lambda _: planner,
+            debounce_s=options.debounce_ms / 1000,
+            local=local if system == "copy_line" else None,
+        )
+    developer = Developer(flow, rule=options.rule, rng=random.Random(seed), decide_s=options.decide_ms / 1000)
+    root = options.repo.resolve().as_posix()
+    for stretch in commit.stretches:
+        await developer.type(stretch, root=root, language=language_of(stretch.path))
+    if completion is not None:
+        await completion.close()
+    return developer
+
+
+def _key(options: ReplayOptions) -> str:
+    """Names the settings that rows belong to; where to write and how to connect do not change a row."""
+    blank = msgspec.structs.replace(
+        options, out=None, save_trace=None, commits=0, systems=(), repo=options.repo.resolve()
+    )
+    return f"{zlib.crc32(msgspec.json.encode(blank)):08x}"
+
+
+def _resume(options: ReplayOptions) -> dict[tuple[str, str], CommitRow]:
+    path = None if options.out is None else options.out / f"items-{_key(options)}.jsonl"
+    if path is None or not path.exists():
+        return {}
+    rows: dict[tuple[str, str], CommitRow] = {}
+    for line in path.read_bytes().splitlines():
+        with contextlib.suppress(msgspec.DecodeError):  # the run was stopped while it wrote its last line
+            row = msgspec.json.decode(line, type=CommitRow)
+            rows[row.system, row.commit] = row
+    return rows
+
+
+@contextlib.contextmanager
+def _journal(options: ReplayOptions) -> Generator[Callable[[CommitRow], None]]:
+    if options.out is None:
+        yield lambda _: None
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    with (options.out / f"items-{_key(options)}.jsonl").open("ab") as file:
+
+        def write(row: CommitRow) -> None:
+            file.write(msgspec.json.encode(row) + b"\n")
+            file.flush()
+
+        yield write

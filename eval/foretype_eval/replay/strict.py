@@ -1,0 +1,89 @@
+"""The strict client: asks anew after every key and shows only what arrives before the next one.
+
+What most clients do. Beside the product's flow it shows what reusing late answers is worth (evals research, section 5.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+
+from foretype_client.attempt import Planner
+from foretype_client.local_model import LocalModel
+from foretype_client.policy import Trigger
+from foretype_client.ports import Call, Gateway
+from foretype_client.suggestion import Origin, Suggestion
+from foretype_client.wire import Delta, Profile
+from foretype_context.document import Snapshot
+from foretype_context.finish import finish
+from foretype_context.plan import PlanState
+
+__all__ = ["StrictFlow"]
+
+
+class StrictFlow:
+    """Debounce, one request, its whole answer; a newer question cancels the older one."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        planner_for: Callable[[Profile], Planner | None],
+        *,
+        debounce_s: float,
+        local: LocalModel | None,
+    ) -> None:
+        self._gateway = gateway
+        self._planner_for = planner_for
+        self._debounce_s = debounce_s
+        self._local = local
+        self._ids = count(1)
+        self._asked = 0
+        self._state = PlanState.empty()
+
+    def document_opened(self, snapshot: Snapshot) -> None:
+        """Nothing is kept between questions."""
+
+    document_changed = document_opened
+    document_closed = document_opened
+
+    def accepted(self, id: str) -> None:
+        """Nothing is kept between questions."""
+
+    def partially_accepted(self, id: str, characters: int) -> None:
+        """Nothing is kept between questions."""
+
+    async def suggest(self, snapshot: Snapshot, offset: int, *, trigger: Trigger) -> Suggestion | None:
+        self._asked += 1
+        mine = self._asked
+        if self._local is not None:
+            text = self._local.suggest(snapshot, offset)
+            return Suggestion(id=f"l{mine}", text=text, source=Origin.LOCAL) if text else None
+        profile = self._gateway.profile
+        planner = None if profile is None else self._planner_for(profile)
+        if planner is None:
+            return None
+        await asyncio.sleep(self._debounce_s)
+        if mine != self._asked:
+            return None
+        plan, self._state = planner.plan(self._state, snapshot, offset, now=asyncio.get_running_loop().time())
+        call = Call(
+            id=f"s{next(self._ids)}",
+            document=snapshot.uri,
+            version=snapshot.version,
+            language=snapshot.language,
+            segments=[placed.segment for placed in plan.segments],
+            prompt_tokens=plan.prompt_tokens,
+            max_tokens=plan.max_tokens,
+            stop=plan.stop,
+        )
+        stream, parts = self._gateway.complete(call), list[str]()
+        async for event in stream:
+            if mine != self._asked:
+                stream.cancel()
+            if isinstance(event, Delta):
+                parts.append(event.text)
+        if mine != self._asked:
+            return None
+        finished = finish("".join(parts).removeprefix(plan.healed), snapshot, offset, kind=plan.kind, final=True)
+        return Suggestion(id=call.id, text=finished.text, source=Origin.NETWORK) if finished.text else None
