@@ -141,6 +141,11 @@ def _below(request: Request, start: int, tokens: int, *, freeze: bool) -> _Below
     return _Below(found, tokenizer.count(segment.text), (), segment.text, segment.source, len(snapshot.text) - start)
 
 
+def _tail_room(request: Request) -> int:
+    room = min(request.suffix_tokens, request.tokens // 3)
+    return min(room, request.tokens // 8) if request.grammar.tail else room
+
+
 def _tail(request: Request, tokens: int) -> tuple[Segment | None, int]:
     """The tail segment and the offset where the suffix begins.
 
@@ -152,16 +157,16 @@ def _tail(request: Request, tokens: int) -> tuple[Segment | None, int]:
         text = first_tokens(tokenizer, view.tail, tokens)
         segment = _segment(view, Kind.TAIL, view.offset, view.offset + len(text), text) if text else None
         return segment, view.below_start
-    window = view.snapshot.text[view.offset : below_end(view.snapshot, view.offset, tokens, tokenizer)]
-    border = view.below_start - view.offset
-    end = next((at for at in cut_points(window, tokenizer.cut_rule) if at >= border), len(window))
-    if not window:
-        # The rest of this line alone is larger than all that may stand below.
-        window = first_tokens(tokenizer, view.tail, tokens)
-        end = len(window)
-    start = view.offset
-    segment = _segment(view, Kind.TAIL, start, start + end, window[:end]) if end else None
-    return segment, max(start + end, view.below_start)
+    text, start = view.snapshot.text, view.offset
+    window = text[start : below_end(view.snapshot, start, tokens, tokenizer)]
+    border = view.below_start - start
+    cut = next((at for at in cut_points(window, tokenizer.cut_rule) if at >= border), None)
+    if cut is None:
+        # No such place near, or a rest of the line larger than all that may stand below: nothing follows the tail.
+        window = window or first_tokens(tokenizer, view.tail, tokens)
+        segment = _segment(view, Kind.TAIL, start, start + len(window), window) if window else None
+        return segment, len(text)
+    return _segment(view, Kind.TAIL, start, start + cut), start + cut
 
 
 def _middle(request: Request, start: int, tokens: int) -> tuple[str, str]:
@@ -192,7 +197,7 @@ def _psm(request: Request, hole: int, hole_line: int, *, freeze: bool = True) ->
     view, tokenizer = request.view, request.tokenizer
     middle, healed = _middle(request, hole, request.tokens // 2)
     middle_tokens = tokenizer.count(middle)
-    tail, below_start = _tail(request, min(request.tokens // 8, request.suffix_tokens))
+    tail, below_start = _tail(request, _tail_room(request))
     tail_tokens = tokenizer.count(tail.text) if tail is not None else 0
     room = min(request.suffix_tokens, request.tokens // 3) - (0 if request.grammar.tail else tail_tokens)
     below = _below(request, below_start, max(room, 0), freeze=freeze)
@@ -240,7 +245,7 @@ def _still_growing(request: Request, memory: FileMemory) -> bool:
         return False
     if request.tokenizer.count(snapshot.text[hole : view.offset]) * 4 > request.tokens:
         return False
-    _, below_start = _tail(request, min(request.tokens // 8, request.suffix_tokens))
+    _, below_start = _tail(request, _tail_room(request))
     return memory.below_chars < 0 or still_holds(
         memory.below, memory.below_chars, below_start, snapshot, request.suffix_tokens, request.tokenizer
     )

@@ -39,6 +39,11 @@ def similarity(a: frozenset[str], b: frozenset[str]) -> float:
     return 2 * len(a & b) / (len(a) + len(b)) if a or b else 0.0
 
 
+def _echo(lines: frozenset[str], around: frozenset[str]) -> bool:
+    """Whether most of a snippet stands around the cursor already; a snippet is shorter than that text, so its share counts."""
+    return len(lines & around) > _ECHO * len(lines)
+
+
 def _lines(text: str) -> frozenset[str]:
     return frozenset(stripped for line in text.splitlines() if (stripped := line.strip()))
 
@@ -92,7 +97,7 @@ def select(
             reason = "blank"
         elif snippet.path == view.snapshot.path:
             reason = "a part of the file being edited"
-        elif similarity(lines, around) > _ECHO:
+        elif _echo(lines, around):
             reason = "repeats the text around the cursor"
         elif any(similarity(lines, other) > _DOUBLE for other in seen):
             reason = "repeats another snippet"
@@ -121,7 +126,7 @@ def _placed(
 ) -> Selection:
     expired = [one for one in standing if (one.source.path, one.text) not in chosen]
     expired_tokens = sum(map(cost, expired))
-    echo = any(one.source.path == view.snapshot.path or similarity(_lines(one.text), around) > _ECHO for one in expired)
+    echo = any(one.source.path == view.snapshot.path or _echo(_lines(one.text), around) for one in expired)
     keep = not idle and not echo and len(expired) <= _TOLERATED_EXPIRED and used + expired_tokens <= limit_tokens
     if keep:
         # Equal text keeps its place, even where it has another source position by now.
