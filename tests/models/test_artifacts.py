@@ -1,0 +1,128 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foretype_models import artifacts
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "m.gguf").write_bytes(b"GGUF" + bytes(1000))
+    (tmp_path / "t.json").write_bytes(b"{}")
+    write_index(tmp_path)
+    return tmp_path
+
+
+def write_index(folder: Path, **changes: Any) -> None:
+    def entry(file: str) -> dict[str, Any]:
+        path = folder / file
+        return {"file": file, "sha256": artifacts.digest_file(path), "bytes": path.stat().st_size}
+
+    model = {
+        "name": "m",
+        **entry("m.gguf"),
+        "tokenizer": entry("t.json"),
+        "grammar": "foretype-1",
+        "parameters": 5,
+        "trained_tokens": 7,
+        "version": "1",
+        "licence": "Apache-2.0",
+        **changes,
+    }
+    (folder / "index.json").write_text(json.dumps({"default": "m", "models": [model]}))
+
+
+def test_an_intact_model_is_found_by_name_and_by_default(folder: Path) -> None:
+    by_default = artifacts.locate(folder=folder)
+    assert by_default == artifacts.locate("m", folder=folder)
+    assert by_default.path == folder / "m.gguf"
+    assert by_default.tokenizer_path == folder / "t.json"
+    assert (by_default.grammar, by_default.parameters, by_default.size_bytes) == ("foretype-1", 5, 1004)
+
+
+def test_a_truncated_file_is_named_with_both_sizes(folder: Path) -> None:
+    (folder / "m.gguf").write_bytes(b"GGUF")
+    with pytest.raises(artifacts.TruncatedArtifactError, match=r"m\.gguf has 4 bytes instead of 1004; restore"):
+        artifacts.locate(folder=folder)
+
+
+def test_a_changed_file_of_equal_size_is_refused_also_after_it_was_verified(folder: Path) -> None:
+    artifacts.locate(folder=folder)
+    status = (folder / "m.gguf").stat()
+    (folder / "m.gguf").write_bytes(b"GGUX" + bytes(1000))
+    os.utime(folder / "m.gguf", ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
+    with pytest.raises(artifacts.TamperedArtifactError, match=r"m\.gguf"):
+        artifacts.locate(folder=folder)
+
+
+def test_verify_looks_at_the_content_even_where_size_and_time_are_unchanged(folder: Path) -> None:
+    artifacts.locate(folder=folder)
+    status = (folder / "m.gguf").stat()
+    (folder / "m.gguf").write_bytes(b"GGUX" + bytes(1000))
+    os.utime(folder / "m.gguf", ns=(status.st_atime_ns, status.st_mtime_ns))
+    with pytest.raises(artifacts.TamperedArtifactError):
+        artifacts.verify(folder)
+
+
+def test_a_file_is_hashed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    artifacts.locate(folder=folder)
+    monkeypatch.setattr(artifacts, "digest_file", lambda _path: pytest.fail("hashed again"))
+    artifacts.locate(folder=folder)
+
+
+@pytest.mark.parametrize("name", ["m.gguf", "t.json"])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(artifacts.MissingArtifactError, match=name):
+        artifacts.locate(folder=folder)
+
+
+def test_an_unknown_name_lists_those_that_exist(folder: Path) -> None:
+    with pytest.raises(artifacts.UnknownArtifactError, match=r"'x'; there are: m"):
+        artifacts.locate("x", folder=folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"models": []}', '{"default": "m", "models": [{"name": "m"}]}'])
+def test_a_broken_index_is_reported_as_such(folder: Path, text: str) -> None:
+    (folder / "index.json").write_text(text)
+    with pytest.raises(artifacts.BrokenIndexError, match=r"index\.json"):
+        artifacts.locate(folder=folder)
+
+
+def test_a_missing_index_is_reported_as_such(tmp_path: Path) -> None:
+    with pytest.raises(artifacts.BrokenIndexError, match="is missing"):
+        artifacts.available(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../m.gguf", "/etc/passwd", "a/b", "", ".."])
+def test_the_index_cannot_point_out_of_its_folder(folder: Path, name: str) -> None:
+    write_index(folder, file=name)
+    with pytest.raises(artifacts.BrokenIndexError, match="no plain file name"):
+        artifacts.locate(folder=folder)
+
+
+def test_the_shipped_files_are_intact_small_and_of_our_grammar() -> None:
+    models = artifacts.verify()
+    assert models[0].grammar == "foretype-1"
+    assert all(model.size_bytes <= 34_000_000 for model in models)
+    total = sum(path.stat().st_size for path in artifacts.FOLDER.iterdir())
+    assert total <= 40_000_000, "everything that ships stays below 40 MB"
+    named = {path for model in models for path in (model.path, model.tokenizer_path)}
+    assert {path for path in artifacts.FOLDER.iterdir() if path.suffix == ".gguf"} <= named, "an old model was left"
+
+
+def test_locating_needs_the_standard_library_alone() -> None:
+    code = "import sys; from foretype_models import artifacts; print(*sorted({m.split('.')[0] for m in sys.modules}))"
+    root = str(artifacts.FOLDER.parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {root!r}); {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    foreign = set(done.stdout.split()) - set(sys.stdlib_module_names) - {"__main__", "foretype_models"}
+    assert not foreign
