@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from foretype_eval.fim.cli import fim
+from foretype_eval.latency.cli import latency
 
 __all__ = ["app", "bench"]
 
@@ -12,6 +13,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure quality: benchmarks, repla
 bench = typer.Typer(no_args_is_help=True, help="Measure speed.")
 
 app.command("fim")(fim)
+bench.command("latency")(latency)
 
 
 @app.callback()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
 import msgspec
@@ -30,7 +30,7 @@ def fail(message: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+def progress_bars() -> Generator[Callable[[str, int, int], None]]:
     """A bar per named step on standard error; nothing where that is no terminal."""
     bars = Progress(
         TextColumn("{task.description:<14}"),

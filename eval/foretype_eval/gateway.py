@@ -9,7 +9,7 @@ import random
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +21,7 @@ from foretype_context.assemble import Assembler
 from foretype_context.profile import Profile
 from foretype_context.tokens import load_tokenizer
 
-__all__ = ["Connected", "GatewayOptions", "connected", "private_gateway"]
+__all__ = ["Connected", "GatewayOptions", "connected", "private_gateway", "stop_gateway"]
 
 _STOP_TIMEOUT_S: Final = 5.0
 
@@ -70,7 +70,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextlib.asynccontextmanager
-async def private_gateway(options: GatewayOptions, *, state_dir: Path | None = None) -> AsyncIterator[Endpoint]:
+async def private_gateway(options: GatewayOptions, *, state_dir: Path | None = None) -> AsyncGenerator[Endpoint]:
     """Start a gateway that nobody else shares, and stop it in the end. Raises GatewayNotStarted."""
     with contextlib.ExitStack() as stack:
         if state_dir is None:
@@ -83,10 +83,11 @@ async def private_gateway(options: GatewayOptions, *, state_dir: Path | None = N
             yield endpoint
         finally:
             if record is not None:
-                await _stop(record.pid)
+                await stop_gateway(record.pid)
 
 
-async def _stop(pid: int) -> None:
+async def stop_gateway(pid: int) -> None:
+    """Ask a gateway to end; kill it if it does not."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _STOP_TIMEOUT_S
@@ -97,7 +98,7 @@ async def _stop(pid: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def connected(options: GatewayOptions, *, client_name: str = "foretype-eval") -> AsyncIterator[Connected]:
+async def connected(options: GatewayOptions, *, client_name: str = "foretype-eval") -> AsyncGenerator[Connected]:
     """Connect to the gateway that `options` names, or to a private one that lives as long as this context.
 
     Raises:

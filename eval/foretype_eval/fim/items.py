@@ -16,14 +16,16 @@ reference.
 from __future__ import annotations
 
 import gzip
-import json
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from foretype_eval.sandbox import Program, Verdict
 
@@ -79,6 +81,11 @@ class InputOutputTest:
         )
 
 
+class _Case(msgspec.Struct):
+    input: str
+    output: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
     """One hole to fill.
@@ -128,7 +135,7 @@ def load_items(path: Path) -> list[Item]:
             items.append(_item(row))
         except KeyError as error:
             raise DataError(f"{path}:{number}: field {error} is missing; {_KNOWN}") from error
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError) as error:  # of msgspec too
             raise DataError(f"{path}:{number}: {error}") from error
     if not items:
         raise DataError(f"{path} holds no items")
@@ -142,14 +149,11 @@ _KNOWN: Final = "known formats are HumanEval-Infilling, SAFIM and SantaCoder-FIM
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    row = json.loads(line)
-                    if not isinstance(row, dict):
-                        raise DataError(f"{path}:{number}: not a JSON object; {_KNOWN}")
-                    yield number, row  # pyright: ignore[reportUnknownMemberType] - JSON of a third party
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+                    yield number, msgspec.json.decode(line, type=dict[str, Any])
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read {path}: {error}; {_KNOWN}") from error
 
 
@@ -220,10 +224,11 @@ def _safim(row: dict[str, Any]) -> Item:
     if not hole or not frame_hole:
         raise ValueError(f"fields 'prompt' and 'eval_prompt' need the placeholder {_HOLE}")
     reference = _text(row, "ground_truth")
-    tests = row.get("unit_tests") or []
-    if isinstance(tests, str):
-        tests = json.loads(tests)
-    cases = tuple((str(case["input"]), tuple(str(output) for output in case["output"])) for case in tests)
+    tests: Any = row.get("unit_tests") or []
+    decoded = (
+        msgspec.json.decode(tests, type=list[_Case]) if isinstance(tests, str) else msgspec.convert(tests, list[_Case])
+    )
+    cases = tuple((case.input, case.output) for case in decoded)
     return Item(
         id=_text(row, "task_id"),
         cluster=blake2b((before + reference + after).encode(), digest_size=8).hexdigest(),

@@ -57,7 +57,7 @@ class FimOptions(msgspec.Struct, frozen=True, kw_only=True):
     gateway: GatewayOptions = GatewayOptions()
 
 
-async def run_fim(options: FimOptions, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
+async def run_fim(options: FimOptions, *, progress: Progress = lambda _step, _done, _total: None) -> dict[str, Any]:
     """Run a benchmark and return its summary; `--out` also gets `items.jsonl` and `summary.json`.
 
     Raises:

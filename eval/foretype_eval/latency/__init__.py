@@ -1,0 +1,1 @@
+"""`foretype bench latency`: how fast the whole path is on this machine."""

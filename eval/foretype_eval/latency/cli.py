@@ -1,0 +1,82 @@
+"""The command `foretype bench latency`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from foretype_client.ports import GatewayError, GatewayGone
+from rich.console import Console
+
+from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.gateway import GatewayOptions, connected
+from foretype_eval.latency.editor_bench import measure_editor, measure_start
+from foretype_eval.latency.gateway_bench import measure_gateway
+from foretype_eval.latency.lsp_client import LspError, LspGone
+from foretype_eval.latency.options import QUICK, Counts, Figures, LatencyOptions, Progress
+from foretype_eval.latency.report import report, table
+from foretype_eval.latency.workload import WorkloadError
+
+__all__ = ["latency", "run_latency"]
+
+
+async def run_latency(
+    options: LatencyOptions, *, progress: Progress = lambda _step, _done, _total: None
+) -> dict[str, Any]:
+    """Measure everything and return the report.
+
+    Raises:
+        GatewayGone, GatewayError: the gateway cannot be reached, or refused a request.
+        LspGone, LspError: the language server ended, or answered with an error.
+        WorkloadError: there is no code here to type.
+    """
+    figures = Figures()
+    own = options.gateway.url is None and options.gateway.engine in {None, "embedded"}
+    if options.editor and own and options.gateway.profile is None:
+        await measure_start(options.gateway, figures, options.counts.starts, progress=progress)
+    async with connected(options.gateway, client_name="foretype-bench") as gateway:
+        await measure_gateway(gateway, options, figures, progress=progress)
+        if options.editor:
+            await measure_editor(gateway, options, figures, progress=progress)
+        return report(figures, options, gateway.profile)
+
+
+def latency(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    quick: Annotated[
+        bool, typer.Option(help="A tenth of the measurements: to see that it works, not to publish.")
+    ] = False,
+    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Engine of the private gateway: embedded, scripted, ….")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+    editor: Annotated[bool, typer.Option(help="Measure through the language server too.")] = True,
+    seed: Annotated[int, typer.Option(help="Which files and lines are typed.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
+) -> None:
+    """Time to first token cold and warm, type-through, changes, cancels, start: through the real client and server."""
+    try:
+        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
+        options = LatencyOptions(
+            counts=QUICK if quick else Counts(),
+            seed=seed,
+            editor=editor,
+            gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
+        )
+        with progress_bars() as progress:
+            result = asyncio.run(run_latency(options, progress=progress))
+        if out is not None:
+            out.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+    except (GatewayGone, GatewayError, LspGone, LspError, WorkloadError, TimeoutError, OSError) as error:
+        fail(str(error) or type(error).__name__)
+    if as_json:
+        print_json(result)
+        return
+    console = Console()
+    console.print(table(result))
+    for note in result["notes"]:
+        console.print(f"note: {note}", highlight=False)

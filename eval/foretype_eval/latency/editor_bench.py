@@ -1,0 +1,249 @@
+"""Measurements through the real language server over stdio: what an editor waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from foretype_client.local import find_gateway
+from foretype_context.profile import Stop
+
+from foretype_eval.gateway import Connected, GatewayOptions, stop_gateway
+from foretype_eval.latency.lsp_client import LspClient
+from foretype_eval.latency.options import Figures, LatencyOptions, Progress
+from foretype_eval.latency.requests import Stopwatch, Typing
+from foretype_eval.latency.workload import Site, sites
+
+__all__ = ["measure_editor", "measure_start"]
+
+_INVOKED: Final = 1
+_AUTOMATIC: Final = 2
+_LEAST_THROUGH_CHARS: Final = 4
+_READY_TIMEOUT_S: Final = 60.0
+_SITES_MAX: Final = 400
+_PAUSE_S: Final = 0.02
+
+
+class _Item(msgspec.Struct, rename="camel"):
+    """As much of an LSP `InlineCompletionItem` as is needed here."""
+
+    insert_text: str
+    range: dict[str, dict[str, int]]
+
+
+class _Items(msgspec.Struct):
+    items: list[_Item]
+
+
+class _File:
+    """An open document whose hole is being typed, as an editor does it."""
+
+    def __init__(self, server: LspClient, site: Site, number: int) -> None:
+        self._server = server
+        self._site = site
+        self.uri = f"file:///bench/{number}/{site.path}"
+        self._line = site.text.count("\n", 0, site.offset)
+        self.column = 0
+        self._version = 1
+        document = {"uri": self.uri, "languageId": "python", "version": 1, "text": site.text}
+        server.notify("textDocument/didOpen", {"textDocument": document})
+
+    def insert(self, text: str) -> None:
+        self._version += 1
+        at = {"line": self._line, "character": self.column}
+        self._server.notify(
+            "textDocument/didChange",
+            {
+                "textDocument": {"uri": self.uri, "version": self._version},
+                "contentChanges": [{"range": {"start": at, "end": at}, "text": text}],
+            },
+        )
+        self.column += len(text)
+
+    def ask(self, trigger: int) -> asyncio.Future[Any]:
+        return self._server.request(
+            "textDocument/inlineCompletion",
+            {
+                "textDocument": {"uri": self.uri},
+                "position": {"line": self._line, "character": self.column},
+                "context": {"triggerKind": trigger},
+            },
+        )
+
+    def rest(self, answer: Any) -> str:
+        """What an answer would insert right of the cursor; empty for none."""
+        items = msgspec.convert(answer, _Items | list[_Item] | None)
+        if isinstance(items, _Items):
+            items = items.items
+        if not items:
+            return ""
+        return items[0].insert_text[self.column - items[0].range["start"]["character"] :]
+
+    def close(self) -> None:
+        self._server.notify("textDocument/didClose", {"textDocument": {"uri": self.uri}})
+
+
+async def measure_editor(gateway: Connected, options: LatencyOptions, figures: Figures, *, progress: Progress) -> None:
+    """Fill in `shown`, `shown_invoked`, `typethrough` and `didchange`."""
+    server = await LspClient.start()
+    try:
+        await server.initialize({"gatewayUrl": gateway.endpoint.url, "token": gateway.endpoint.token or ""})
+        await _until_ready(server)
+        bench = _EditorBench(server, options, figures, progress)
+        await bench.suggestions()
+        await bench.changes_during_generation(gateway)
+        figures.facts["server_counts"] = (await server.request("foretype/status", {}))["counts"]
+    finally:
+        await server.stop()
+
+
+async def measure_start(gateway: GatewayOptions, figures: Figures, runs: int, *, progress: Progress) -> None:
+    """Fill in `start_to_first_suggestion`: from starting the language server, which starts its own gateway."""
+    for run in range(runs):
+        with tempfile.TemporaryDirectory(prefix="foretype-bench-") as folder:
+            state_dir = Path(folder)
+            started = time.perf_counter()
+            server = await LspClient.start()
+            try:
+                await server.initialize({"stateDir": folder, "model": str(gateway.model or "")})
+                await _first_suggestion(server)
+                figures.add("start_to_first_suggestion", (time.perf_counter() - started) * 1000)
+            finally:
+                await server.stop()
+                record = await find_gateway(state_dir)
+                if record is not None:
+                    await stop_gateway(record.pid)
+        progress("start", run + 1, runs)
+
+
+async def _first_suggestion(server: LspClient) -> None:
+    """Ask until a model answers. The line is like no other in the file, so no local candidate can answer it."""
+    text = "def add(first, second):\n    \n\n\nprint(add(1, 2))\n"
+    file = _File(server, Site("start.py", text, text.index("    \n") + 4, ""), 0)
+    file.column = 4
+    async with asyncio.timeout(_READY_TIMEOUT_S):
+        while not file.rest(await file.ask(_INVOKED)):  # noqa: ASYNC110 - another process gets ready
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def _until_ready(server: LspClient) -> None:
+    async with asyncio.timeout(_READY_TIMEOUT_S):
+        while (await server.request("foretype/status", {}))["state"] != "ready":  # noqa: ASYNC110 - another process
+            await asyncio.sleep(_PAUSE_S)
+
+
+class _EditorBench:
+    def __init__(self, server: LspClient, options: LatencyOptions, figures: Figures, progress: Progress) -> None:
+        self._server = server
+        self._options = options
+        self._figures = figures
+        self._progress = progress
+        self._number = 0
+
+    def _files(self, salt: int) -> Iterator[_File]:
+        found = sites(self._options.seed * 1000 + salt, chars_above=10_000, chars_below=3_000)
+        for site in found:
+            self._number += 1
+            if self._number > _SITES_MAX:
+                return
+            yield _File(self._server, site, self._number)
+
+    async def _counts(self) -> dict[str, Any]:
+        return (await self._server.request("foretype/status", {}))["counts"]
+
+    async def suggestions(self) -> None:
+        """First suggestions at a place, and what follows when they are typed through."""
+        counts, figures = self._options.counts, self._figures
+        for round_ in range(4):
+            for file in self._files(10 + round_):
+                shown, through = len(figures.samples["shown"]), len(figures.samples["typethrough"])
+                if shown >= counts.shown and through >= counts.typethrough:
+                    file.close()
+                    return
+                automatic = shown < counts.shown
+                with contextlib.closing(file):
+                    await self._one_place(file, _AUTOMATIC if automatic else _INVOKED)
+                done = min(len(figures.samples["typethrough"]), counts.typethrough)
+                self._progress("type-through", done, counts.typethrough)
+
+    async def _one_place(self, file: _File, trigger: int) -> None:
+        figures = self._figures
+        before = await self._counts()
+        file.insert("    ")
+        started = time.perf_counter()
+        rest = file.rest(await file.ask(trigger))
+        elapsed_ms = (time.perf_counter() - started) * 1000
+        after = await self._counts()
+        if not rest:
+            figures.count("unanswered")
+            return
+        if after["requests"] > before["requests"]:
+            figures.add("shown" if trigger == _AUTOMATIC else "shown_invoked", elapsed_ms)
+        while len(rest) >= _LEAST_THROUGH_CHARS and "\n" not in rest[:1]:
+            file.insert(rest[0])
+            rest = await self._through(file, rest[1:])
+
+    async def _through(self, file: _File, expected: str) -> str:
+        """One request after a typed character of the suggestion; returns what is left of it, or nothing if it was lost."""
+        figures = self._figures
+        before = await self._counts()
+        started = time.perf_counter()
+        rest = file.rest(await file.ask(_AUTOMATIC))
+        elapsed_ms = (time.perf_counter() - started) * 1000
+        after = await self._counts()
+        if after["requests"] > before["requests"] or not rest.startswith(expected[:1]):
+            figures.count("lost_while_typing_through")
+            return ""
+        figures.add("typethrough", elapsed_ms)
+        return rest
+
+    async def changes_during_generation(self, gateway: Connected) -> None:
+        """A change and, right behind it, a status request: handlers run in order, so its answer bounds the change.
+
+        One generation of this editor is always under way, asked for just before, and a second client keeps the engine busy
+        with long ones all the time.
+        """
+        wanted, samples = self._options.counts.didchange, self._figures.samples["didchange"]
+        busy = asyncio.create_task(_generate_for_ever(gateway, self._options.seed))
+        try:
+            for round_ in range(4):
+                for file in self._files(50 + round_):
+                    if busy.done():
+                        await busy
+                    with contextlib.closing(file):
+                        if len(samples) >= wanted:
+                            return
+                        await self._changes(file)
+                    self._progress("changes", min(len(samples), wanted), wanted)
+        finally:
+            busy.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await busy
+
+    async def _changes(self, file: _File) -> None:
+        for text in ("    result = ", "self.", "compute(", "a", "rgument, "):
+            file.insert(text)
+            running = file.ask(_INVOKED)
+            await asyncio.sleep(0.01)  # by now the request has left the server
+            if running.done():
+                self._figures.count("generation_ended_before_the_change")
+                continue
+            started = time.perf_counter()
+            file.insert("x")
+            await self._server.request("foretype/status", {})
+            self._figures.add("didchange", (time.perf_counter() - started) * 1000)
+            await running
+
+
+async def _generate_for_ever(gateway: Connected, seed: int) -> None:
+    assembler, stopwatch = gateway.assembler(), Stopwatch(gateway.session)
+    while True:
+        for site in sites(seed * 1000 + 90, chars_above=10_000, chars_below=3_000):
+            call, _ = Typing(site, assembler).call(block=True, max_tokens=256, stop=Stop())
+            await stopwatch.whole(call)
