@@ -118,7 +118,10 @@ class Offer:
         offset: character offset of `rest` in the document as last seen.
         replaces: characters right of the cursor that accepting removes.
         offered_s: when it was first answered.
-        taken: characters of the strand typed or taken so far.
+        displayed: whether an event said so.
+        typed: characters of the strand that are in the document by now, typed or accepted.
+        accepted, accepted_before: characters taken by partial accepts, in all and up to the last answer.
+        reports: the editor reports partial accepts, so none is inferred.
     """
 
     id: str
@@ -135,6 +138,8 @@ class Offer:
     displayed: bool = False
     typed: int = 0
     accepted: int = 0
+    accepted_before: int = 0
+    reports: bool = False
     results: set[bytes] = field(default_factory=set[bytes])
 
     def look(self, snapshot: Snapshot) -> None:
@@ -192,6 +197,7 @@ class Feedback:
             if len(offer.strand.text) < typed + len(text):
                 offer.strand.extend(text[len(offer.strand.text) - typed :])
             offer.place, offer.rest, offer.offset, offer.replaces = place, text, offset, replaces
+            offer.accepted_before = offer.accepted
         offer.results.add(_result(place, text))
         offer.look(snapshot)
         return events
@@ -215,7 +221,7 @@ class Feedback:
         offer.look(snapshot)
         if taken and not offer.rest:
             return events + self._take(offer, Taken.INFERRED if in_one_go else Taken.TYPED, now)
-        if in_one_go:
+        if in_one_go and not offer.reports:
             offer.accepted += taken
             events.append(self._partial(offer, inferred=True, now=now))
         return events
@@ -242,12 +248,16 @@ class Feedback:
         return [_displayed(offer, DisplaySource.EDITOR, now)]
 
     def partially_accepted(self, id: str, characters: int, now: float) -> list[FeedbackEvent]:
-        """The editor reports that `characters` of the suggestion, counted from its start, are in the document."""
+        """The editor reports that it took `characters` of the suggestion, counted from the start of the last answer."""
         offer = self._by_id(id)
-        if offer is None or characters <= offer.accepted:
+        if offer is None:
+            return []
+        offer.reports = True
+        accepted = min(offer.accepted_before + characters, len(offer.strand.text))
+        if accepted <= offer.accepted:
             return []
         events = self._settle(offer, now, sure=True)
-        offer.accepted = min(characters, len(offer.strand.text))
+        offer.accepted = accepted
         return [*events, self._partial(offer, inferred=False, now=now)]
 
     def accepted(self, id: str, now: float) -> list[FeedbackEvent]:
@@ -371,12 +381,13 @@ def _step(offer: Offer, snapshot: Snapshot) -> tuple[int, int] | None:
     inserted = text[offset : offset + grown]
     if text[offset + grown : offset + grown + len(offer.after)] != offer.after:
         return None
-    line_feeds = inserted.replace("\r\n", "\n")
-    taken = _common(line_feeds, offer.rest)
-    if taken == 0 or not _CLOSED_BY_EDITOR.issuperset(line_feeds[taken:]):
+    # A text to insert may have the model's line endings where the document has its own.
+    comparable = inserted if "\r" in offer.rest else inserted.replace("\r\n", "\n")
+    taken = _common(comparable, offer.rest)
+    if taken == 0 or not _CLOSED_BY_EDITOR.issuperset(comparable[taken:]):
         return None
     # What an editor closes by itself stands right of the cursor, so it is not part of what was typed.
-    return (taken, len(inserted) - len(line_feeds[taken:]))
+    return (taken, len(inserted) - len(comparable[taken:]))
 
 
 def _is_typing(inserted: str) -> bool:

@@ -209,6 +209,42 @@ def test_mistake_accept_right_after_a_key_inserts_stale_text() -> None:
     virtual.run(scenario)
 
 
+def test_mistake_partial_accept_hides_the_rest() -> None:
+    async def scenario() -> None:
+        async with Desk(ScriptedGateway(Script([(0.01, "alpha beta gamma")]))) as desk:
+            desk.type("x = ")
+            first = await desk.ask()
+            assert first is not None
+            for word, rest in (("alpha ", "beta gamma"), ("beta ", "gamma")):
+                desk.type(word)
+                answer = await desk.ask()
+                assert answer is not None and (answer.id, answer.text) == (first.id, rest)
+            await asyncio.sleep(1)
+            desk.type("gamma")
+            kinds = [type(event).__name__ for event in desk.events]
+            assert kinds == ["PartiallyAccepted", "PartiallyAccepted", "Displayed", "Accepted"]
+            assert len(desk.gateway.calls) == 1
+
+    virtual.run(scenario)
+
+
+def test_mistake_lock_over_a_network_call_blocks_changes() -> None:
+    async def scenario() -> None:
+        async with Desk(ScriptedGateway(Script([(5.0, "late")]))) as desk:
+            desk.type("x = ")
+            asked = desk.asking()
+            await asyncio.sleep(1)
+            before_s = asyncio.get_running_loop().time()
+            desk.type("y")
+            desk.flow.status()
+            assert asyncio.get_running_loop().time() == before_s
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert asked.done()
+
+    virtual.run(scenario)
+
+
 # Running requests
 
 
@@ -507,7 +543,7 @@ def test_a_cached_suggestion_that_contradicts_the_popup_is_not_shown() -> None:
 # Local candidates and failures
 
 
-SEEN = "value = compute(one)\n|"
+SEEN = "value = compute(one)\nother = 1\n|"
 
 
 def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:

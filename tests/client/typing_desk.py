@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from client.scripted_gateway import ScriptedGateway
 from foretype_client.cache import CompletionCache
@@ -85,7 +85,7 @@ class Desk:
         self.document = Document(URI, text.replace("|", "", 1), language="plaintext", path="a.py")
         self.flow.document_opened(self.document.snapshot())
 
-    async def __aenter__(self) -> Desk:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

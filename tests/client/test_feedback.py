@@ -1,0 +1,323 @@
+from typing import Any
+
+import msgspec
+import pytest
+from foretype_client.feedback import (
+    Accepted,
+    Displayed,
+    DisplaySource,
+    Ended,
+    EndReason,
+    Feedback,
+    FeedbackEvent,
+    PartiallyAccepted,
+    Taken,
+)
+from foretype_client.places import Place
+from foretype_context.document import Document, Edit
+from hypothesis import given
+from hypothesis import strategies as st
+
+URI = "file:///a.py"
+
+
+class Editor:
+    """A document with a cursor, and the feedback about what is offered in it."""
+
+    def __init__(self, text: str) -> None:
+        self.feedback = Feedback()
+        self.cursor = text.index("|")
+        self.document = Document(URI, text.replace("|", "", 1), language="plaintext")
+        self.events: list[FeedbackEvent] = []
+
+    def place(self) -> Place:
+        return Place.of(self.document.snapshot(), self.cursor, None)
+
+    def offer(self, text: str, now: float, id: str = "s1", replaces: int = 0) -> None:
+        snapshot = self.document.snapshot()
+        self.events += self.feedback.offered(
+            id,
+            snapshot,
+            self.cursor,
+            place=self.place(),
+            text=text,
+            replaces=replaces,
+            source="network",
+            now=now,
+        )
+
+    def edit(self, start: int, end: int, text: str, now: float) -> None:
+        self.document.apply([Edit(start, end, text)], self.document.version + 1)
+        self.cursor = start + len(text)
+        self.events += self.feedback.changed(self.document.snapshot(), now)
+
+    def press(self, text: str, now: float) -> None:
+        self.edit(self.cursor, self.cursor, text, now)
+
+    def move(self, text: str, now: float) -> None:
+        self.cursor = self.document.text.index(text) + len(text)
+        self.events += self.feedback.moved(self.place(), now)
+
+    def of(self, kind: Any) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def test_typed_through_for_750_ms_is_displayed_once_and_said_to_be_inferred() -> None:
+    editor = Editor("x = |")
+    editor.offer("foo(a)\nbar", 0.0)
+    for number, key in enumerate("foo"):
+        editor.press(key, 0.3 * (number + 1))
+        editor.offer("foo(a)\nbar"[number + 1 :], 0.3 * (number + 1))
+    (displayed,) = editor.of(Displayed)
+    assert displayed == Displayed(
+        id="s1", at_s=0.0, display_source=DisplaySource.INFERRED, characters=10, lines=2, served_from="network"
+    )
+    assert editor.events == [displayed]
+
+
+def test_what_diverges_before_750_ms_was_not_shown_and_is_not_rejected() -> None:
+    editor = Editor("x = |")
+    editor.offer("foo", 0.0)
+    place = editor.place()
+    editor.press("b", 0.7)
+    assert editor.events == [
+        Ended(
+            id="s1",
+            at_s=0.7,
+            reason=EndReason.DIVERGED,
+            rejected=False,
+            visible_ms=pytest.approx(700),
+            typed_characters=0,
+        )
+    ]
+    assert not editor.feedback.refused(place, "foo", 1.0)
+
+
+def test_what_was_shown_and_diverged_is_not_offered_there_for_ten_minutes() -> None:
+    editor = Editor("x = |")
+    place = editor.place()
+    editor.offer("foo", 0.0)
+    editor.press("b", 1.0)
+    (ended,) = editor.of(Ended)
+    assert isinstance(ended, Ended) and ended.rejected
+    assert editor.feedback.refused(place, "foo", 2.0)
+    assert not editor.feedback.refused(place, "bar", 2.0)
+    assert editor.feedback.refused(place, "foo", 600.0)
+    assert not editor.feedback.refused(place, "foo", 602.0)
+
+
+def test_what_was_rejected_may_come_back_once_the_line_went_on() -> None:
+    editor = Editor("x = |")
+    editor.offer("foo()", 0.0)
+    editor.press("b", 1.0)
+    for typed, refused in (("x = |", True), ("x |= ", False), ("x = f|", False), ("y = |", False)):
+        place = Editor(typed).place()
+        line = "x = foo()"
+        assert editor.feedback.refused(place, line[len(place.line_prefix) :], 2.0) is refused, typed
+
+
+def test_a_rejected_text_is_refused_earlier_on_its_line_too() -> None:
+    editor = Editor("x|")
+    editor.offer(" = foo", 0.0)
+    editor.press(" = ", 0.5)
+    editor.offer("foo", 0.5)
+    editor.press("b", 1.0)
+    assert editor.feedback.refused(Editor("x|").place(), " = foo", 2.0)
+
+
+def test_leaving_a_shown_suggestion_rejects_it() -> None:
+    editor = Editor("above\nx = |")
+    editor.offer("foo", 0.0)
+    editor.move("above", 1.0)
+    (ended,) = editor.of(Ended)
+    assert isinstance(ended, Ended)
+    assert (ended.reason, ended.rejected, ended.visible_ms) == (EndReason.LEFT, True, 1000)
+
+
+def test_a_new_suggestion_in_its_place_is_no_rejection() -> None:
+    editor = Editor("x = |")
+    editor.offer("foo", 0.0)
+    editor.offer("bar", 1.0, id="s2")
+    (ended,) = editor.of(Ended)
+    assert isinstance(ended, Ended)
+    assert (ended.id, ended.reason, ended.rejected) == ("s1", EndReason.REPLACED, False)
+
+
+def test_closing_the_document_ends_it() -> None:
+    editor = Editor("x = |")
+    editor.offer("foo", 0.0)
+    editor.events += editor.feedback.closed(URI, 1.0)
+    (ended,) = editor.of(Ended)
+    assert isinstance(ended, Ended)
+    assert (ended.reason, ended.rejected) == (EndReason.CLOSED, False)
+    assert editor.feedback.visible(URI) is None
+
+
+def test_an_edit_further_below_leaves_it_visible() -> None:
+    below = "-" * 100
+    editor = Editor(f"x = |\n{below}\nend")
+    editor.offer("foo", 0.0)
+    cursor = editor.cursor
+    editor.edit(len(editor.document.text), len(editor.document.text), "!", 0.1)
+    editor.cursor = cursor
+    editor.press("f", 0.2)
+    assert editor.feedback.visible(URI) is not None
+    assert editor.events == []
+
+
+def test_an_editor_that_closes_brackets_types_through_too() -> None:
+    editor = Editor("x = |\n")
+    editor.offer("foo(a)", 0.0)
+    editor.press("foo", 0.1)
+    editor.edit(editor.cursor, editor.cursor, "()", 0.2)
+    editor.cursor -= 1
+    editor.press("a", 0.3)
+    offer = editor.feedback.visible(URI)
+    assert offer is not None and offer.rest == ")"
+
+
+def test_mistake_partial_accept_ends_tracking() -> None:
+    editor = Editor("x = |")
+    editor.offer("alpha beta gamma delta", 0.0)
+    for number, word in enumerate(("alpha ", "beta ", "gamma ")):
+        editor.press(word, 1.0 + number)
+    assert len(editor.of(Displayed)) == 1
+    assert [event.accepted_characters for event in editor.of(PartiallyAccepted)] == [6, 11, 17]
+    assert editor.of(Ended) == []
+    offer = editor.feedback.visible(URI)
+    assert offer is not None and offer.rest == "delta"
+    editor.press("delta", 5.0)
+    (accepted,) = editor.of(Accepted)
+    assert accepted == Accepted(id="s1", at_s=5.0, how=Taken.INFERRED, characters=22)
+
+
+@pytest.mark.parametrize(
+    ("offered", "key"),
+    [("\n    pass", "\n    "), ("\n    pass", "\r\n    "), ("\r\n    pass", "\r\n    ")],
+)
+def test_enter_with_its_indentation_is_typing(offered: str, key: str) -> None:
+    editor = Editor("def f():|")
+    editor.offer(offered, 0.0)
+    editor.press(key, 0.1)
+    assert editor.events == []
+    offer = editor.feedback.visible(URI)
+    assert offer is not None and offer.rest == "pass"
+
+
+def test_one_change_that_inserts_all_of_it_is_an_accept_even_when_it_replaces_closers() -> None:
+    editor = Editor("foo(|)\n")
+    editor.offer("a, b)", 0.0, replaces=1)
+    editor.edit(editor.cursor, editor.cursor + 1, "a, b)", 0.1)
+    assert [type(event) for event in editor.events] == [Displayed, Accepted]
+    assert editor.of(Accepted)[0].how is Taken.INFERRED
+
+
+def test_typing_it_out_is_told_apart_from_taking_it() -> None:
+    editor = Editor("x = |")
+    editor.offer("ab", 0.0)
+    editor.press("a", 1.0)
+    editor.press("b", 1.1)
+    (accepted,) = editor.of(Accepted)
+    assert isinstance(accepted, Accepted) and accepted.how is Taken.TYPED
+
+
+def test_what_the_editor_reports_is_not_inferred_again() -> None:
+    editor = Editor("x = |")
+    editor.offer("foo", 0.0)
+    editor.events += editor.feedback.shown("s1", 0.1)
+    editor.events += editor.feedback.shown("s1", 0.2)
+    editor.events += editor.feedback.accepted("s1", 2.0)
+    editor.press("foo", 2.1)
+    assert [(type(event), event.at_s) for event in editor.events] == [(Displayed, 0.1), (Accepted, 2.0)]
+    assert editor.of(Displayed)[0].display_source is DisplaySource.EDITOR
+
+
+def test_an_accept_reported_after_the_change_counts_once() -> None:
+    editor = Editor("x = |")
+    editor.offer("foo", 0.0)
+    editor.press("foo", 1.0)
+    editor.events += editor.feedback.accepted("s1", 1.1)
+    assert len(editor.of(Accepted)) == 1
+
+
+def test_an_accept_reported_after_an_inferred_rejection_takes_the_rejection_back() -> None:
+    editor = Editor("x = |")
+    place = editor.place()
+    editor.offer("foo", 0.0)
+    editor.press("Foo", 1.0)  # a formatter changed what was accepted
+    assert editor.feedback.refused(place, "foo", 1.0)
+    editor.events += editor.feedback.accepted("s1", 1.1)
+    assert not editor.feedback.refused(place, "foo", 1.2)
+    (accepted,) = editor.of(Accepted)
+    assert isinstance(accepted, Accepted) and accepted.how is Taken.REPORTED
+
+
+def test_reported_partial_accepts_count_from_the_start_and_only_grow() -> None:
+    editor = Editor("x = |")
+    editor.offer("alpha beta", 0.0)
+    for characters in (5, 5, 3, 99):
+        editor.events += editor.feedback.partially_accepted("s1", characters, 1.0)
+    assert [event.accepted_characters for event in editor.of(PartiallyAccepted)] == [5, 10]
+
+
+@pytest.mark.parametrize("report_first", [True, False])
+def test_a_partial_accept_that_is_reported_and_seen_counts_once(report_first: bool) -> None:
+    editor = Editor("x = |")
+    editor.offer("alpha beta gamma", 0.0)
+    for rest, word in (("alpha beta gamma", "alpha "), ("beta gamma", "beta ")):
+        editor.offer(rest, 1.0)
+        if report_first:
+            editor.events += editor.feedback.partially_accepted("s1", len(word), 1.0)
+        editor.press(word, 1.0)
+        if not report_first:
+            editor.events += editor.feedback.partially_accepted("s1", len(word), 1.0)
+    assert [event.accepted_characters for event in editor.of(PartiallyAccepted)] == [6, 11]
+
+
+def test_unknown_ids_are_ignored() -> None:
+    feedback = Feedback()
+    assert feedback.shown("?", 0.0) == feedback.accepted("?", 0.0) == feedback.partially_accepted("?", 1, 0.0) == []
+
+
+def test_time_alone_makes_a_display_certain() -> None:
+    editor = Editor("x = |")
+    editor.offer("foo", 0.0)
+    assert editor.feedback.settle(0.5) == []
+    assert [type(event) for event in editor.feedback.settle(0.75)] == [Displayed]
+    assert editor.feedback.settle(2.0) == []
+
+
+STEP = st.one_of(
+    st.tuples(st.just("type"), st.sampled_from(["s", "se", "x", "\n", "secret_name", "()"])),
+    st.tuples(st.just("offer"), st.sampled_from(["secret_name", "secret()\n  more", "e"])),
+    st.tuples(st.just("delete"), st.just("")),
+    st.tuples(st.just("accept"), st.sampled_from(["0", "1", "2"])),
+    st.tuples(st.just("move"), st.sampled_from(["a", "b"])),
+)
+
+
+@given(st.lists(st.tuples(STEP, st.floats(0, 2)), max_size=25))
+def test_every_suggestion_ends_at_most_once_and_no_event_carries_text(
+    steps: list[tuple[tuple[str, str], float]],
+) -> None:
+    editor, now, offers = Editor("a\n|\nb"), 0.0, 0
+    for (what, text), wait_s in steps:
+        now += wait_s
+        if what == "type":
+            editor.press(text, now)
+        elif what == "offer":
+            editor.offer(text, now, id=str(offers))
+            offers += 1
+        elif what == "delete" and editor.cursor > 0:
+            editor.edit(editor.cursor - 1, editor.cursor, "", now)
+        elif what == "accept":
+            editor.events += editor.feedback.accepted(text, now)
+        elif what == "move" and text in editor.document.text:
+            editor.move(text, now)
+    displayed = [event.id for event in editor.of(Displayed)]
+    assert len(displayed) == len(set(displayed))
+    ended = [event.id for event in editor.of(Ended)]
+    taken = [event.id for event in editor.of(Accepted)]
+    assert len(ended) == len(set(ended)) and len(taken) == len(set(taken))
+    assert {event.id for event in editor.of(Ended) if event.rejected} <= set(displayed)
+    assert b"ecret" not in msgspec.json.encode(editor.events)
