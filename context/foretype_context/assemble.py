@@ -17,7 +17,7 @@ from foretype_context.profile import Profile, Stop
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.select import Selection, select
 from foretype_context.sources import Snippet
-from foretype_context.syntax import block_indent, suggestion_kind
+from foretype_context.syntax import stop_indent, suggestion_kind
 from foretype_context.templates import Grammar, count_prompt, grammar
 from foretype_context.tokens import Tokenizer, UnknownControl
 from foretype_context.windows import View, last_tokens
@@ -111,7 +111,7 @@ class Assembler:
         done = self._timer()
         budgets, rules = self.profile.budgets, self.profile.stop
         is_block = kind is SuggestionKind.BLOCK
-        indent = block_indent(snapshot, view.offset) if is_block else 0
+        indent = stop_indent(snapshot, view.offset) if is_block else 0
         plan = Plan(
             segments=placed,
             prompt_tokens=ranges[-1][1] if ranges else 0,

@@ -18,11 +18,13 @@ from foretype_context.plan import SuggestionKind
 __all__ = [
     "CLOSERS_ONLY",
     "block_indent",
+    "closes_block",
     "in_comment_or_string",
     "indent_columns",
     "next_filled_line",
     "opens_block",
     "previous_filled_line",
+    "stop_indent",
     "suggestion_kind",
 ]
 
@@ -149,6 +151,14 @@ def block_indent(snapshot: Snapshot, offset: int) -> int:
         return indent_columns(above) + 1
     # A body goes on below; where it ended, nothing typed at the margin is the outer level.
     return min(indent_columns(above), indent_columns(below)) if below is not None else 0
+
+
+def stop_indent(snapshot: Snapshot, offset: int) -> int:
+    """Columns below which generation ends: as :func:`block_indent`, but the line that closes the block may still come."""
+    indent = block_indent(snapshot, offset)
+    typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset]
+    closes = typed.strip() and language_spec(snapshot.language).closes_block and opens_block(snapshot, offset)
+    return indent - 1 if closes else indent
 
 
 def suggestion_kind(snapshot: Snapshot, offset: int, block: bool | None = None) -> SuggestionKind:

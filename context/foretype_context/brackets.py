@@ -1,0 +1,134 @@
+"""Brackets of a fragment: which it opens, which it closes, and which it must not close.
+
+Strings and comments are skipped by a small scanner that works on fragments no parser would take. Where it cannot know (the
+start of the enclosing statement is too far away) it says so, and nothing is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from foretype_context.document import Snapshot
+from foretype_context.languages import language_spec
+
+__all__ = ["Surroundings", "excess_closer", "surroundings"]
+
+_PAIRS: Final = {")": "(", "]": "[", "}": "{"}
+_OPENERS: Final = frozenset(_PAIRS.values())
+_LOOK_LINES: Final = 200
+_LOOK_CHARS: Final = 20_000
+
+
+class _Scanner:
+    """Yields brackets that are code; keeps the open quote from one text to the next."""
+
+    def __init__(self, line_comment: str) -> None:
+        self._line_comment = line_comment
+        self.quote = ""
+        self._comment = False
+
+    def brackets(self, text: str) -> Iterator[tuple[int, str]]:
+        at, length = 0, len(text)
+        while at < length:
+            character = text[at]
+            if character == "\n":
+                self._comment = False
+                if len(self.quote) == 1 and self.quote != "`":
+                    self.quote = ""
+            elif self._comment:
+                pass
+            elif self.quote:
+                if character == "\\":
+                    at += 1
+                elif text.startswith(self.quote, at):
+                    at += len(self.quote) - 1
+                    self.quote = ""
+            elif character in "\"'`":
+                self.quote = character * 3 if character != "`" and text.startswith(character * 3, at) else character
+                at += len(self.quote) - 1
+            elif text.startswith(self._line_comment, at):
+                self._comment = True
+            elif character in _PAIRS or character in _OPENERS:
+                yield at, character
+            at += 1
+
+
+class Surroundings:
+    """What brackets stand open at the cursor.
+
+    Attributes:
+        known: whether the enclosing statement was found; if not, nothing is known.
+        stack: brackets open left of the cursor, outermost first.
+        closed_right: how many of them the text right of the cursor closes.
+        quote: the string quote open at the cursor, or empty.
+    """
+
+    __slots__ = ("closed_right", "known", "quote", "stack")
+
+    def __init__(self, known: bool, stack: tuple[str, ...], closed_right: int, quote: str) -> None:
+        self.known = known
+        self.stack = stack
+        self.closed_right = closed_right
+        self.quote = quote
+
+
+def _is_outer(line: str) -> bool:
+    return bool(line.strip()) and not line[0].isspace() and line[0] not in ")]}"
+
+
+def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> Surroundings:
+    """Scans from the enclosing outermost line to the next one; `skip_right` characters right of the cursor are left out."""
+    line = snapshot.line_of(offset)
+    first = line
+    while first > 0 and line - first < _LOOK_LINES and not _is_outer(snapshot.line_text(first)):
+        first -= 1
+    start = snapshot.line_start(first)
+    known = (first == 0 or _is_outer(snapshot.line_text(first))) and offset - start <= _LOOK_CHARS
+    if not known:
+        return Surroundings(False, (), 0, "")
+    scanner = _Scanner(language_spec(snapshot.language).line_comment)
+    stack: list[str] = []
+    for _, bracket in scanner.brackets(snapshot.text[start:offset]):
+        if bracket in _OPENERS:
+            stack.append(bracket)
+        elif stack and stack[-1] == _PAIRS[bracket]:
+            stack.pop()
+    quote = scanner.quote
+    last = line + 1
+    while last < snapshot.line_count and last - line < _LOOK_LINES and not _is_outer(snapshot.line_text(last)):
+        last += 1
+    end = snapshot.line_start(last) if last < snapshot.line_count else len(snapshot.text)
+    rest, left = stack[:], len(stack)
+    for _, bracket in scanner.brackets(snapshot.text[offset + skip_right : min(end, offset + _LOOK_CHARS)]):
+        if bracket in _OPENERS:
+            rest.append(bracket)
+        elif rest and rest[-1] == _PAIRS[bracket]:
+            rest.pop()
+            left = min(left, len(rest))
+    return Surroundings(True, tuple(stack), len(stack) - left, quote)
+
+
+def excess_closer(text: str, around: Surroundings, line_comment: str) -> int | None:
+    """Offset of the first bracket in `text` that closes nothing: neither what `text` opened nor what is still open.
+
+    A bracket that stands open left of the cursor may be closed only if the text right of the cursor does not close it.
+    """
+    if not around.known:
+        return None
+    allowed = len(around.stack) - around.closed_right
+    outer, own = list(around.stack), list[str]()
+    scanner = _Scanner(line_comment)
+    scanner.quote = around.quote
+    for at, bracket in scanner.brackets(text):
+        if bracket in _OPENERS:
+            own.append(bracket)
+        elif own:
+            if own.pop() != _PAIRS[bracket]:
+                return at
+        elif allowed > 0 and outer and outer[-1] == _PAIRS[bracket]:
+            outer.pop()
+            allowed -= 1
+        else:
+            return at
+    return None

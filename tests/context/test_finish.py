@@ -1,0 +1,185 @@
+import pytest
+from context.tiny import SAMPLE
+from foretype_context.brackets import excess_closer, surroundings
+from foretype_context.document import Document, Snapshot
+from foretype_context.finish import Finished, finish, strip_healed
+from foretype_context.plan import SuggestionKind
+from foretype_context.repetition import is_repetitive, without_repeated_lines
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+LINE, BLOCK, MID = SuggestionKind.LINE, SuggestionKind.BLOCK, SuggestionKind.MID_LINE
+
+
+def at(marked: str, path: str = "a.py") -> tuple[Snapshot, int]:
+    """`|` marks the cursor."""
+    offset = marked.index("|")
+    return Document("u", marked[:offset] + marked[offset + 1 :], path=path).snapshot(), offset
+
+
+def done(text: str, marked: str, kind: SuggestionKind = LINE, *, final: bool = True, path: str = "a.py") -> Finished:
+    snapshot, offset = at(marked, path)
+    return finish(text, snapshot, offset, kind=kind, final=final)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "\t\n \n", "\r\n"])
+@pytest.mark.parametrize("kind", [LINE, BLOCK, MID])
+def test_nothing_blank_is_shown(text: str, kind: SuggestionKind) -> None:
+    finished = done(text, "x = |\n", kind)
+    assert (finished.text, finished.reason) == ("", "blank")
+
+
+def test_a_line_ends_at_its_end() -> None:
+    assert done("compute(1)   \ny = 2\n", "x = |\n") == Finished("compute(1)")
+
+
+def test_a_cut_off_last_line_of_a_block_is_dropped_unless_final() -> None:
+    marked = "def f(x):|\n"
+    text = "\n    y = x + 1\n    retu"
+    assert done(text, marked, BLOCK, final=False).text == "\n    y = x + 1"
+    assert done(text, marked, BLOCK).text == text
+    assert done("\n    y", marked, BLOCK, final=False) == Finished("", 0, "no whole line yet")
+
+
+def test_a_block_ends_where_its_indentation_does() -> None:
+    text = "\n    return x\n\n\ndef g():\n    pass\n"
+    assert done(text, "def f(x):|\n", BLOCK).text == "\n    return x"
+    assert done("return x\n\nz = 1", "def f(x):\n    |\n", BLOCK).text == "return x"
+    assert (
+        done("if x:\n        return\n    y()\nz()", "def f(x):\n    |\n", BLOCK).text
+        == "if x:\n        return\n    y()"
+    )
+
+
+def test_a_brace_that_closes_the_block_belongs_to_it_only_where_it_is_missing() -> None:
+    text = "\n  return 1;\n}\n\nfunction b() {}"
+    assert done(text, "function a() {|\n", BLOCK, path="a.js").text == "\n  return 1;\n}"
+    assert done(text, "function a() {|\n}\n", BLOCK, path="a.js").text == "\n  return 1;"
+
+
+def test_lines_that_stand_below_already_are_not_repeated() -> None:
+    marked = "def f(x):\n    |\n    result = compute(x)\n    return result\n"
+    assert done("y = 1\n    result = compute(x)\n    return result", marked, BLOCK).text == "y = 1"
+    assert done("result = compute(x)\n    return result", marked, BLOCK).reason == "repeats the line below"
+    assert done("result = compute(x)", marked).reason == "repeats the line below"
+
+
+def test_short_last_lines_that_stand_below_already_are_not_repeated() -> None:
+    assert done("y = 1\n    else:\n        pass", "if a:\n    |\n    else:\n        pass\n", BLOCK).text == "y = 1"
+
+
+def test_the_line_above_is_not_written_again() -> None:
+    assert done("self.name = name", "def f():\n    self.name = name\n    |\n").reason == "repeats the line above"
+    assert done("pass", "if a:\n    pass\nelse:\n    |\n", BLOCK).text == "pass"
+
+
+@pytest.mark.parametrize(
+    ("text", "marked", "shown", "replaces"),
+    [
+        ("a, b)", "f(|)\n", "a, b", 0),
+        ("x))", "foo(bar(|)\n", "x)", 0),
+        ("x)", "foo(bar(|)\n", "x)", 0),
+        ('hello")', 'print("|")\n', "hello", 0),
+        ('hello"', 'print("|")\n', "hello", 0),
+        ("a) + g(b)", "f(|)\n", "a) + g(b)", 1),
+        ("[0]", "x = y(z|)\n", "[0]", 0),
+        ("x) -> int:", "def f(|):\n", "x) -> int:", 2),
+        (")", "foo(|\n", ")", 0),
+        ("1)\n", "foo(\n    |\n)\n", "1", 0),
+        ("x]", "foo(|\n", "x", 0),
+        ("x} ", "y = |\n", "x", 0),
+        ("')'", "y = |\n", "')'", 0),
+        ("1  # :)", "y = |\n", "1  # :)", 0),
+    ],
+)  # fmt: skip
+def test_brackets_and_quotes_right_of_the_cursor(text: str, marked: str, shown: str, replaces: int) -> None:
+    finished = done(text, marked)
+    assert (finished.text, finished.replaces) == (shown, replaces)
+
+
+def test_the_rest_of_a_line_is_not_repeated_in_the_middle() -> None:
+    assert done("value + other.total", "x = | + other.total\n", MID).text == "value"
+    assert done("a", "x = |and b\n", MID).text == "a"
+
+
+def test_a_closer_alone_says_why_it_is_not_shown() -> None:
+    assert done(")", "f(x|)\n").reason == "closes only what is closed already"
+
+
+def test_brackets_far_from_a_statement_start_are_left_alone() -> None:
+    marked = "x = [\n" + "    1,\n" * 400 + "    2|\n]\n"
+    assert done("]]", marked).text == "]]"
+
+
+def test_running_in_circles_is_not_shown() -> None:
+    assert done("a = " + "b + " * 40, "|\n").reason == "repetitive"
+    assert done("0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "x = [|\n").text == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9]"
+
+
+def test_repeated_lines_of_a_block_are_shown_once() -> None:
+    text = "\n    a = step(1)\n    b = step(2)\n    a = step(1)\n    b = step(2)\n    a = step(1)\n    b = step(2)\n"
+    assert done(text, "def f():|\n", BLOCK).text == "\n    a = step(1)\n    b = step(2)"
+
+
+def test_control_tokens_never_show_except_where_the_document_speaks_of_them() -> None:
+    assert done("a<|fim_middle|>b", "x = |\n").text == "a"
+    assert done("a <EOT>b", "x = |\n").text == "a"
+    assert done("'<|fim_middle|>'", "x = |\nT = '<|fim_middle|>'\n").text == "'<|fim_middle|>'"
+
+
+def test_line_endings_are_those_of_the_document() -> None:
+    marked = "def f(x):|\r\ny = 1\r\n"
+    assert done("\n    a = x\n    return a\n", marked, BLOCK).text == "\r\n    a = x\r\n    return a"
+    assert done("\r\n    a = x\r\n    return a", "def f(x):|\ny = 1\n", BLOCK).text == "\n    a = x\n    return a"
+
+
+def test_odd_characters_do_not_crash() -> None:
+    assert done("\ud800\x00", "x = |\n").text == "\ufffd\x00"
+
+
+def test_healed_characters_are_stripped_or_the_output_refused() -> None:
+    assert strip_healed(" return x", " retu") == "rn x"
+    assert strip_healed(" re", " retu") == ""
+    assert strip_healed("pass", " retu") is None
+
+
+ATOMS = [*"ab (){}[]:#\n\n\t\r\"'`\\é🙂,", "    ", "\r\n", "def f(x):\n    ", "<|fim_middle|>", "return x", "\x00"]
+TEXT = st.lists(st.sampled_from(ATOMS), max_size=25).map("".join)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    TEXT,
+    TEXT,
+    TEXT,
+    st.sampled_from(list(SuggestionKind)),
+    st.booleans(),
+    st.sampled_from(["a.py", "a.js", "a.rb", "x"]),
+)
+def test_whatever_is_finished_is_text_of_the_model_and_fits_the_document(
+    before: str, after: str, text: str, kind: SuggestionKind, final: bool, path: str
+) -> None:
+    snapshot = Document("u", before + after, path=path).snapshot()
+    finished = finish(text, snapshot, len(before), kind=kind, final=final)
+    assert bool(finished.text.strip()) == bool(finished.text) == (finished.reason is None)
+    assert 0 <= finished.replaces <= len(snapshot.line_text(snapshot.line_of(len(before))))
+    assert text.replace("\r\n", "\n").startswith(finished.text.replace("\r\n", "\n"))
+    if kind is not BLOCK:
+        assert "\n" not in finished.text
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXT, TEXT)
+def test_no_closer_is_left_that_closes_nothing(before: str, text: str) -> None:
+    snapshot = Document("u", before, path="a.py").snapshot()
+    around = surroundings(snapshot, len(before))
+    cut = excess_closer(text, around, "#")
+    if cut is not None:
+        assert text[cut] in ")]}"
+        assert excess_closer(text[:cut], around, "#") is None
+
+
+def test_real_code_is_not_repetitive() -> None:
+    assert not any(is_repetitive(text) for text in SAMPLE)
+    assert without_repeated_lines(["a", "b", "b", "c"]) == ["a", "b", "b", "c"]
+    assert without_repeated_lines(["", "", "", "a"]) == ["", "", "", "a"]
