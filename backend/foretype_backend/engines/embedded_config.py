@@ -37,7 +37,7 @@ class EmbeddedConfig:
     chunk_tokens: int = 128
     max_sequences: int = 8
     max_overtakes: int = 6
-    head_start_tokens: int = 1
+    head_start_tokens: int = 16
     threads: int | None = None
     nice: int = 0
     prompt_lookup_tokens: int = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import signal
 import sys
 import threading
 import time
@@ -46,6 +47,7 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     # The lock changes hands between two steps only if the reader asks in time: a decode step takes 3 ms, the default 5.
     sys.setswitchinterval(0.0002)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches us too; the gateway decides when we end
     reports = os.dup(1)
     os.dup2(2, 1)
     commands: Commands = queue.SimpleQueue()

@@ -62,7 +62,7 @@ class Limits:
     reserved_below: int = 2
     pool_blocks: int = 3000
     max_overtakes: int = 6
-    head_start_tokens: int = 1
+    head_start_tokens: int = 16
     max_warm: int = 4
 
 

@@ -1,0 +1,312 @@
+"""Any server that speaks OpenAI's completion interface, as an engine: vLLM, llama.cpp, TGI, a gateway of our own.
+
+What the server understands is found out when the engine starts, with requests for one token each: prompts as token ids, log
+probabilities, token counts of a stream, stop ids. Where token ids are refused the text is sent and counts are not exact.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import httpx
+
+from foretype_backend.engines.ledger import AbortLedger
+from foretype_backend.engines.limits import check_prompt
+from foretype_backend.engines.openai_wire import Event, OpenAIConfig, ServerFeatures, error_of, events_of, status_error
+from foretype_backend.engines.port import (
+    Capabilities,
+    Chunk,
+    EngineFinish,
+    EngineStatistics,
+    EngineUnavailable,
+    GenerationParams,
+    PromptRefused,
+)
+
+__all__ = ["OpenAIEngine"]
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    items: asyncio.Queue[Chunk | Exception] = field(default_factory=asyncio.Queue[Chunk | Exception])
+    pump: asyncio.Task[None] | None = None
+    over: bool = False
+
+
+class OpenAIEngine:
+    """Engine port over HTTP. Chunks carry text, not token ids."""
+
+    def __init__(self, config: OpenAIConfig) -> None:
+        self._config = config
+        self._client: httpx.AsyncClient | None = None
+        self._model = config.model or ""
+        self._features = ServerFeatures()
+        self._context_limit_tokens = config.context_limit_tokens
+        self._live: dict[str, _Stream] = {}
+        self._ledger = AbortLedger()
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
+        self._generated_tokens = 0
+
+    @classmethod
+    def from_config(cls, **config: object) -> OpenAIEngine:
+        """Make an engine from the fields of :class:`OpenAIConfig`."""
+        return cls(OpenAIConfig.of(**config))
+
+    # Life
+
+    async def start(self) -> None:
+        if self._client is not None:
+            return
+        config = self._config
+        headers = {"authorization": f"Bearer {config.api_key}"} if config.api_key else {}
+        timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+        client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        self._client = client
+        try:
+            await self._find_model()
+            self._features = await self._probe()
+        except BaseException as error:
+            self._client = None
+            await client.aclose()
+            if isinstance(error, PromptRefused):
+                raise EngineUnavailable(f"{config.url}: refuses a prompt of one token: {error}") from None
+            raise
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        for request_id in list(self._live):
+            await self.abort(request_id)
+        if client is not None:
+            await client.aclose()
+
+    async def _find_model(self) -> None:
+        models = (await self._request("GET", "models")).get("data")
+        entries: list[dict[str, Any]] = []
+        if isinstance(models, list):
+            entries = [cast("dict[str, Any]", m) for m in cast("list[object]", models) if isinstance(m, dict)]
+        names = [str(m.get("id")) for m in entries]
+        if not self._model:
+            if not names:
+                raise EngineUnavailable(f"{self._config.url}: lists no model; name one with the option 'model'")
+            self._model = names[0]
+        elif names and self._model not in names:
+            raise EngineUnavailable(f"{self._config.url}: has no model {self._model!r}; it has {', '.join(names)}")
+        limit = next((m.get("max_model_len") for m in entries if m.get("id") == self._model), None)
+        if isinstance(limit, int) and limit > 0:
+            self._context_limit_tokens = min(limit, self._context_limit_tokens)
+
+    async def _probe(self) -> ServerFeatures:
+        """What the server understands, asked one by one: servers refuse what they do not know in different words."""
+        send_ids = self._config.send_token_ids
+        if send_ids is None:
+            send_ids = bool(await self._accepts({"prompt": [1]}))
+        prompt: Any = [1] if send_ids else "a"
+        await self._request("POST", "completions", self._body(prompt, 1, {}))
+        reply = await self._accepts({"prompt": prompt, "logprobs": 1})
+        return ServerFeatures(
+            token_ids=send_ids,
+            logprobs=bool(reply) and bool(_first_choice(reply).get("logprobs")),
+            usage=bool(
+                await self._accepts({"prompt": prompt, "stream": True, "stream_options": {"include_usage": True}})
+            ),
+            stop_token_ids=bool(await self._accepts({"prompt": prompt, "stop_token_ids": [0]})),
+        )
+
+    async def _accepts(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a request with these fields; empty where the server refuses them."""
+        try:
+            return await self._request("POST", "completions", self._body(fields.pop("prompt"), 1, fields))
+        except PromptRefused:
+            return {}
+
+    async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        url = self._config.endpoint(path)
+        try:
+            response = await self._http().request(method, url, json=body)
+        except httpx.HTTPError as error:
+            raise error_of(url, error) from None
+        if response.status_code >= 400:
+            raise status_error(url, response.status_code, response.text)
+        if body is not None and body.get("stream"):
+            return {"stream": True}
+        try:
+            reply: object = response.json()
+        except json.JSONDecodeError:
+            reply = None
+        if not isinstance(reply, dict):
+            raise EngineUnavailable(f"{url}: does not answer with JSON; is this the base URL, up to and with /v1?")
+        return cast("dict[str, Any]", reply)
+
+    # Requests
+
+    async def generate(
+        self,
+        request_id: str,
+        token_ids: Sequence[int],
+        params: GenerationParams,
+        *,
+        prompt_text: str | None = None,
+        priority: int = 0,
+        salt: str | None = None,
+        deadline: float | None = None,
+    ) -> AsyncIterator[Chunk]:
+        if request_id in self._live:
+            raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
+        if self._ledger.begin(request_id) or (deadline is not None and deadline < asyncio.get_running_loop().time()):
+            self._ledger.end(request_id)
+            yield Chunk(finish=EngineFinish.ABORTED)
+            return
+        self._http()
+        body = self._stream_body(token_ids, params, prompt_text)
+        stream = self._live[request_id] = _Stream()
+        stream.pump = asyncio.create_task(self._pump(stream, body), name=f"openai {request_id}")
+        try:
+            finish = None
+            while finish is None:
+                item = await stream.items.get()
+                if isinstance(item, Exception):
+                    raise item
+                finish = item.finish
+                yield item
+        finally:
+            stream.over = True
+            del self._live[request_id]
+            self._ledger.end(request_id)
+            stream.pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await stream.pump
+
+    def _stream_body(
+        self, token_ids: Sequence[int], params: GenerationParams, prompt_text: str | None
+    ) -> dict[str, Any]:
+        max_tokens = check_prompt(
+            token_ids, params.max_tokens, context_limit_tokens=self._context_limit_tokens, vocabulary_tokens=None
+        )
+        features = self._features
+        if not features.token_ids and prompt_text is None:
+            raise PromptRefused(f"{self._config.url} takes no token ids and the request carries no text")
+        fields: dict[str, Any] = {"stream": True, "temperature": params.temperature}
+        if params.stop_strings:
+            fields["stop"] = list(params.stop_strings[:4])
+        if features.usage:
+            fields["stream_options"] = {"include_usage": True}
+        if features.logprobs:
+            fields["logprobs"] = 1
+        if features.stop_token_ids and params.end_token_ids:
+            fields["stop_token_ids"] = sorted(params.end_token_ids)
+        return self._body(list(token_ids) if features.token_ids else prompt_text, max_tokens, fields)
+
+    def _body(self, prompt: object, max_tokens: int, fields: dict[str, Any]) -> dict[str, Any]:
+        return {"model": self._model, "prompt": prompt, "max_tokens": max_tokens, **self._config.extra_body, **fields}
+
+    async def _pump(self, stream: _Stream, body: dict[str, Any]) -> None:
+        """Read the response into the stream. Cancelling it closes the connection, which aborts the request."""
+        url = self._config.endpoint("completions")
+        finish: EngineFinish | None = None
+        counted = 0
+        try:
+            async with self._http().stream("POST", url, json=body) as response:
+                if response.status_code >= 400:
+                    text = (await response.aread()).decode(errors="replace")
+                    raise status_error(url, response.status_code, text)
+                async for event in events_of(url, response.aiter_lines()):
+                    counted += event.tokens
+                    self._count(event, counted)
+                    finish = event.finish or finish
+                    if event.text:
+                        stream.items.put_nowait(Chunk(text=event.text, logprobs=event.logprobs))
+                    if event.last or (finish is not None and not self._features.usage):
+                        stream.items.put_nowait(self._end(finish or EngineFinish.END_TOKEN, event))
+                        return
+            if finish is None:
+                raise EngineUnavailable(f"{url}: the stream ended without a finish reason; retry")
+            stream.items.put_nowait(Chunk(text="", finish=finish))
+        except httpx.HTTPError as error:
+            stream.items.put_nowait(error_of(url, error))
+        except (EngineUnavailable, PromptRefused) as error:
+            stream.items.put_nowait(error)
+
+    def _end(self, finish: EngineFinish, event: Event) -> Chunk:
+        return Chunk(text="", finish=finish, cached_tokens=event.cached_tokens)
+
+    def _count(self, event: Event, counted: int) -> None:
+        if event.prompt_tokens is None:
+            self._generated_tokens += event.tokens
+            return
+        self._prompt_tokens += event.prompt_tokens
+        self._cached_tokens += event.cached_tokens or 0
+        if event.generated_tokens is not None:
+            self._generated_tokens += event.generated_tokens - counted
+
+    async def abort(self, request_id: str) -> None:
+        stream = self._live.get(request_id)
+        if stream is None:
+            self._ledger.aborted(request_id)
+        elif not stream.over:
+            stream.over = True
+            if stream.pump is not None:
+                stream.pump.cancel()
+            stream.items.put_nowait(Chunk(text="", finish=EngineFinish.ABORTED))
+
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None) -> None:
+        if self._live or not self._features.token_ids:
+            return
+        await self._request("POST", "completions", self._body(list(token_ids), 1, {}))
+
+    # Questions
+
+    def statistics(self) -> EngineStatistics:
+        return EngineStatistics(
+            running=len(self._live),
+            waiting=0,
+            restarts=0,
+            prompt_tokens=self._prompt_tokens,
+            cached_tokens=self._cached_tokens,
+            generated_tokens=self._generated_tokens,
+            tokens_after_cancel=0,
+        )
+
+    def capabilities(self) -> Capabilities:
+        exact = "prompts go as token ids" if self._features.token_ids else "prompts go as text (exact: false)"
+        return Capabilities(
+            salt=False,
+            priority=False,
+            cached_tokens=self._features.usage,
+            token_ids=False,
+            logprobs=self._features.logprobs,
+            context_limit_tokens=self._context_limit_tokens,
+            block_tokens=self._config.block_tokens,
+            model=self._model,
+            notes=(
+                exact,
+                "queue and prefill times are not known",
+                "the server decides whether end token ids are honoured",
+            ),
+        )
+
+    @property
+    def exact(self) -> bool:
+        """Whether token counts are those of the server: true where it takes token ids."""
+        return self._features.token_ids
+
+    def __repr__(self) -> str:
+        return f"<OpenAIEngine {self._config.url} {self._model!r} running={len(self._live)}>"
+
+    def _http(self) -> httpx.AsyncClient:
+        if self._client is None:
+            raise EngineUnavailable(f"{self._config.url}: the engine is not started; call start() first")
+        return self._client
+
+
+def _first_choice(reply: dict[str, Any]) -> dict[str, Any]:
+    choices = reply.get("choices")
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        return cast("dict[str, Any]", choices[0])
+    return {}

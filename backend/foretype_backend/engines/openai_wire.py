@@ -1,0 +1,196 @@
+"""What travels between us and an OpenAI-compatible server: configuration, events of a stream, errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import httpx
+import msgspec
+
+from foretype_backend.engines.port import EngineFinish, EngineUnavailable, PromptRefused
+
+__all__ = ["Event", "OpenAIConfig", "ServerFeatures", "error_of", "events_of", "status_error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAIConfig:
+    """How to reach the server.
+
+    Attributes:
+        url: base URL, up to and with `/v1`.
+        model: name of the model; None takes the first that the server lists.
+        api_key: sent as bearer token.
+        send_token_ids: whether prompts go as token ids; None finds out.
+        context_limit_tokens: of the model; a smaller limit that the server states wins.
+        block_tokens: prefix-cache block of the server (vLLM on GPU: 16).
+        connect_timeout_s: for a connection.
+        idle_timeout_s: silence within a response after which it is given up.
+        extra_body: fields added to every request.
+    """
+
+    url: str
+    model: str | None = None
+    api_key: str | None = None
+    send_token_ids: bool | None = None
+    context_limit_tokens: int = 8192
+    block_tokens: int = 16
+    connect_timeout_s: float = 5.0
+    idle_timeout_s: float = 30.0
+    extra_body: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, **config: Any) -> OpenAIConfig:
+        """From plain values; raises TypeError that names an option which does not exist, or `url` when missing."""
+        known = {f.name for f in fields(cls)}
+        for name in config:
+            if name not in known:
+                raise TypeError(f"the openai engine has no option {name!r}; it has {', '.join(sorted(known))}")
+        url = str(config.get("url") or "")
+        if not url.startswith(("http://", "https://")):
+            raise TypeError(f"the openai engine needs the option 'url': http://host:port/v1, not {url!r}")
+        options: dict[str, Any] = {**config, "url": url.rstrip("/")}
+        return cls(**options)
+
+    def endpoint(self, path: str) -> str:
+        return f"{self.url}/{path}"
+
+
+class ServerFeatures(NamedTuple):
+    """What the server was found to understand."""
+
+    token_ids: bool = False
+    logprobs: bool = False
+    usage: bool = False
+    stop_token_ids: bool = False
+
+
+class Event(NamedTuple):
+    """One event of a stream.
+
+    Attributes:
+        tokens: how many tokens `text` is, where known, else 1.
+        prompt_tokens, generated_tokens, cached_tokens: on the event that carries the usage.
+        last: nothing comes after it.
+    """
+
+    text: str = ""
+    tokens: int = 0
+    logprobs: tuple[float, ...] = ()
+    finish: EngineFinish | None = None
+    prompt_tokens: int | None = None
+    generated_tokens: int | None = None
+    cached_tokens: int | None = None
+    last: bool = False
+
+
+class _Logprobs(msgspec.Struct):
+    token_logprobs: list[float | None] | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Data(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Data)
+
+
+async def events_of(url: str, lines: AsyncIterable[str]) -> AsyncIterator[Event]:
+    """Events of a server-sent stream of completions.
+
+    Raises:
+        EngineUnavailable: the server reports an error inside the stream, or sends what is no completion.
+    """
+    async for line in lines:
+        if not line.startswith("data:"):
+            continue  # comments and empty lines keep the connection alive
+        payload = line[5:].strip()
+        if payload == "[DONE]":
+            yield Event(last=True)
+            return
+        try:
+            data = _decoder.decode(payload)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise EngineUnavailable(
+                f"{url}: sent an event that is no completion ({error}); is it compatible?"
+            ) from None
+        if data.error is not None:
+            raise EngineUnavailable(f"{url}: failed while generating: {_message(data.error)}; retry")
+        choice = data.choices[0] if data.choices else _Choice()
+        usage = data.usage
+        values = choice.logprobs.token_logprobs if choice.logprobs else None
+        logprobs = tuple(v for v in values or () if v is not None)
+        details = usage.prompt_tokens_details if usage else None
+        yield Event(
+            text=choice.text or "",
+            tokens=len(values) if values else int(bool(choice.text)),
+            logprobs=logprobs if values and len(logprobs) == len(values) else (),
+            finish=_finish(choice.finish_reason),
+            prompt_tokens=usage.prompt_tokens if usage and not data.choices else None,
+            generated_tokens=usage.completion_tokens if usage and not data.choices else None,
+            cached_tokens=details.cached_tokens if details else None,
+            last=usage is not None and not data.choices,
+        )
+
+
+def _finish(reason: str | None) -> EngineFinish | None:
+    if reason is None:
+        return None
+    if reason == "length":
+        return EngineFinish.LENGTH
+    return EngineFinish.ABORTED if reason == "abort" else EngineFinish.END_TOKEN
+
+
+def status_error(url: str, status: int, body: str) -> EngineUnavailable | PromptRefused:
+    """The typed error for an HTTP status, with the server's own words."""
+    try:
+        parsed: Any = json.loads(body)
+    except json.JSONDecodeError:
+        parsed = body
+    message = _message(parsed.get("error", parsed) if isinstance(parsed, dict) else parsed)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    match status:
+        case 400 | 413 | 422:
+            return PromptRefused(f"{url}: refuses the request ({status}): {message}")
+        case 401 | 403:
+            return EngineUnavailable(f"{url}: refuses the credential ({status}): {message}; check the option 'api_key'")
+        case 404:
+            return EngineUnavailable(f"{url}: not found: {message}; check the options 'url' (up to /v1) and 'model'")
+        case 429 | 503:
+            return EngineUnavailable(f"{url}: is overloaded ({status}): {message}; retry later")
+        case _:
+            return EngineUnavailable(f"{url}: fails with status {status}: {message}; see its log")
+
+
+def error_of(url: str, error: httpx.HTTPError) -> EngineUnavailable:
+    """The typed error for a transport error."""
+    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+        return EngineUnavailable(f"{url}: cannot connect ({error}); is the server running, and the URL right?")
+    if isinstance(error, httpx.TimeoutException):
+        return EngineUnavailable(f"{url}: said nothing for too long; raise 'idle_timeout_s', or look at the server")
+    return EngineUnavailable(f"{url}: the connection broke ({error or type(error).__name__}); retry")
+
+
+def _message(error: Any) -> str:
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("detail") or error  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return str(error)[:300]  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,280 @@
+"""The adapter against a real HTTP server that can be told to be difficult."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from foretype_backend.engines.load import load_engine
+from foretype_backend.engines.openai import OpenAIEngine
+from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, PromptRefused
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class Server:
+    """A completion server. `refuses` names fields that it answers with 400; `behaviour` is for generation alone."""
+
+    url: str = ""
+    refuses: set[str] = field(default_factory=set)
+    behaviour: str = "ok"
+    status: int = 200
+    key: str = ""
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    disconnects: int = 0
+
+    def app(self) -> FastAPI:
+        app = FastAPI()
+
+        @app.get("/v1/models")
+        async def models(request: Request) -> Any:
+            if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
+                return JSONResponse({"error": {"message": "bad key"}}, 401)
+            if self.behaviour == "html":
+                return PlainTextResponse("<html>")
+            return {"data": [{"id": "coder", "max_model_len": 100}, {"id": "other"}]}
+
+        @app.post("/v1/completions")
+        async def completions(request: Request) -> Any:
+            body = await request.json()
+            self.bodies.append(body)
+            wrong = self.refuses & {*body, "ids" if isinstance(body["prompt"], list) else "text"}
+            if wrong:
+                return JSONResponse({"error": {"message": f"unknown field {wrong.pop()}"}}, 400)
+            if self.status != 200:
+                return JSONResponse({"error": {"message": "broken"}}, self.status)
+            if not body.get("stream"):
+                logprobs = {"token_logprobs": [-0.5]} if "logprobs" in body else None
+                return {"choices": [{"text": "x", "finish_reason": "length", "logprobs": logprobs}]}
+            return StreamingResponse(self.stream(request, body), media_type="text/event-stream")
+
+        return app
+
+    async def stream(self, request: Request, body: dict[str, Any]) -> AsyncIterator[str]:
+        def event(**data: Any) -> str:
+            return f"data: {json.dumps(data)}\n\n"
+
+        yield ": hello\n\n"
+        endless = self.behaviour == "endless"
+        for i in range(body["max_tokens"] if not endless else 10**6):
+            if self.behaviour == "silent" and i == 1:
+                await asyncio.sleep(60)
+            if self.behaviour == "dies" and i == 2:
+                raise RuntimeError("the server was told to die mid-stream")
+            if self.behaviour == "ends early" and i == 2:
+                return
+            if self.behaviour == "error event" and i == 2:
+                yield event(error={"message": "out of memory"})
+                return
+            if self.behaviour == "nonsense":
+                yield "data: {{{\n\n"
+                return
+            logprobs = {"token_logprobs": [-0.25]} if "logprobs" in body else None
+            try:
+                yield event(choices=[{"text": f"t{i} ", "logprobs": logprobs, "finish_reason": None}])
+                await asyncio.sleep(0.01 if endless else 0)
+            except (asyncio.CancelledError, GeneratorExit):
+                self.disconnects += 1
+                raise
+        yield event(choices=[{"text": "", "finish_reason": "length"}])
+        if "stream_options" in body:
+            details = {"cached_tokens": 16}
+            yield event(
+                choices=[], usage={"prompt_tokens": 20, "completion_tokens": 3, "prompt_tokens_details": details}
+            )
+        yield "data: [DONE]\n\n"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        config = uvicorn.Config(server.app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
+        running = uvicorn.Server(config)
+        task = asyncio.create_task(running.serve(sockets=[listener]))
+        while not running.started:  # noqa: ASYNC110  uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        yield server
+        running.should_exit = True
+        await task
+
+
+async def started(server: Server, **options: object) -> OpenAIEngine:
+    engine = OpenAIEngine.from_config(url=server.url, **options)
+    await engine.start()
+    server.bodies.clear()
+    return engine
+
+
+async def collect(engine: OpenAIEngine, ids: list[int], *, name: str = "a", **kw: Any) -> list[Chunk]:
+    params = GenerationParams(max_tokens=3, end_token_ids=frozenset({7}), stop_strings=("\n\n",))
+    return [c async for c in engine.generate(name, ids, params, **kw)]
+
+
+def text_of(chunks: list[Chunk]) -> str:
+    return "".join(c.text or "" for c in chunks)
+
+
+async def test_streams_text_with_logprobs_and_the_servers_own_counts(server: Server) -> None:
+    engine = await started(server)
+    chunks = await collect(engine, [1, 2, 3])
+    assert text_of(chunks) == "t0 t1 t2 "
+    assert [p for c in chunks for p in c.logprobs] == [-0.25] * 3
+    assert chunks[-1].finish is EngineFinish.LENGTH
+    assert chunks[-1].cached_tokens == 16
+    sent = server.bodies[0]
+    assert (sent["prompt"], sent["max_tokens"], sent["stop"], sent["stop_token_ids"]) == ([1, 2, 3], 3, ["\n\n"], [7])
+    statistics = engine.statistics()
+    assert (statistics.prompt_tokens, statistics.cached_tokens, statistics.generated_tokens) == (20, 16, 3)
+    capabilities = engine.capabilities()
+    assert (capabilities.model, capabilities.context_limit_tokens, engine.exact) == ("coder", 100, True)
+    await engine.close()
+
+
+async def test_where_token_ids_are_refused_the_text_goes_and_counts_are_not_exact(server: Server) -> None:
+    server.refuses = {"ids"}
+    engine = await started(server)
+    chunks = await collect(engine, [1, 2, 3], prompt_text="def f")
+    assert text_of(chunks) == "t0 t1 t2 "
+    assert server.bodies[0]["prompt"] == "def f"
+    assert not engine.exact
+    assert any("exact: false" in note for note in engine.capabilities().notes)
+    with pytest.raises(PromptRefused, match="no text"):
+        await collect(engine, [1, 2, 3])
+    await engine.warm([1, 2, 3])
+    assert len(server.bodies) == 1
+    await engine.close()
+
+
+async def test_a_server_that_knows_nothing_extra_still_works(server: Server) -> None:
+    server.refuses = {"logprobs", "stream_options", "stop_token_ids"}
+    engine = await started(server)
+    chunks = await collect(engine, [1])
+    assert text_of(chunks) == "t0 t1 t2 "
+    assert chunks[-1].finish is EngineFinish.LENGTH
+    assert not engine.capabilities().logprobs
+    assert all(c.logprobs == () for c in chunks)
+    await engine.close()
+
+
+async def test_abort_closes_the_connection_and_the_server_notices(server: Server) -> None:
+    engine = await started(server)
+    server.behaviour = "endless"
+    chunks: list[Chunk] = []
+    async for chunk in engine.generate("endless", [1], GenerationParams(max_tokens=9)):
+        chunks.append(chunk)
+        if len(chunks) == 3:
+            await engine.abort("endless")
+    assert chunks[-1].finish is EngineFinish.ABORTED
+    while not server.disconnects:  # noqa: ASYNC110  the server's own state
+        await asyncio.sleep(0.01)
+    assert engine.statistics().running == 0
+    await engine.abort("early")
+    assert [c.finish for c in await collect(engine, [1], name="early")] == [EngineFinish.ABORTED]
+    await engine.close()
+
+
+async def test_closing_the_iterator_early_closes_the_connection(server: Server) -> None:
+    engine = await started(server)
+    server.behaviour = "endless"
+    stream = engine.generate("endless", [1], GenerationParams(max_tokens=9))
+    await anext(stream)
+    await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    while not server.disconnects:  # noqa: ASYNC110  the server's own state
+        await asyncio.sleep(0.01)
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        ("dies", "connection broke"),
+        ("ends early", "ended without a finish reason"),
+        ("error event", "out of memory"),
+        ("nonsense", "no completion"),
+        ("silent", "idle_timeout_s"),
+    ],
+)
+async def test_a_stream_that_breaks_is_engine_unavailable(server: Server, behaviour: str, message: str) -> None:
+    engine = await started(server, idle_timeout_s=0.3)
+    server.behaviour = behaviour
+    with pytest.raises(EngineUnavailable, match=message):
+        await collect(engine, [1])
+    server.behaviour = "ok"
+    assert text_of(await collect(engine, [1])) == "t0 t1 t2 "
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "message"),
+    [
+        (400, PromptRefused, "broken"),
+        (401, EngineUnavailable, "api_key"),
+        (404, EngineUnavailable, "model"),
+        (429, EngineUnavailable, "retry later"),
+        (500, EngineUnavailable, "broken"),
+    ],
+)
+async def test_each_status_has_its_typed_error(
+    server: Server, status: int, error: type[Exception], message: str
+) -> None:
+    engine = await started(server)
+    server.status = status
+    with pytest.raises(error, match=message):
+        await collect(engine, [1])
+    await engine.close()
+
+
+async def test_prompts_over_the_servers_context_are_refused_here(server: Server) -> None:
+    engine = await started(server)
+    with pytest.raises(PromptRefused, match="100"):
+        await collect(engine, [1] * 100)
+    assert server.bodies == []
+    await engine.close()
+
+
+async def test_a_deadline_that_passed_sends_nothing(server: Server) -> None:
+    engine = await started(server)
+    assert [c.finish for c in await collect(engine, [1], deadline=0.0)] == [EngineFinish.ABORTED]
+    assert server.bodies == []
+    await engine.close()
+
+
+async def test_start_says_what_is_wrong(server: Server) -> None:
+    for options, message in (
+        ({"url": "http://127.0.0.1:9/v1"}, "is the server running"),
+        ({"url": server.url, "model": "absent"}, "coder, other"),
+        ({"url": server.url + "/nothing"}, "up to /v1"),
+    ):
+        engine = load_engine("openai", **options)
+        with pytest.raises(EngineUnavailable, match=message):
+            await engine.start()
+    server.key = "secret"
+    with pytest.raises(EngineUnavailable, match="api_key"):
+        await started(server, api_key="wrong")
+    await (await started(server, api_key="secret")).close()
+    server.behaviour = "html"
+    with pytest.raises(EngineUnavailable, match="JSON"):
+        await started(server, api_key="secret")
+
+
+async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
+    with pytest.raises(TypeError, match="url"):
+        load_engine("openai")
+    with pytest.raises(TypeError, match="uri"):
+        load_engine("openai", uri="http://x")
+    engine = load_engine("openai", url="http://127.0.0.1:9/v1")
+    with pytest.raises(EngineUnavailable, match="not started"):
+        await anext(engine.generate("a", [1], GenerationParams(max_tokens=1)))
