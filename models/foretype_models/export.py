@@ -149,6 +149,7 @@ def write_gguf(
         writer.close()
         os.replace(part, target)
     finally:
+        writer.close()
         part.unlink(missing_ok=True)
 
 

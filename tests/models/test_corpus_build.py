@@ -1,0 +1,145 @@
+import gzip
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foretype_models.corpus import build, sources
+from foretype_models.corpus.never import NeverTrain
+
+NEVER = NeverTrain.load(Path(__file__).parents[2] / "models" / "corpus" / "never_train.toml")
+
+
+def code(name: str, count: int = 8) -> str:
+    return f'"""Module {name}."""\n' + "\n".join(
+        f"def {name}_{n}(value, limit):\n    {name} = value * limit\n    return {name}\n" for n in range(count)
+    )
+
+
+def wheel(folder: Path, name: str, files: dict[str, str], licence: str = "License-Expression: MIT") -> None:
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as archive:
+        metadata = f"Metadata-Version: 2.4\nName: {name}\nVersion: 1.0\n{licence}\n"
+        archive.writestr(f"{name}-1.0.dist-info/METADATA", metadata)
+        for path, text in files.items():
+            archive.writestr(path, text)
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> tuple[dict[str, Any], Path]:
+    wheels, never = tmp_path / "wheels", tmp_path / "never"
+    secret = code("secret", 20)
+    wheel(never, "click", {"click/core.py": secret})
+    shared = code("shared")
+    good = {
+        "good/a.py": code("alpha"),
+        "good/copy.py": "import os\n\n" + secret,
+        "good/_vendor/requests/api.py": code("api"),
+        "good/x_pb2.py": code("proto"),
+        "good/shared.py": shared,
+        "good/readme.txt": "text",
+    }
+    wheel(wheels, "good", good)
+    wheel(wheels, "held", {"held/b.py": code("beta"), "held/shared.py": shared})
+    wheel(wheels, "copyleft", {"copyleft/c.py": code("gamma")}, "License-Expression: GPL-3.0-only")
+    wheel(wheels, "silent", {"silent/d.py": code("delta")}, "Summary: nothing about a licence")
+    wheel(wheels, "unlisted", {"unlisted/e.py": code("epsilon")})
+    plan = sources.Plan(("good", "held", "copyleft", "silent"), frozenset({"held"}), 1_000_000, False, frozenset())
+    return build.build(plan, NEVER, wheels, never, None, tmp_path / "out"), tmp_path / "out"
+
+
+def lines(folder: Path, split: str) -> list[dict[str, str]]:
+    return list(build.read_shards(folder, split))
+
+
+def test_only_what_may_be_trained_on_arrives(built: tuple[dict[str, Any], Path]) -> None:
+    _, out = built
+    assert [(line["repo"], line["path"]) for line in lines(out, "train")] == [("good", "good/a.py")]
+    assert {line["path"] for line in lines(out, "validation")} == {"held/b.py", "held/shared.py"}
+    assert lines(out, "train")[0] == {
+        "repo": "good",
+        "path": "good/a.py",
+        "language": "python",
+        "text": code("alpha"),
+    }
+
+
+def test_a_file_in_both_splits_stays_with_validation_alone(built: tuple[dict[str, Any], Path]) -> None:
+    manifest, _ = built
+    good = next(item for item in manifest["sources"] if item["name"] == "good")
+    assert good["dropped"] == {"generated": 1, "near_duplicate": 1, "never_train_run": 1, "vendored": 1}
+
+
+def test_the_manifest_accounts_for_every_project_and_names_what_matched(built: tuple[dict[str, Any], Path]) -> None:
+    manifest, _ = built
+    assert [item["name"] for item in manifest["sources"]] == ["good", "held"]
+    assert [item["name"] for item in manifest["refused"]] == ["copyleft", "silent"]
+    assert manifest["never_train"]["matched_files"] == ["good:good/copy.py"]
+    assert manifest["never_train"]["benchmarks_checked"] == []
+    good = manifest["sources"][0]
+    assert (good["licence"], good["files"], good["bytes"]) == ("MIT", 1, len(code("alpha")))
+    assert len(good["sha256"]) == 64
+    assert manifest["totals"]["splits"]["train"] == {"projects": 1, "files": 1, "bytes": len(code("alpha"))}
+
+
+def test_a_listed_never_train_project_stops_the_build(tmp_path: Path) -> None:
+    plan = sources.Plan(("good", "Flask==3.0"), frozenset(), 1_000_000, False, frozenset())
+    with pytest.raises(ValueError, match="Flask"):
+        build.build(plan, NEVER, tmp_path, tmp_path, None, tmp_path / "out")
+
+
+def test_a_never_train_wheel_that_lies_about_is_not_read(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "tqdm", {"tqdm/std.py": code("std")})
+    plan = sources.Plan(("good",), frozenset(), 1_000_000, False, frozenset())
+    manifest = build.build(plan, NEVER, tmp_path / "wheels", tmp_path / "never", None, tmp_path / "out")
+    assert manifest["sources"] == []
+
+
+def test_benchmark_tasks_are_part_of_the_check(tmp_path: Path) -> None:
+    body = code("solution", 12)
+    task = {"task_id": "T/0", "prompt": body[:200], "canonical_solution": body[200:300], "suffix": body[300:]}
+    (tmp_path / "bench").mkdir()
+    with gzip.open(tmp_path / "bench" / "HumanEval.jsonl.gz", "wt") as stream:
+        stream.write(json.dumps(task) + "\n")
+    wheel(tmp_path / "wheels", "good", {"good/t.py": "import re\n\n\n" + body, "good/a.py": code("alpha")})
+    plan = sources.Plan(("good",), frozenset(), 1_000_000, False, frozenset())
+    folder = tmp_path / "out"
+    manifest = build.build(plan, NEVER, tmp_path / "wheels", tmp_path / "never", tmp_path / "bench", folder)
+    assert manifest["never_train"]["matched_files"] == ["good:good/t.py"]
+    assert [line["path"] for line in lines(folder, "train")] == ["good/a.py"]
+
+
+def test_one_project_gives_at_most_its_share(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "good", {f"good/m{n}.py": code(f"name{n}") for n in range(10)})
+    limit = 3 * len(code("name0")) + 10
+    plan = sources.Plan(("good",), frozenset(), limit, False, frozenset())
+    manifest = build.build(plan, NEVER, tmp_path / "wheels", tmp_path / "never", None, tmp_path / "out")
+    assert manifest["sources"][0]["files"] == 3
+    assert manifest["totals"]["dropped"]["project_limit"] == 7
+
+
+def test_a_wheel_is_read_without_unpacking_or_following_its_paths(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "evil", {"../../escaped.py": code("escaped"), "setup.py": "raise SystemExit('ran')\n"})
+    (source,) = sources.open_wheels(tmp_path / "wheels")
+    assert {path for path, _ in sources.files(source, frozenset())} == {"../../escaped.py", "setup.py"}
+    assert {path.name for path in tmp_path.rglob("*")} == {"wheels", "evil-1.0-py3-none-any.whl"}
+
+
+def test_the_committed_manifest_keeps_its_promises() -> None:
+    folder = Path(__file__).parents[2] / "models" / "corpus"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    plan = sources.Plan.load(folder / "sources.toml")
+    names = {item["name"] for item in manifest["sources"]}
+    assert not [name for name in names if NEVER.refuses_project(name)]
+    assert names | {item["name"] for item in manifest["refused"]} <= {
+        *(sources.normalise(name) for name in plan.projects),
+        "cpython",
+    }
+    held_out = {item["name"] for item in manifest["sources"] if item["split"] == "validation"}
+    assert held_out <= plan.validation
+    assert len(held_out) >= 14
+    from foretype_models.corpus.licences import permissive_expression
+
+    assert all(permissive_expression(item["licence"]) for item in manifest["sources"])
+    assert "HumanEval" in manifest["never_train"]["benchmarks_checked"]

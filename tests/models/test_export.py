@@ -1,0 +1,165 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from foretype_models import artifacts, export, parity, tokenizer
+
+CONFIG: dict[str, Any] = {
+    "vocabulary": 16_384,
+    "width": 64,
+    "layers": 2,
+    "heads": 2,
+    "kv_heads": 1,
+    "head_width": 32,
+    "feed_forward": 96,
+    "rope_base": 50_000.0,
+    "max_position": 8_192,
+    "norm_epsilon": 1e-5,
+}
+
+
+def make_weights() -> dict[str, export.Matrix]:
+    draw = np.random.default_rng(1)
+    width, kv, inner = 64, 32, 96
+    shapes = {"model.embed_tokens.weight": (16_384, width), "model.norm.weight": (width,)}
+    for layer in range(2):
+        prefix = f"model.layers.{layer}."
+        shapes |= {
+            prefix + "input_layernorm.weight": (width,),
+            prefix + "post_attention_layernorm.weight": (width,),
+            prefix + "self_attn.q_proj.weight": (width, width),
+            prefix + "self_attn.k_proj.weight": (kv, width),
+            prefix + "self_attn.v_proj.weight": (kv, width),
+            prefix + "self_attn.o_proj.weight": (width, width),
+            prefix + "mlp.gate_proj.weight": (inner, width),
+            prefix + "mlp.up_proj.weight": (inner, width),
+            prefix + "mlp.down_proj.weight": (width, inner),
+        }
+    return {name: draw.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.fixture(scope="module")
+def weights() -> dict[str, export.Matrix]:
+    return make_weights()
+
+
+@pytest.fixture
+def written(tmp_path: Path, weights: dict[str, export.Matrix], tokenizer_path: Path) -> Path:
+    target = tmp_path / "m.gguf"
+    export.write_gguf(weights, CONFIG, tokenizer_path, "m", "1", target)
+    return target
+
+
+def field(reader: gguf.GGUFReader, key: str) -> Any:
+    found = reader.get_field(key)
+    assert found is not None, key
+    return found.contents()
+
+
+def test_weights_come_back_within_the_step_of_q8(written: Path, weights: dict[str, export.Matrix]) -> None:
+    back = parity.read_gguf(written, CONFIG)
+    assert set(back) == set(weights)
+    for name, value in weights.items():
+        step = 0 if value.ndim == 1 else np.abs(value).max() / 127
+        assert back[name].shape == value.shape
+        assert np.abs(back[name] - value).max() <= step, name
+
+
+def test_the_permutation_turns_halves_into_neighbours() -> None:
+    rows = np.arange(8, dtype=np.float32)[:, None]
+    assert export.permute(rows, 1)[:, 0].tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
+    assert export.permute(rows, 2)[:, 0].tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+    assert parity.unpermute(export.permute(rows, 2), 2).tolist() == rows.tolist()
+
+
+def test_the_header_says_what_engines_ask(written: Path) -> None:
+    reader = gguf.GGUFReader(written)
+    assert field(reader, "general.architecture") == "llama"
+    assert field(reader, "foretype.grammar") == "foretype-1"
+    assert field(reader, "llama.context_length") == 8192
+    assert field(reader, "llama.attention.head_count_kv") == 1
+    assert field(reader, "tokenizer.ggml.model") == "gpt2"
+    assert field(reader, "tokenizer.ggml.pre") == "qwen2"
+    assert len(field(reader, "tokenizer.ggml.tokens")) == 16_384
+    for key, token in {
+        "eos": "<|endoftext|>",
+        "eot": "<|end_of_middle|>",
+        "fim_pre": "<|fim_prefix|>",
+        "fim_suf": "<|fim_suffix|>",
+        "fim_mid": "<|fim_middle|>",
+        "fim_pad": "<|fim_pad|>",
+        "fim_rep": "<|repo_name|>",
+        "fim_sep": "<|file_sep|>",
+    }.items():
+        number = field(reader, f"tokenizer.ggml.{key}_token_id")
+        assert number == tokenizer.SPECIAL_IDS[token]
+        assert field(reader, "tokenizer.ggml.tokens")[number] == token
+    kinds = field(reader, "tokenizer.ggml.token_type")
+    assert kinds[-9:] == [gguf.TokenType.CONTROL] * 9
+    assert set(kinds[:-9]) == {gguf.TokenType.NORMAL}
+
+
+def test_every_tensor_has_a_type_that_all_engines_open(written: Path) -> None:
+    for tensor in gguf.GGUFReader(written).tensors:
+        matrix = len(tensor.shape) == 2
+        expected = gguf.GGMLQuantizationType.Q8_0 if matrix else gguf.GGMLQuantizationType.F32
+        assert tensor.tensor_type == expected, tensor.name
+
+
+def test_a_failed_export_leaves_the_file_before_it(
+    written: Path, weights: dict[str, export.Matrix], tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = written.read_bytes()
+
+    def full(_self: gguf.GGUFWriter, **_options: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", full)
+    with pytest.raises(OSError, match="No space"):
+        export.write_gguf(weights, CONFIG, tokenizer_path, "m", "2", written)
+    assert written.read_bytes() == before
+    assert [path.name for path in written.parent.iterdir()] == [written.name]
+
+
+def test_weights_that_are_not_finite_are_refused_by_name(
+    tmp_path: Path, weights: dict[str, export.Matrix], tokenizer_path: Path
+) -> None:
+    broken = {**weights, "model.norm.weight": np.full(64, np.nan, dtype=np.float32)}
+    with pytest.raises(export.ExportError, match=r"model\.norm\.weight"):
+        export.write_gguf(broken, CONFIG, tokenizer_path, "m", "1", tmp_path / "m.gguf")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_architecture_and_another_tokenizer_are_refused(
+    tmp_path: Path, weights: dict[str, export.Matrix], tokenizer_path: Path
+) -> None:
+    fewer = {name: value for name, value in weights.items() if "q_proj" not in name}
+    with pytest.raises(export.ExportError, match="another architecture"):
+        export.write_gguf(fewer, CONFIG, tokenizer_path, "m", "1", tmp_path / "m.gguf")
+    with pytest.raises(export.ExportError, match="has 16384 entries"):
+        export.write_gguf(weights, {**CONFIG, "vocabulary": 32_000}, tokenizer_path, "m", "1", tmp_path / "m.gguf")
+    (tmp_path / "t.json").write_text('{"model": {"vocab": {}, "merges": []}, "added_tokens": []}')
+    with pytest.raises(export.ExportError, match=r"t\.json is not the tokenizer"):
+        export.write_gguf(weights, CONFIG, tmp_path / "t.json", "m", "1", tmp_path / "m.gguf")
+
+
+def test_the_index_describes_the_files_beside_it(written: Path, tokenizer_path: Path) -> None:
+    folder = written.parent
+    (folder / "tokenizer.json").write_bytes(tokenizer_path.read_bytes())
+    export.write_index(folder, "m", written.name, 12, 34, "1")
+    model = artifacts.locate(folder=folder)
+    assert (model.name, model.path, model.parameters, model.trained_tokens) == ("m", written, 12, 34)
+
+
+def test_the_shipped_file_has_the_shape_that_its_index_says() -> None:
+    model = artifacts.locate()
+    reader = gguf.GGUFReader(model.path)
+    weights = sum(int(np.prod(tensor.shape)) for tensor in reader.tensors)
+    assert weights == model.parameters
+    assert field(reader, "foretype.grammar") == model.grammar
+    names = field(reader, "tokenizer.ggml.tokens")
+    data = json.loads(model.tokenizer_path.read_text("utf-8"))
+    assert all(names[number] == token for token, number in data["model"]["vocab"].items())

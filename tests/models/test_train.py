@@ -1,0 +1,161 @@
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiktoken
+from foretype_models import data
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.train
+
+import torch
+from foretype_models import train
+from foretype_models.model import LanguageModel, ModelConfig
+
+SMALL = ModelConfig(width=64, layers=2, heads=2, kv_heads=1, head_width=32, feed_forward=96, max_position=512)
+
+
+def settings(**changes: Any) -> train.TrainConfig:
+    values: dict[str, Any] = {
+        "seed": 1, "length": 64, "micro_rows": 2, "batch_tokens": 128, "late_batch_tokens": 128, "long_length": 128,
+        "long_micro_rows": 1, "long_share": 0.0, "context_share": 0.5, "warmup_steps": 2, "decay_from": 0.5,
+        "muon_rate": 0.01, "adamw_rate": 0.003, "weight_decay": 0.1, "clip": 1.0, "checkpoint_seconds": 1e9,
+        "evaluate_seconds": 1e9,
+    }  # fmt: skip
+    return train.TrainConfig(**{**values, **changes})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    for split in ("train", "validation"):
+        text = "\n".join(f"def f_{n}(value):\n    return value + {n}\n" for n in range(120))
+        documents = [{"repo": split, "path": f"{split}/m{n}.py", "text": text} for n in range(4)]
+        data.build_store(documents, tmp_path / split)
+    return tmp_path
+
+
+@pytest.fixture
+def make(store: Path, tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(torch, "compile", lambda function, **_options: function)
+
+    def run(name: str, **changes: Any) -> train.Run:
+        return train.Run(SMALL, settings(**changes), store, tokenizer_path, store / name)
+
+    return run
+
+
+def test_a_resumed_run_is_the_run_that_was_not_interrupted(make: Any) -> None:
+    whole = make("whole")
+    losses = [whole.step(0.1) for _ in range(6)]
+    first = make("parts")
+    parts = [first.step(0.1) for _ in range(3)]
+    first.save()
+    second = make("parts")
+    assert second.progress.step == 3
+    parts += [second.step(0.1) for _ in range(3)]
+    assert parts == pytest.approx(losses, abs=1e-6)
+    assert second.progress == whole.progress
+    for one, two in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.allclose(one, two, atol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_loss_falls(make: Any, optimizer: str) -> None:
+    run = make(optimizer, optimizer=optimizer)
+    losses = [run.step(0.1) for _ in range(40)]
+    assert losses[0] == pytest.approx(math.log(16_384), abs=0.5)
+    assert np.mean(losses[-5:]) < losses[0] - 2
+
+
+def test_an_interrupted_save_leaves_the_checkpoint_before_it(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make("broken")
+    run.step(0.1)
+    run.save()
+
+    def full(_state: Any, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    run.step(0.1)
+    with pytest.raises(OSError, match="No space"):
+        run.save()
+    assert make("broken").progress.step == 1
+
+
+def test_the_last_part_uses_long_rows(make: Any) -> None:
+    run = make("long", long_share=0.3)
+    run.step(0.5)
+    assert (run.progress.rows, run.progress.long_rows) == (2, 0)
+    run.step(0.8)
+    assert (run.progress.rows, run.progress.long_rows) == (2, 1)
+    assert run.progress.tokens == 256
+
+
+def test_a_run_ends_with_its_time_and_leaves_a_log_and_a_checkpoint(make: Any, store: Path) -> None:
+    run = make("timed", evaluate_seconds=0.0)
+    run.train(0.02)
+    lines = [json.loads(line) for line in (store / "timed" / "log.jsonl").read_text().splitlines()]
+    assert any("held_out" in line for line in lines)
+    assert (store / "timed" / "last.pt").exists()
+    assert 1.0 <= run.progress.seconds < 30
+    steps = run.progress.step
+    make("timed").train(0.02)
+    assert make("timed").progress.step <= steps + 1, "a finished run has no time left"
+
+
+def test_the_rate_warms_up_stays_and_falls_to_zero() -> None:
+    config = settings(warmup_steps=10, decay_from=0.4)
+    assert train.rate_share(config, 0, 0.0) == pytest.approx(0.1)
+    assert train.rate_share(config, 50, 0.4) == 1.0
+    assert train.rate_share(config, 50, 0.7) == pytest.approx(0.5)
+    assert train.rate_share(config, 50, 1.0) == 0.0
+    assert train.rate_share(config, 50, 1.2) == 0.0
+
+
+def test_padding_is_no_target_and_everything_else_is(encoding: tiktoken.Encoding) -> None:
+    row = np.array([5, 6, 7, data.PAD, data.PAD], dtype=np.uint16)
+    ids, targets = train.to_batch([row], "cpu")
+    assert ids.tolist() == [[5, 6, 7, data.PAD]]
+    assert targets.tolist() == [[6, 7, -100, -100]]
+
+
+def test_the_model_looks_back_only() -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(SMALL).eval()
+    ids = torch.randint(0, 16_384, (1, 32))
+    changed = ids.clone()
+    changed[0, 20] += 1
+    with torch.no_grad():
+        before, after = model(ids), model(changed)
+    assert torch.equal(before[0, :20], after[0, :20])
+    assert not torch.equal(before[0, 20:], after[0, 20:])
+
+
+def test_dimensions_that_q8_cannot_hold_are_refused() -> None:
+    with pytest.raises(ValueError, match="width=100"):
+        ModelConfig(width=100)
+    with pytest.raises(ValueError, match="heads=4"):
+        ModelConfig(heads=4, kv_heads=3)
+
+
+def test_an_unknown_setting_is_named(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("[model]\nwdth = 64\n[train]\n")
+    with pytest.raises(ValueError, match=r"c\.toml: \[model\] has unknown keys \['wdth'\]"):
+        train.load_config(tmp_path / "c.toml")
+
+
+def test_our_model_and_transformers_agree() -> None:
+    pytest.importorskip("transformers")
+    from foretype_models import parity
+
+    torch.manual_seed(0)
+    model = LanguageModel(SMALL)
+    weights = {name: value.detach().numpy() for name, value in model.state_dict().items()}
+    ids = list(range(100, 160))
+    ours = parity.own_logits(weights, SMALL.as_json(), ids)
+    theirs = parity.transformers_logits(weights, SMALL.as_json(), ids)
+    assert np.abs(ours - theirs).max() < 1e-4
