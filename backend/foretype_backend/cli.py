@@ -75,12 +75,14 @@ async def _main(config: Config) -> None:
     from foretype_backend.engines.port import EngineUnavailable
     from foretype_backend.launch import make_profile, prepare
     from foretype_backend.private import announced
-    from foretype_backend.server import Address, serve_until_told
+    from foretype_backend.server import Address, bind, serve_until_told
 
     parts = prepare(config)
+    listener = bind(config)  # before the model is loaded: a port in use is told at once
     try:
         await parts.engine.start()
     except EngineUnavailable as error:
+        listener.close()
         raise ConfigError("engine", str(error)) from error
     try:
         profile = make_profile(config, parts)
@@ -97,6 +99,6 @@ async def _main(config: Config) -> None:
             sys.stdout.flush()
 
         with contextlib.ExitStack() as stack:
-            await serve_until_told(gateway, config, ready=ready)
+            await serve_until_told(gateway, config, listener, ready=ready)
     finally:
         await parts.engine.close()

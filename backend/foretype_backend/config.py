@@ -232,16 +232,17 @@ def _read_profile(path: Path) -> _File:
         raise ConfigError("profile", f"cannot read {path} ({error.strerror}); give the path of a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError("profile", f"{path} is no TOML: {error}") from error
-    return _convert(raw, _File, "profile")
+    return _convert(raw, _File, "")
 
 
-def _convert(raw: object, type_: type[_T], field: str) -> _T:
+def _convert(raw: object, type_: type[_T], prefix: str) -> _T:
     try:
         return msgspec.convert(raw, type_)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at ")
         where = where.strip("`").removeprefix("$.").removeprefix("$")
-        raise ConfigError(where or field, f"{message}; see the table of defaults in docs/operations.md") from error
+        path = ".".join(part for part in (prefix, where) if part)
+        raise ConfigError(path or "profile", f"{message}; see the table of defaults in docs/operations.md") from error
 
 
 def _check(config: Config) -> None:

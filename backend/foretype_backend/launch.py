@@ -146,7 +146,7 @@ def _engine(name: str, model: str | None, tokenizer: Tokenizer, model_name: str,
         options = {"model": model} | options
     try:
         return load_engine(name, **options)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError("engine.options", f"{error}; see docs/operations.md for the options of `{name}`") from error
 
 

@@ -355,7 +355,7 @@ class Service:
         task = loop.create_task(self.engine.abort(_engine_id(record)))
         record.background.add(task)
         task.add_done_callback(record.background.discard)
-        grace = loop.time() + self.limits.abort_grace_ms / 1000
+        grace = loop.time() + (0.0 if record.job.prefill_only else self.limits.abort_grace_ms / 1000)
         if record.guard is not None and not record.guard.expired():
             record.guard.reschedule(min(grace, record.job.deadline) if record.started is None else grace)
 

@@ -72,9 +72,13 @@ def _server(app: FastAPI, config: Config) -> _Server:
 
 
 @contextlib.asynccontextmanager
-async def running(app: FastAPI, config: Config) -> AsyncGenerator[Address]:
-    """Serve `app` while the block runs; yields the address it is bound to. For tests and benchmarks in process."""
-    listener = bind(config)
+async def running(app: FastAPI, config: Config, listener: socket.socket | None = None) -> AsyncGenerator[Address]:
+    """Serve `app` while the block runs; yields the address it is bound to. Also for tests and benchmarks in process.
+
+    Args:
+        listener: a bound socket; without one the configured address is bound. Closed at the end.
+    """
+    listener = listener or bind(config)
     server = _server(app, config)
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
     try:
@@ -90,7 +94,9 @@ async def running(app: FastAPI, config: Config) -> AsyncGenerator[Address]:
         listener.close()
 
 
-async def serve_until_told(app: FastAPI, config: Config, *, ready: Callable[[Address], None]) -> None:
+async def serve_until_told(
+    app: FastAPI, config: Config, listener: socket.socket, *, ready: Callable[[Address], None]
+) -> None:
     """Serve until SIGTERM or SIGINT, or, in private mode, until nobody has been connected for `linger_s`.
 
     Args:
@@ -98,7 +104,7 @@ async def serve_until_told(app: FastAPI, config: Config, *, ready: Callable[[Add
     """
     told = asyncio.Event()
     with _signals(told):
-        async with running(app, config) as address:
+        async with running(app, config, listener) as address:
             ready(address)
             waits = [asyncio.ensure_future(_told(told))]
             if config.private:

@@ -40,7 +40,10 @@ def ticket(
     )
 
 
-def play(events: list[Event], *, limits: Limits = Limits(), now: float = 0.0) -> tuple[State, list[Effect]]:
+ROOMY = Limits()
+
+
+def play(events: list[Event], *, limits: Limits = ROOMY, now: float = 0.0) -> tuple[State, list[Effect]]:
     state, effects = State(limits=limits), []
     for event in events:
         state, new = step(state, event, now)

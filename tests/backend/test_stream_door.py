@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments
+from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments, until
 from foretype_backend.app import stream_door
 from foretype_backend.config import LimitsConfig
 from foretype_client.wire import (
@@ -135,8 +135,7 @@ async def test_cancel_stops_the_engine_while_it_decodes() -> None:
         await peer.send(complete("a", max_tokens=100))
         assert isinstance(await peer.receive(), Delta)
         await peer.send(Cancel(id="a"))
-        while not world.service.statistics().stopping:
-            await asyncio.sleep(0)
+        await until(lambda: world.service.statistics().stopping == 1)
         gate.opened.set()
         _, end, _ = await peer.until_end("a")
         assert isinstance(end, Done)
@@ -626,7 +625,8 @@ async def test_a_listed_origin_and_host_may_connect() -> None:
 
 
 @pytest.mark.parametrize(
-    "headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": "Bearer "}]
+    "headers",
+    [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": "Bearer "}],
 )
 async def test_no_or_wrong_token_closes_4401(headers: dict[str, str]) -> None:
     async with gateway(token=TOKEN) as world:

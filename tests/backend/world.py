@@ -91,8 +91,13 @@ class World:
 
     async def idle(self) -> None:
         """Wait until the gateway and its engine have nothing left."""
-        while self.service.statistics() != (0, 0, 0) or self.engine.statistics().running:
-            await asyncio.sleep(0.005)
+        await until(lambda: self.service.statistics() == (0, 0, 0) and not self.engine.statistics().running)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - looks at the state of the code under test, which has no events for it
+            await asyncio.sleep(0.002)
 
 
 class Peer:
@@ -182,9 +187,7 @@ async def gateway(
     )
     engine = engine or scripted()
     await engine.start()
-    app = create_app(
-        config, engine, tokenizer, with_profile or profile(), tokenizer_path=TOKENIZER_PATH, **app_options
-    )
+    app = create_app(config, engine, tokenizer, with_profile or profile(), tokenizer_path=TOKENIZER_PATH, **app_options)
     try:
         async with running(app, config) as (host, port):
             yield World(app, engine, app.state.service, config, host, port)

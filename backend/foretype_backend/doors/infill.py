@@ -89,14 +89,13 @@ class InfillDoor:
         while True:
             segments = fim_segments(renderer.grammar, prefix, suffix, typed=body.prompt, files=files)
             prompt = await renderer.encode(segments, check=False)
-            excess = len(prompt.ids) - limit
-            if excess <= 0:
+            if len(prompt.ids) <= limit:
                 return prompt, truncated
             truncated = True
             if files:
                 files = files[:-1]
             elif prefix or suffix:
-                share = max(0.0, 1 - 1.1 * excess / len(prompt.ids))
+                share = 0.95 * limit / len(prompt.ids)
                 prefix, suffix = _last_lines(prefix, share), _first_lines(suffix, share)
             else:
                 raise InvalidRequest(

@@ -1,0 +1,154 @@
+from pathlib import Path
+
+import pytest
+from foretype_backend.config import Config, ConfigError, is_loopback, load_config
+from foretype_backend.doors.auth import Gatekeeper
+from foretype_backend.launch import prepare
+
+LONG = "0123456789abcdef"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_defaults_bind_loopback_without_a_token() -> None:
+    config = load_config()
+    assert (config.gateway.host, config.gateway.port, config.token) == ("127.0.0.1", 7878, None)
+    assert config.engine.name == "embedded"
+
+
+def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
+    profile = write(
+        tmp_path / "p.toml",
+        '[gateway]\nport = 1234\nhosts = ["ide.example"]\n[engine]\nname = "openai"\nmodel = "http://x/v1"\n'
+        '[model]\ntokenizer = "t.json"\n[model.budgets]\nprompt_tokens = 4000\n[limits]\nmax_running = 3\n',
+    )
+    config = load_config(profile=profile, port=99, engine="scripted")
+    assert config.gateway.port == 99
+    assert config.engine.name == "scripted"
+    assert config.engine.model == "http://x/v1"
+    assert config.gateway.hosts == ("ide.example",)
+    assert config.model.budgets.prompt_tokens == 4000
+    assert config.model.tokenizer == str(tmp_path / "t.json")
+    assert config.limits.max_running == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("[gateway]\nport = 'x'\n", "gateway.port"),
+        ("[gateway]\nprot = 1\n", "gateway"),
+        ("[model.budgets]\nprompt_tokens = 1.5\n", "model.budgets.prompt_tokens"),
+        ("[engine]\nname = 'gpt'\n", "engine.name"),
+        ("[limits]\nmax_running = 0\n", "limits.max_running"),
+        ("not toml", "profile"),
+        ("[gateway]\nport = 70000\n", "gateway.port"),
+    ],
+)
+def test_a_bad_file_names_the_field(tmp_path: Path, text: str, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(profile=write(tmp_path / "p.toml", text))
+    assert caught.value.field == field
+
+
+def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*none\.toml"):
+        load_config(profile=tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "gateway.example"])
+def test_binding_the_network_without_a_token_is_refused_with_the_remedy(host: str) -> None:
+    with pytest.raises(ConfigError, match="--token-file"):
+        load_config(host=host)
+
+
+def test_binding_the_network_with_a_token_is_allowed(tmp_path: Path) -> None:
+    config = load_config(host="0.0.0.0", token_file=write(tmp_path / "token", f"{LONG}\n"))
+    assert config.token == LONG
+    assert LONG not in repr(config)
+
+
+@pytest.mark.parametrize("content", ["", "short", "ünïcode-is-no-good-in-a-header"])
+def test_a_useless_token_file_is_refused(tmp_path: Path, content: str) -> None:
+    with pytest.raises(ConfigError, match="openssl"):
+        load_config(token_file=write(tmp_path / "token", content))
+
+
+def test_private_mode_needs_a_state_directory_and_loopback(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--state-dir"):
+        load_config(private=True, token=LONG)
+    with pytest.raises(ConfigError, match="loopback"):
+        load_config(private=True, token=LONG, state_dir=tmp_path, host="0.0.0.0")
+    assert load_config(private=True, token=LONG, state_dir=tmp_path).gateway.port == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("example.com", False),
+        ("localhost.evil.example", False),
+    ],
+)
+def test_what_counts_as_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize("name", ["vllm", "vllm-server"])
+def test_engines_that_come_later_say_so(name: str) -> None:
+    with pytest.raises(ConfigError, match="fast-tier"):
+        prepare(load_config(engine=name))
+
+
+def test_an_engine_without_its_model_or_tokenizer_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="tokenizer"):
+        prepare(load_config(engine="embedded", model=str(tmp_path / "some.gguf")))
+    with pytest.raises(ConfigError, match="--profile"):
+        prepare(load_config(engine="openai", model="http://localhost:1/v1"))
+
+
+def test_a_grammar_that_is_not_the_tokenizers_is_refused(tmp_path: Path) -> None:
+    profile = write(tmp_path / "p.toml", '[engine]\nname = "scripted"\n[model]\ngrammar = "codestral"\n')
+    with pytest.raises(ConfigError) as caught:
+        prepare(load_config(profile=profile))
+    assert caught.value.field == "model.grammar"
+
+
+def test_an_unknown_option_of_an_engine_is_named(tmp_path: Path) -> None:
+    profile = write(tmp_path / "p.toml", '[engine]\nname = "scripted"\n[engine.options]\nwarp = 9\n')
+    with pytest.raises(ConfigError, match="warp"):
+        prepare(load_config(profile=profile))
+
+
+@pytest.mark.parametrize(
+    ("headers", "listed"),
+    [
+        ({"host": "127.0.0.1:7878"}, True),
+        ({"host": "localhost"}, True),
+        ({"host": "[::1]:7878"}, True),
+        ({"host": "LOCALHOST:1"}, True),
+        ({"host": "10.0.0.1:7878"}, False),
+        ({"host": "evil.example"}, False),
+        ({"host": "localhost.evil.example"}, False),
+        ({"host": ""}, False),
+        ({}, False),
+        ({"host": "localhost", "origin": "http://localhost"}, False),
+        ({"host": "localhost", "origin": ""}, False),
+    ],
+)
+def test_host_and_origin_on_loopback(headers: dict[str, str], listed: bool) -> None:
+    assert Gatekeeper(Config()).listed(headers) is listed
+
+
+def test_a_gateway_for_the_network_takes_any_address_but_no_unlisted_name(tmp_path: Path) -> None:
+    config = load_config(host="0.0.0.0", token_file=write(tmp_path / "token", LONG))
+    keeper = Gatekeeper(config)
+    assert keeper.listed({"host": "10.1.2.3:7878"})
+    assert not keeper.listed({"host": "evil.example"})

@@ -1,0 +1,145 @@
+"""`foretype serve` as a process: ready line, private mode, signals, refusals."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import stat
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx
+import pytest
+from foretype_client.wire import Hello
+from msgspec import msgpack
+from websockets.asyncio.client import connect
+
+SERVE = (sys.executable, "-m", "foretype_backend", "serve", "--engine", "scripted")
+
+
+@contextlib.asynccontextmanager
+async def serving(*arguments: str) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
+    """A gateway process and the URL of its ready line."""
+    process = await asyncio.create_subprocess_exec(
+        *SERVE, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    try:
+        line = (await process.stdout.readline()).decode().strip()
+        assert line.startswith("ready http://"), line
+        yield process, line.removeprefix("ready ")
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def refused(*arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *SERVE, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 2
+    assert out == b""
+    return err.decode()
+
+
+async def test_ready_means_that_the_first_request_is_served() -> None:
+    async with serving("--port", "0") as (process, url), httpx.AsyncClient(trust_env=False) as http:
+        answer = await http.post(f"{url}/v1/completions", json={"prompt": "def f(", "suffix": ")\n", "max_tokens": 8})
+        assert answer.json()["choices"][0]["text"]
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+
+
+async def test_a_private_gateway_announces_itself_to_its_user_alone(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    async with serving("--private", "--state-dir", str(state)) as (process, url):
+        file = state / "gateway.json"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        found = json.loads(file.read_text())
+        assert found["pid"] == process.pid
+        assert url == f"http://{found['host']}:{found['port']}"
+        assert set(found) == {"pid", "host", "port", "token", "version", "started"}
+        headers = {"Authorization": f"Bearer {found['token']}"}
+        async with httpx.AsyncClient(trust_env=False) as http:
+            assert (await http.get(f"{url}/healthz", headers=headers)).json()["authorized"] is True
+            assert (await http.get(f"{url}/v1/models")).status_code == 401
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+        assert list(state.iterdir()) == []
+
+
+async def test_two_starts_have_two_tokens(tmp_path: Path) -> None:
+    tokens: set[str] = set()
+    for _ in range(2):
+        async with serving("--private", "--state-dir", str(tmp_path)) as (process, _):
+            tokens.add(json.loads((tmp_path / "gateway.json").read_text())["token"])
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 0
+    assert len(tokens) == 2
+
+
+async def test_a_private_gateway_ends_after_the_last_connection_left(tmp_path: Path) -> None:
+    arguments = ("--private", "--state-dir", str(tmp_path), "--linger-s", "0.5")
+    async with serving(*arguments) as (process, url):
+        token = json.loads((tmp_path / "gateway.json").read_text())["token"]
+        stream = url.replace("http", "ws") + "/v1/stream"
+        headers = {"Authorization": f"Bearer {token}"}
+        async with connect(stream, additional_headers=headers, proxy=None) as one:
+            async with connect(stream, additional_headers=headers, proxy=None):
+                pass
+            await asyncio.sleep(1.0)  # longer than the linger time: one connection is enough to stay
+            await one.send(msgpack.encode(Hello(v=1)))
+            await one.recv()
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+        assert not (tmp_path / "gateway.json").exists()
+
+
+async def test_a_private_gateway_that_nobody_joins_ends_too(tmp_path: Path) -> None:
+    async with serving("--private", "--state-dir", str(tmp_path), "--linger-s", "0.2") as (process, _):
+        assert await asyncio.wait_for(process.wait(), 20) == 0
+
+
+async def test_the_file_of_a_successor_is_left_alone(tmp_path: Path) -> None:
+    async with serving("--private", "--state-dir", str(tmp_path)) as (process, _):
+        file = tmp_path / "gateway.json"
+        other = json.loads(file.read_text()) | {"token": "of-the-successor"}
+        file.write_text(json.dumps(other))
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+        assert json.loads(file.read_text()) == other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--host", "0.0.0.0"), "--token-file"),
+        (("--private",), "--state-dir"),
+        (("--engine", "vllm"), "fast-tier"),
+        (("--engine", "nonsense"), "engine"),
+        (("--profile", "/no/such.toml"), "/no/such.toml"),
+    ],
+)
+async def test_what_cannot_be_served_is_refused_with_the_remedy(arguments: tuple[str, ...], told: str) -> None:
+    message = await refused(*arguments)
+    assert told in message
+    assert "Traceback" not in message
+
+
+async def test_a_port_in_use_is_refused_with_the_remedy() -> None:
+    async with serving("--port", "0") as (_, url):
+        message = await refused("--port", url.rpartition(":")[2])
+        assert "--port" in message
+        assert "Traceback" not in message
+
+
+def test_the_announcement_appears_whole(tmp_path: Path) -> None:
+    from foretype_backend.private import announced
+
+    with announced(tmp_path, host="127.0.0.1", port=1, token="t", version="0") as path:
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+        assert [entry.name for entry in tmp_path.iterdir()] == ["gateway.json"]
+    assert list(tmp_path.iterdir()) == []

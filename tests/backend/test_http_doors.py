@@ -1,0 +1,344 @@
+"""The compatibility doors: OpenAI completions, llama.cpp infill, health, metrics, tokenizer; and who may use them."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+from backend.world import TOKEN, TOKENIZER, TOKENIZER_PATH, gateway, profile, scripted, until
+from context.tiny import tiny
+from foretype_backend.engines.port import EngineUnavailable
+from foretype_backend.engines.scripted import ScriptedEngine, fixed
+
+FIM = {"prompt": "def f(x):\n    ret", "suffix": "\nprint(f(1))\n", "max_tokens": 32}
+
+
+class Hanging:
+    """A sleep that never returns, so that the engine never answers."""
+
+    async def __call__(self, seconds: float) -> None:
+        await asyncio.Event().wait()
+
+
+def events(response: httpx.Response) -> list[Any]:
+    parts = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line]
+    return [part if part == "[DONE]" else json.loads(part) for part in parts]
+
+
+async def test_completions_with_suffix_fills_in_the_middle() -> None:
+    async with gateway(scripted("urn x\n")) as world, world.http() as http:
+        answer = (await http.post("/v1/completions", json=FIM)).json()
+        assert answer["object"] == "text_completion"
+        assert answer["choices"][0]["text"] == "urn x\n"
+        assert answer["choices"][0]["finish_reason"] == "stop"
+        usage = answer["usage"]
+        prompt = world.engine.requests[-1]
+        assert usage["prompt_tokens"] == len(prompt)
+        assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
+        assert TOKENIZER.decode(prompt).decode() == "def f(x):\nprint(f(1))\n    ret"
+
+
+async def test_the_text_right_of_the_cursor_becomes_the_tail() -> None:
+    async with gateway() as world, world.http() as http:
+        await http.post("/v1/completions", json=FIM | {"prompt": "a(", "suffix": ")\nb\n"})
+        prompt = world.engine.requests[-1]
+        tail = prompt.index(TOKENIZER.control("<|fim_tail|>"))
+        middle = prompt.index(TOKENIZER.control("<|fim_middle|>"))
+        assert TOKENIZER.decode(prompt[tail:middle]) == b")"
+
+
+async def test_completions_stream_gives_the_same_text_and_usage() -> None:
+    async with gateway(scripted("urn x\n")) as world, world.http() as http:
+        body = FIM | {"stream": True, "stream_options": {"include_usage": True}}
+        response = await http.post("/v1/completions", json=body)
+        assert response.headers["content-type"].startswith("text/event-stream")
+        *chunks, usage, done = events(response)
+        assert done == "[DONE]"
+        assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "urn x\n"
+        assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+        assert len({chunk["id"] for chunk in chunks}) == 1
+        assert usage["usage"]["completion_tokens"] > 0
+
+
+async def test_a_prompt_that_carries_control_tokens_is_taken_as_it_is() -> None:
+    async with gateway() as world, world.http() as http:
+        prompt = "<|fim_prefix|>def f():\n<|fim_suffix|>\n<|fim_middle|>    ret"
+        await http.post("/v1/completions", json={"prompt": prompt})
+        sent = world.engine.requests[-1]
+        assert sent[0] == TOKENIZER.control("<|fim_prefix|>")
+        assert TOKENIZER.control("<|fim_middle|>") in sent
+
+
+async def test_control_tokens_in_a_prompt_with_suffix_are_text_of_a_file() -> None:
+    async with gateway() as world, world.http() as http:
+        await http.post("/v1/completions", json={"prompt": "x = '<|fim_middle|>'\n", "suffix": ""})
+        assert world.engine.requests[-1].count(TOKENIZER.control("<|fim_middle|>")) == 1
+
+
+async def test_token_ids_are_a_prompt_too() -> None:
+    async with gateway() as world, world.http() as http:
+        ids = TOKENIZER.encode("def f():\n")
+        await http.post("/v1/completions", json={"prompt": ids})
+        assert list(world.engine.requests[-1]) == ids
+
+
+async def test_stop_and_max_tokens_are_kept() -> None:
+    async with gateway(scripted("one\ntwo\nthree")) as world, world.http() as http:
+        answer = (await http.post("/v1/completions", json=FIM | {"stop": ["\nthree", "zzz"]})).json()
+        assert answer["choices"][0]["text"] == "one\ntwo"
+        answer = (await http.post("/v1/completions", json=FIM | {"stop": "\n", "max_tokens": 1})).json()
+        assert answer["usage"]["completion_tokens"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": 3}, "prompt"),
+        ({"prompt": ["a", "b"]}, "prompt"),
+        ({"prompt": [10**9]}, "prompt"),
+        ({"prompt": [-1]}, "prompt"),
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": "a", "max_tokens": -1}, "max_tokens"),
+        ({"prompt": "a", "temperature": 9}, "temperature"),
+        ({"prompt": "a", "n": 2}, "n"),
+        ({"prompt": "a", "echo": True}, "echo"),
+        ({"prompt": "a", "stop": [""]}, "stop"),
+        ({"prompt": "a", "stream": "yes"}, "stream"),
+        ({"prompt": "word " * 5000}, "prompt"),
+        ("no object", "body"),
+    ],
+)
+async def test_a_bad_body_is_400_and_names_the_parameter(body: Any, param: str) -> None:
+    async with gateway() as world, world.http() as http:
+        response = await http.post("/v1/completions", json=body)
+        assert response.status_code == 400
+        error = response.json()["error"]
+        assert (error["type"], error["param"]) == ("invalid_request_error", param)
+
+
+async def test_no_json_is_400_and_a_body_over_the_limit_413() -> None:
+    async with gateway() as world, world.http() as http:
+        assert (await http.post("/v1/completions", content=b"\xff{")).status_code == 400
+        assert (await http.post("/v1/completions", content=b"[" * 200_000)).status_code == 400
+        assert (await http.post("/v1/completions", content=b"x" * (2 << 20))).status_code == 413
+
+        async def endless() -> Any:
+            for _ in range(40):
+                yield b"x" * (1 << 16)
+
+        assert (await http.post("/v1/completions", content=endless())).status_code in (400, 413)
+
+
+async def test_models_lists_the_model() -> None:
+    async with gateway() as world, world.http() as http:
+        assert (await http.get("/v1/models")).json()["data"][0]["id"] == "scripted"
+
+
+async def test_a_lost_engine_is_503_with_retry_after_also_when_streaming() -> None:
+    engine = scripted()
+    async with gateway(engine) as world, world.http() as http:
+        for stream in (False, True):
+            for _ in range(2):
+                engine.fail_next(EngineUnavailable("gone"))
+            response = await http.post("/v1/completions", json=FIM | {"stream": stream})
+            assert response.status_code == 503
+            assert int(response.headers["retry-after"]) >= 1
+            assert response.json()["error"]["code"] == "engine_unavailable"
+
+
+async def test_an_engine_lost_in_the_middle_of_a_stream_ends_it_with_an_error_event() -> None:
+    engine = scripted("one two three four five\n")
+    async with gateway(engine) as world, world.http() as http:
+        engine.fail_next(after_tokens=3)
+        *_, error, done = events(await http.post("/v1/completions", json=FIM | {"stream": True}))
+        assert error["error"]["code"] == "engine_unavailable"
+        assert done == "[DONE]"
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/infill"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_leaves_before_the_first_token_frees_the_engine(path: str, stream: bool) -> None:
+    async with gateway(scripted(sleep=Hanging())) as world:
+        async with world.http() as http:
+            request = asyncio.create_task(http.post(path, json=FIM | {"stream": stream}))
+            await until(lambda: world.engine.statistics().running == 1)
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+        await world.idle()
+        assert len(world.engine.aborted) == 1
+        assert b'reason="disconnected"} 1.0' in world.service.metrics.render()
+
+
+async def test_infill_puts_the_typed_line_behind_the_middle_token() -> None:
+    async with gateway(scripted("urn x\n")) as world, world.http() as http:
+        body = {
+            "input_prefix": "def f(x):\n",
+            "prompt": "    ret",
+            "input_suffix": ")\nprint(f(1))\n",
+            "input_extra": [{"filename": "lib.py", "text": "def g():\n    pass", "time": 3}],
+            "n_predict": 16,
+        }
+        answer = (await http.post("/infill", json=body)).json()
+        assert answer["content"] == "urn x\n"
+        assert answer["stop"] is True
+        assert answer["truncated"] is False
+        prompt = world.engine.requests[-1]
+        middle = prompt.index(TOKENIZER.control("<|fim_middle|>"))
+        assert TOKENIZER.decode(prompt[middle:]) == b"    ret"
+        assert b"lib.py\ndef g():\n    pass\n" in TOKENIZER.decode(prompt)
+        timings = answer["timings"]
+        assert timings["prompt_n"] == len(prompt)
+        assert timings["predicted_n"] > 0
+        assert timings["prompt_ms"] >= 0
+        assert answer["tokens_evaluated"] == len(prompt)
+
+
+async def test_infill_appends_only_while_typing_on_a_line() -> None:
+    async with gateway() as world, world.http() as http:
+        for typed in ("    ret", "    return", "    return x"):
+            await http.post("/infill", json={"input_prefix": "def f(x):\n", "prompt": typed, "input_suffix": "\n"})
+        prompts = world.engine.requests
+        middle = prompts[0].index(TOKENIZER.control("<|fim_middle|>")) + 1
+        assert len({prompt[:middle] for prompt in prompts}) == 1
+
+
+async def test_infill_with_n_predict_zero_warms_only() -> None:
+    async with gateway() as world, world.http() as http:
+        extra = [{"filename": "lib.py", "text": "value = compute(value)\n" * 40}]
+        answer = (await http.post("/infill", json={"input_extra": extra, "n_predict": 0})).json()
+        assert answer["content"] == ""
+        assert world.engine.requests == []
+        answer = (await http.post("/infill", json={"input_extra": extra, "n_predict": 4})).json()
+        assert answer["timings"]["cache_n"] > 0
+
+
+async def test_infill_answers_with_the_fields_that_were_asked_for() -> None:
+    async with gateway() as world, world.http() as http:
+        fields = ["content", "timings/prompt_n", "tokens_cached", "truncated", "no/such"]
+        answer = (await http.post("/infill", json={"prompt": "x", "response_fields": fields})).json()
+        assert set(answer) == {"content", "timings/prompt_n", "tokens_cached", "truncated"}
+
+
+async def test_infill_ends_before_a_line_that_is_indented_less() -> None:
+    async with gateway(scripted("a = 1\n    b = 2\nc = 3\n")) as world, world.http() as http:
+        answer = (await http.post("/infill", json={"prompt": "    ", "n_indent": 4})).json()
+        assert answer["content"] == "a = 1\n    b = 2"
+
+
+async def test_infill_streams() -> None:
+    async with gateway(scripted("urn x\n")) as world, world.http() as http:
+        *deltas, last = events(await http.post("/infill", json={"prompt": "ret", "stream": True}))
+        assert "".join(delta["content"] for delta in deltas) == "urn x\n"
+        assert not any(delta["stop"] for delta in deltas)
+        assert last["stop"] is True
+        assert last["timings"]["predicted_n"] > 0
+
+
+async def test_infill_cuts_a_prompt_over_the_context_and_says_so() -> None:
+    async with gateway() as world, world.http() as http:
+        lines = "".join(f"value_{number} = compute({number})\n" for number in range(2000))
+        body = {"input_prefix": lines, "prompt": "valu", "input_suffix": lines, "n_predict": 8}
+        answer = (await http.post("/infill", json=body)).json()
+        assert answer["truncated"] is True
+        sent = TOKENIZER.decode(world.engine.requests[-1]).decode()
+        assert "value_1999 = compute(1999)\nvalue_1 = compute(1)" in sent  # the first line below is the tail
+        assert len(world.engine.requests[-1]) + 8 <= 2048
+
+
+async def test_infill_ends_a_long_generation_at_a_line_after_its_time() -> None:
+    async def slow(seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+    async with gateway(scripted("line of text\n" * 50, sleep=slow)) as world, world.http() as http:
+        body = {"prompt": "x", "n_predict": 400, "t_max_predict_ms": 50}
+        answer = (await http.post("/infill", json=body)).json()
+        assert answer["stop_type"] == "limit"
+        assert answer["content"].endswith("\n")
+        assert answer["content"].count("\n") < 50
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"input_prefix": 3},
+        {"input_extra": [{"filename": "a\nb", "text": "x"}]},
+        {"stop": [""]},
+        [1],
+        {"prompt": "w " * 9000},
+    ],
+)
+async def test_infill_refuses_a_bad_body(body: Any) -> None:
+    async with gateway() as world, world.http() as http:
+        response = await http.post("/infill", json=body)
+        assert response.status_code == 400
+        assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_health_needs_no_token_and_confirms_a_right_one() -> None:
+    async with gateway(token=TOKEN) as world, world.http() as http:
+        health = (await http.get("/healthz")).json()
+        assert health["status"] == "ok"
+        assert health["authorized"] is False
+        assert TOKEN not in json.dumps(health)
+        health = (await http.get("/healthz", headers={"Authorization": f"Bearer {TOKEN}"})).json()
+        assert health["authorized"] is True
+        assert health["engine"]["running"] == 0
+
+
+PATHS = [("POST", "/v1/completions"), ("POST", "/infill"), ("GET", "/v1/models"), ("GET", "/metrics"), ("GET", "/x")]
+
+
+@pytest.mark.parametrize(("method", "path"), PATHS)
+async def test_every_other_door_asks_for_the_token(method: str, path: str) -> None:
+    async with gateway(token=TOKEN) as world, world.http() as http:
+        for headers in (
+            {},
+            {"Authorization": "Bearer no"},
+            {"Authorization": "Bearer \udcff".encode("utf-8", "replace")},
+        ):
+            response = await http.request(method, path, headers=headers, json=FIM)
+            assert response.status_code == 401
+            assert response.headers["www-authenticate"] == "Bearer"
+        good = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await http.request(method, path, headers=good, json=FIM)).status_code != 401
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "https://evil.example"}, {"Host": "evil.example:80"}, {"Host": ""}])
+@pytest.mark.parametrize(("method", "path"), [*PATHS, ("GET", "/healthz")])
+async def test_no_web_page_reaches_any_door(method: str, path: str, headers: dict[str, str]) -> None:
+    async with gateway() as world, world.http() as http:
+        response = await http.request(method, path, headers=headers, json=FIM)
+        assert response.status_code in (400, 403)
+        assert world.engine.requests == []
+
+
+async def test_the_tokenizer_is_served_under_its_digest() -> None:
+    async with gateway() as world, world.http() as http:
+        response = await http.get(f"/v1/tokenizers/{TOKENIZER.digest}")
+        assert response.content == TOKENIZER_PATH.read_bytes()
+        assert (await http.get("/v1/tokenizers/0000")).status_code == 404
+
+
+async def test_metrics_tell_what_happened() -> None:
+    async with gateway() as world, world.http() as http:
+        await http.post("/v1/completions", json=FIM)
+        async with world.peer() as peer:
+            await peer.ask(class_="block")
+            text = (await http.get("/metrics")).text
+        assert 'foretype_requests_total{class="interactive",reason="end_of_middle"} 1.0' in text
+        assert 'foretype_requests_total{class="block",reason="end_of_middle"} 1.0' in text
+        assert 'foretype_ttft_seconds_count{class="block"} 1.0' in text
+        assert "foretype_connections 1.0" in text
+        assert "foretype_engine_restarts_total 0.0" in text
+        sent = sum(len(prompt) for prompt in world.engine.requests)
+        assert f"foretype_prompt_tokens_total {float(sent)}" in text
+
+
+async def test_a_grammar_without_tail_token_gets_the_tail_as_start_of_the_suffix() -> None:
+    tokenizer = tiny("qwen2.5-coder")
+    with_profile = profile(grammar="qwen2.5-coder", tokenizer_digest=tokenizer.digest)
+    engine = ScriptedEngine(fixed(tokenizer.encode("x")))
+    async with gateway(engine, tokenizer=tokenizer, with_profile=with_profile) as world, world.http() as http:
+        await http.post("/v1/completions", json=FIM | {"prompt": "a(", "suffix": ")\nb\n"})
+        assert tokenizer.decode(world.engine.requests[-1]) == b")\nb\na("

@@ -1,0 +1,61 @@
+import math
+
+import pytest
+from backend.world import TOKENIZER
+from foretype_backend.engines.port import Chunk, EngineUnavailable
+from foretype_backend.output import OutputText
+from foretype_context.profile import Stop
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def chunks(ids: list[int], sizes: list[int]) -> list[Chunk]:
+    out: list[Chunk] = []
+    for size in [*sizes, len(ids)]:
+        out.append(Chunk(token_ids=tuple(ids[:size]), logprobs=(-0.5,) * len(ids[:size])))
+        ids = ids[size:]
+    return out
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.lists(st.integers(0, 9), max_size=20))
+def test_text_is_the_same_whatever_the_chunks(text: str, sizes: list[int]) -> None:
+    """Characters that span tokens (emoji, CJK) come out whole, and every token is counted once."""
+    ids = TOKENIZER.encode(text)
+    output = OutputText(TOKENIZER, Stop())
+    deltas = [output.feed(chunk) for chunk in chunks(ids, sizes)] + [output.finish()]
+    real = [delta for delta in deltas if delta is not None]
+    assert "".join(delta.text for delta in real) == text
+    assert sum(delta.tokens for delta in real) == len(ids) == output.generated_tokens
+    assert sum(delta.logprob for delta in real) == pytest.approx(-0.5 * len(ids))
+
+
+def test_tokens_after_a_stop_inside_a_chunk_are_generated_but_not_delivered() -> None:
+    ids = TOKENIZER.encode("one\ntwo\nthree\n")
+    output = OutputText(TOKENIZER, Stop(max_lines=1))
+    delta = output.feed(Chunk(token_ids=tuple(ids), logprobs=(-0.5,) * len(ids)))
+    assert delta is not None
+    assert delta.text == "one"
+    assert delta.tokens < output.generated_tokens == len(ids)
+    assert output.stopped
+    assert output.finish() is None
+
+
+def test_an_engine_of_text_is_counted_with_the_tokenizer() -> None:
+    output = OutputText(TOKENIZER, Stop(strings=["STOP"]))
+    parts = [output.feed(Chunk(text="return ")), output.feed(Chunk(text="xSTOPy"))]
+    assert "".join(delta.text for delta in parts if delta is not None) == "return x"
+    assert output.generated_tokens > 0
+
+
+@pytest.mark.parametrize("bad", [-1, 10**6])
+def test_ids_outside_the_vocabulary_are_a_lost_engine(bad: int) -> None:
+    with pytest.raises(EngineUnavailable):
+        OutputText(TOKENIZER, Stop()).feed(Chunk(token_ids=(bad,)))
+
+
+def test_logprobs_that_are_no_numbers_do_not_poison_the_sum() -> None:
+    ids = TOKENIZER.encode("a b c")
+    output = OutputText(TOKENIZER, Stop())
+    delta = output.feed(Chunk(token_ids=tuple(ids), logprobs=(math.nan, -math.inf, -1.0)[: len(ids)]))
+    assert delta is not None
+    assert math.isfinite(delta.logprob)

@@ -1,0 +1,127 @@
+import pytest
+from backend.world import TOKENIZER, segment, segments
+from foretype_backend.admission.outcomes import InvalidRequest
+from foretype_backend.doors.http import fim_segments
+from foretype_backend.render import Renderer, check_order, resolve
+from foretype_client.segment_cache import SegmentCache
+from foretype_client.wire import WireSegment
+from foretype_context.segments import STABLE_KINDS, Kind, digest_of
+from foretype_context.templates import GRAMMARS, encode_prompt, grammar
+from hypothesis import given
+from hypothesis import strategies as st
+
+FORETYPE = grammar("foretype-1")
+
+
+def renderer(limit: int = 2048) -> Renderer:
+    return Renderer(TOKENIZER, FORETYPE, context_limit_tokens=limit)
+
+
+TEXTS = st.text("ab\n", max_size=30)
+CALLS = st.lists(st.lists(st.tuples(st.sampled_from([Kind.PREFIX, Kind.MIDDLE]), TEXTS), max_size=4), max_size=12)
+
+
+@given(CALLS)
+def test_gateway_and_client_caches_run_by_one_rule(calls: list[list[tuple[Kind, str]]]) -> None:
+    """The client's half decides what travels as digest; the gateway's half never misses one, whatever it refuses."""
+    sender, receiver = SegmentCache(60), SegmentCache(60)
+    for call in calls:
+        wires: list[WireSegment] = []
+        for kind, text in call:
+            digest = sender.send(kind, text)
+            wires.append(segment(kind, digest=digest) if digest is not None else segment(kind, text))
+        try:
+            found = resolve(receiver, wires, FORETYPE, max_segments=10)
+        except InvalidRequest:  # out of order or empty: refused, but the cache moved all the same
+            found = []
+        else:
+            assert [getattr(one, "text", None) for one in found] == [text for _, text in call]
+        assert receiver.digests() == sender.digests()
+
+
+def test_missing_digests_are_named_once_in_order() -> None:
+    one, two = digest_of("one"), digest_of("two")
+    parts = [segment(Kind.PREFIX, digest=digest) for digest in (one, two, one)]
+    assert resolve(SegmentCache(), parts, FORETYPE, max_segments=10) == [one, two]
+
+
+def test_volatile_kinds_are_never_cached() -> None:
+    cache = SegmentCache()
+    resolve(cache, segments(), FORETYPE, max_segments=10)
+    assert cache.digests() == [digest_of(s.text or "") for s in segments() if s.kind in STABLE_KINDS]
+
+
+P, S, T, M, F = Kind.PREFIX, Kind.SUFFIX, Kind.TAIL, Kind.MIDDLE, Kind.FILE
+
+
+@pytest.mark.parametrize(
+    ("id", "good"),
+    [
+        ("foretype-1", [Kind.REPOSITORY, F, F, Kind.PATH, P, P, S, T, M]),
+        ("foretype-1", [S, P]),
+        ("foretype-1", [Kind.PATH, S, P, M]),
+        ("qwen2.5-coder", [F, Kind.PATH, P, T, S, M]),
+        ("codestral", [S, F, Kind.PATH, P]),
+        ("codestral", [S, P, M]),
+    ],
+)
+def test_orders_that_layouts_use_are_accepted(id: str, good: list[Kind]) -> None:
+    check_order(good, grammar(id))
+
+
+@pytest.mark.parametrize(
+    ("id", "bad", "field"),
+    [
+        ("foretype-1", [M, P], "segments[1].kind"),
+        ("foretype-1", [P, T, S], "segments[2].kind"),
+        ("foretype-1", [Kind.PATH, Kind.PATH], "segments[1].kind"),
+        ("foretype-1", [P, F], "segments[1].kind"),
+        ("codestral", [P, S], "segments[1].kind"),
+        ("qwen2.5-coder", [P, S, T], "segments[2].kind"),
+    ],
+)
+def test_other_orders_name_the_segment(id: str, bad: list[Kind], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_order(bad, grammar(id))
+    assert caught.value.field == field
+
+
+@given(st.permutations([Kind.PATH, P, S, T, M, F]), st.sampled_from(sorted(GRAMMARS)))
+def test_whatever_order_passes_can_be_rendered(kinds: list[Kind], id: str) -> None:
+    from context.tiny import tiny
+    from foretype_context.segments import Scope, Segment, Source
+
+    try:
+        check_order(kinds, grammar(id))
+    except InvalidRequest:
+        return
+    parts = [Segment(kind=kind, scope=Scope.FILE, source=Source(path="a"), text="x") for kind in kinds]
+    assert encode_prompt(tiny(id), grammar(id), parts).ids
+
+
+async def test_a_prompt_that_fills_the_context_is_refused() -> None:
+    parts = fim_segments(FORETYPE, "x = 1\n" * 10, "")
+    size = len((await renderer().encode(parts)).ids)
+    await renderer(size + 1).encode(parts)
+    with pytest.raises(InvalidRequest) as caught:
+        await renderer(size).encode(parts)
+    assert caught.value.field == "segments"
+
+
+async def test_a_long_prompt_is_encoded_off_the_loop_to_the_same_ids() -> None:
+    parts = fim_segments(FORETYPE, "value = compute(1)\n" * 5000, "")
+    far = await renderer(10**6).encode(parts)
+    assert far == renderer(10**6).encode_now(parts)
+
+
+def test_raw_prompts_parse_control_tokens_and_nothing_else() -> None:
+    prompt = renderer().encode_raw("<|fim_prefix|>a<|fim_midd|><|fim_middle|>")
+    assert prompt.ids[0] == TOKENIZER.control("<|fim_prefix|>")
+    assert prompt.ids[-1] == TOKENIZER.control("<|fim_middle|>")
+    assert TOKENIZER.decode(prompt.ids) == b"a<|fim_midd|>"
+
+
+def test_every_control_token_of_the_grammar_ends_a_generation() -> None:
+    ends = renderer().end_token_ids
+    assert {TOKENIZER.control(token) for token in FORETYPE.end_tokens} <= ends
+    assert TOKENIZER.control("<|fim_suffix|>") in ends

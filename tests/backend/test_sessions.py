@@ -1,0 +1,121 @@
+"""The pure parts of a connection: inbox, outbox, session."""
+
+import msgspec
+import pytest
+from backend.world import complete
+from foretype_backend.admission.outcomes import InvalidRequest
+from foretype_backend.config import LimitsConfig
+from foretype_backend.sessions import BadFrame, Inbox, Outbox, Session
+from foretype_client.wire import Ack, Cancel, Delta, Done, Finish, Hello
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def delta(id: str, text: str) -> Delta:
+    return Delta(id=id, text=text, logprob=-1.0, tokens=1)
+
+
+def drain(outbox: Outbox) -> list[object]:
+    out: list[object] = []
+    while (message := outbox.pop()) is not None:
+        out.append(message)
+    return out
+
+
+def test_waiting_deltas_of_one_completion_merge() -> None:
+    outbox = Outbox(capacity=4)
+    for message in (delta("a", "x"), delta("b", "1"), delta("a", "y"), Done(id="a", finish=Finish.STOP)):
+        outbox.put(message)
+    assert drain(outbox) == [
+        Delta(id="a", text="xy", logprob=-2.0, tokens=2),
+        delta("b", "1"),
+        Done(id="a", finish=Finish.STOP),
+    ]
+    assert outbox.statistics() == (0, 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz")) | st.none()))
+def test_merging_keeps_every_text_in_order_and_the_queue_short(steps: list[tuple[str, str] | None]) -> None:
+    outbox = Outbox(capacity=4)
+    sent = {"a": "", "b": ""}
+    got = {"a": "", "b": ""}
+    for step in steps:
+        if step is None:
+            message = outbox.pop()
+            if isinstance(message, Delta):
+                got[message.id] += message.text
+        else:
+            sent[step[0]] += step[1]
+            outbox.put(delta(*step))
+        assert len(outbox) <= 2
+    for message in drain(outbox):
+        assert isinstance(message, Delta)
+        got[message.id] += message.text
+    assert got == sent
+
+
+def test_the_outbox_says_when_it_is_full() -> None:
+    outbox = Outbox(capacity=2)
+    outbox.put(Ack(batch="1"))
+    assert not outbox.full
+    outbox.put(Ack(batch="2"))
+    assert outbox.full
+    assert repr(outbox) == "<Outbox: 2 of 2 waiting, 0 merged>"
+
+
+def test_the_first_frame_decides_the_kind_even_when_it_is_broken() -> None:
+    inbox = Inbox(max_frame_bytes=1000)
+    with pytest.raises(BadFrame):
+        inbox.decode("{broken")
+    with pytest.raises(BadFrame, match="one kind per connection"):
+        inbox.decode(msgspec.msgpack.encode(Cancel(id="a")))
+    assert inbox.decode('{"type":"cancel","id":"a"}') == Cancel(id="a")
+
+
+def test_the_answer_to_a_broken_request_names_it_and_quotes_nothing() -> None:
+    inbox = Inbox(max_frame_bytes=1000)
+    with pytest.raises(BadFrame) as caught:
+        inbox.decode('{"type":"complete","id":"r7","segments":[{"kind":"secret_text","scope":"file"}]}')
+    assert (caught.value.id, caught.value.field) == ("r7", "segments[0].kind")
+    assert "secret_text" not in str(caught.value)
+
+
+def test_size_is_counted_in_bytes() -> None:
+    inbox = Inbox(max_frame_bytes=60)
+    with pytest.raises(BadFrame, match="at most 60"):
+        inbox.decode('{"type":"cancel","id":"' + "é" * 30 + '"}')
+
+
+def greeted() -> Session:
+    session = Session("c1", limits=LimitsConfig())
+    session.greet(Hello(v=1))
+    return session
+
+
+def test_an_early_cancel_is_forgotten_after_a_while() -> None:
+    session = greeted()
+    session.cancel(Cancel(id="a"), now=0.0)
+    assert session.admit(complete("a"), now=11.0)
+
+
+def test_early_cancels_are_bounded() -> None:
+    session = greeted()
+    for number in range(1000):
+        session.cancel(Cancel(id=f"r{number}"), now=0.0)
+    assert session.admit(complete("r0"), now=0.0)
+    assert not session.admit(complete("r999"), now=0.0)
+
+
+def test_an_id_may_be_used_again_once_it_has_ended() -> None:
+    session = greeted()
+    assert session.admit(complete("a"), now=0.0)
+    with pytest.raises(BadFrame):
+        session.admit(complete("a"), now=0.0)
+    session.ended("a")
+    assert session.admit(complete("a"), now=0.0)
+
+
+@pytest.mark.parametrize("id", ["", "x" * 65, "with space", "nul\x00", "é"])
+def test_ids_are_short_visible_ascii(id: str) -> None:
+    with pytest.raises(InvalidRequest):
+        greeted().admit(complete(id), now=0.0)
