@@ -175,14 +175,15 @@ class CompletionFlow:
     async def close(self) -> None:
         """Answer every waiting question with nothing, cancel every request, and wait until nothing runs."""
         self._closed = True
-        for document in self._documents.values():
+        for uri, document in self._documents.items():
             self._let_go(document)
+            self._tell(self._feedback.closed(uri, self._clock()))
         await self._requests.close()
 
     async def _answer(self, document: TrackedDocument, pending: Pending) -> Suggestion | str:
         question = pending.question
         now = self._clock()
-        self._tell(self._feedback.moved(question.place, now))
+        self._tell(self._feedback.moved(question.place, now) + self._feedback.settle(now))
         result = self._at_once(document, question, now)
         if not isinstance(result, Attempt):
             self._requests.drop(document.sort(question.place).diverged)

@@ -1,0 +1,135 @@
+import pytest
+from client.scripted_gateway import Script, ScriptedStream
+from foretype_client.inflight import AnswerRules, Flight, Ripe, ripe
+from foretype_client.places import Place, Strand
+from foretype_client.ports import Call, GatewayGone
+from foretype_client.wire import Delta, Done, Finish, Timings, Usage
+from foretype_context.document import Document
+from foretype_context.plan import SuggestionKind
+
+RULES = AnswerRules()
+LINE, BLOCK = SuggestionKind.LINE, SuggestionKind.BLOCK
+
+
+class Stream(ScriptedStream):
+    """Never read here; a flight only has to have one."""
+
+    def __init__(self) -> None:
+        self.id = "r1"
+        self.call = Call(id="r1", segments=[])
+        self._script = Script()
+
+
+def flight(text: str = "", kind: SuggestionKind = LINE, *, healed: str = "", first_s: float = 1.0) -> Flight:
+    place = Place.of(Document("file:///a.py", "", language="plaintext").snapshot(), 0, None)
+    made = Flight("r1", Strand(place), kind, Stream(), sent_s=0.9, healed=healed)
+    if text:
+        made.add(Delta(id="r1", text=text, logprob=-0.5, tokens=2), first_s)
+    return made
+
+
+def end(made: Flight, finish: Finish | None) -> Flight:
+    made.done = None if finish is None else Done(id="r1", finish=finish)
+    made.error = GatewayGone("gone") if finish is None else None
+    made.ended_s = 2.0
+    return made
+
+
+def look(made: Flight, now: float) -> Ripe | float | None:
+    return ripe(made, made.strand.text, now, RULES)
+
+
+def test_nothing_is_ripe_before_the_first_text() -> None:
+    assert look(flight(), 5.0) is None
+
+
+def test_a_line_is_ripe_at_its_end() -> None:
+    assert look(flight("foo"), 1.0) == 1.25
+    assert look(flight("foo\nbar"), 1.0) == Ripe("foo", True, LINE)
+
+
+def test_a_block_is_ripe_at_three_lines_that_say_something() -> None:
+    assert look(flight("\na\n\n  b\nc", BLOCK), 1.0) == 1.25
+    assert look(flight("\na\n\n  b\nc\nd", BLOCK), 1.0) == Ripe("\na\n\n  b\nc\n", False, BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "answer"),
+    [
+        (BLOCK, "a\nb\nc d", Ripe("a\nb\n", False, BLOCK)),
+        (BLOCK, "foo(bar, ba", Ripe("foo(bar,", False, LINE)),
+        (LINE, "foo(bar, ba", Ripe("foo(bar,", False, LINE)),
+        (LINE, "foo", None),
+        (BLOCK, "\n  ", None),
+    ],
+)
+def test_a_quarter_second_after_the_first_text_what_is_whole_will_do(
+    kind: SuggestionKind, text: str, answer: Ripe | None
+) -> None:
+    assert look(flight(text, kind), 1.25) == answer
+
+
+@pytest.mark.parametrize(
+    ("finish", "answer"),
+    [
+        (Finish.END_OF_MIDDLE, Ripe("a\nb", True, BLOCK)),
+        (Finish.STOP, Ripe("a\nb", True, BLOCK)),
+        (Finish.LENGTH, Ripe("a\nb", False, BLOCK)),
+        (Finish.CANCELLED, Ripe("a\n", False, BLOCK)),
+        (None, Ripe("a\n", False, BLOCK)),
+    ],
+)
+def test_how_a_request_ended_says_how_much_of_it_counts(finish: Finish | None, answer: Ripe) -> None:
+    assert look(end(flight("a\nb", BLOCK), finish), 9.0) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "kept"),
+    [
+        ("a\nb", Finish.STOP, "a\nb"),
+        ("a\nb", Finish.CANCELLED, "a\n"),
+        ("a\nb", None, "a\n"),
+        ("a", Finish.CANCELLED, None),
+        ("", Finish.END_OF_MIDDLE, ""),
+        ("", Finish.REFUSED, None),
+    ],
+)
+def test_the_cache_keeps_what_is_whole(text: str, finish: Finish | None, kept: str | None) -> None:
+    entry = end(flight(text), finish).entry()
+    assert (None if entry is None else entry.strand.text) == kept
+
+
+@pytest.mark.parametrize("pieces", [["return x"], ["r", "et", "urn", " x"], ["ret", "urn x"]])
+def test_healed_characters_are_taken_off_whatever_the_chunks(pieces: list[str]) -> None:
+    made = flight(healed="ret")
+    for piece in pieces:
+        made.add(Delta(id="r1", text=piece), 1.0)
+    assert made.strand.text == "urn x"
+    assert not made.garbled
+
+
+def test_what_does_not_repeat_the_healed_characters_fits_nowhere() -> None:
+    made = flight(healed="ret")
+    for piece in ("re", "xt", "urn"):
+        made.add(Delta(id="r1", text=piece), 1.0)
+    assert made.garbled
+    assert made.strand.text == ""
+
+
+def test_the_mean_log_probability_is_unknown_without_tokens() -> None:
+    assert flight().mean_logprob is None
+    assert flight("a").mean_logprob == pytest.approx(-0.25)
+
+
+def test_network_time_is_what_the_gateway_did_not_spend() -> None:
+    made = flight("a", first_s=1.0)
+    assert made.timings_ms() == pytest.approx({"debounce": 0, "assemble": 0, "ttft": 100})
+    made.done = Done(
+        id="r1",
+        finish=Finish.STOP,
+        usage=Usage(),
+        timings_ms=Timings(admit=1, queue=4, prefill=60, decode_first=5, stream=40),
+    )
+    timings = made.timings_ms()
+    assert timings["network"] == pytest.approx(30)
+    assert timings["prefill"] == 60
