@@ -6,7 +6,9 @@ start of the enclosing statement is too far away) it says so, and nothing is cut
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final
 
 from foretype_context.document import Snapshot
@@ -20,38 +22,43 @@ _LOOK_LINES: Final = 200
 _LOOK_CHARS: Final = 20_000
 
 
+@lru_cache(maxsize=32)
+def _code(line_comment: str) -> re.Pattern[str]:
+    return re.compile(rf"(?P<comment>{re.escape(line_comment)})|(?P<quote>\"\"\"|'''|[\"'`])|[()\[\]{{}}]")
+
+
+@lru_cache(maxsize=32)
+def _string(quote: str) -> re.Pattern[str]:
+    # A string in single quotes ends at the line's end: half a string must not swallow the rest of the text.
+    ends = re.escape(quote) if len(quote) == 3 or quote == "`" else rf"{quote}|\n"
+    return re.compile(rf"\\.|(?P<end>{ends})", re.DOTALL)
+
+
 class _Scanner:
     """Yields brackets that are code; keeps the open quote from one text to the next."""
 
     def __init__(self, line_comment: str) -> None:
-        self._line_comment = line_comment
+        self._code = _code(line_comment)
         self.quote = ""
-        self._comment = False
 
     def brackets(self, text: str) -> Iterator[tuple[int, str]]:
-        at, length = 0, len(text)
-        while at < length:
-            character = text[at]
-            if character == "\n":
-                self._comment = False
-                if len(self.quote) == 1 and self.quote != "`":
+        at = 0
+        while True:
+            found = (_string(self.quote) if self.quote else self._code).search(text, at)
+            if found is None:
+                return
+            at = found.end()
+            if self.quote:
+                if found["end"]:
                     self.quote = ""
-            elif self._comment:
-                pass
-            elif self.quote:
-                if character == "\\":
-                    at += 1
-                elif text.startswith(self.quote, at):
-                    at += len(self.quote) - 1
-                    self.quote = ""
-            elif character in "\"'`":
-                self.quote = character * 3 if character != "`" and text.startswith(character * 3, at) else character
-                at += len(self.quote) - 1
-            elif text.startswith(self._line_comment, at):
-                self._comment = True
-            elif character in _PAIRS or character in _OPENERS:
-                yield at, character
-            at += 1
+            elif found["comment"]:
+                at = text.find("\n", at)
+                if at < 0:
+                    return
+            elif found["quote"]:
+                self.quote = found["quote"]
+            else:
+                yield found.start(), found.group()
 
 
 class Surroundings:

@@ -35,7 +35,9 @@ __all__ = [
 ]
 
 _CACHE_ENTRIES: Final = 20_000
-_CACHED_PIECE_CHARS: Final = 20_000
+_CACHED_PIECE_CHARS: Final = 2_000
+_CACHE_WHOLES: Final = 256
+_CACHED_WHOLE_CHARS: Final = 40_000
 
 
 class TokenizerUnusable(Exception):
@@ -170,6 +172,7 @@ class _Base:
         self._control_ids = control_ids
         self._token_bytes = token_bytes
         self._counts: OrderedDict[str, int] = OrderedDict()
+        self._wholes: OrderedDict[str, int] = OrderedDict()
 
     def encode(self, text: str) -> list[int]:
         raise NotImplementedError
@@ -178,7 +181,15 @@ class _Base:
         rule = self.cut_rule
         if rule is CutRule.NOWHERE or len(text) < 64:
             return self._count_piece(text)
-        return sum(map(self._count_piece, split_pieces(text, rule)))
+        wholes = self._wholes
+        found = wholes.get(text)
+        if found is None:
+            found = sum(map(self._count_piece, split_pieces(text, rule)))
+            if len(text) <= _CACHED_WHOLE_CHARS:
+                wholes[text] = found
+                if len(wholes) > _CACHE_WHOLES:
+                    wholes.popitem(last=False)
+        return found
 
     def _count_piece(self, piece: str) -> int:
         counts = self._counts
