@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -192,14 +192,13 @@ class Sampler:
         return parts
 
 
-def encode_pieces(pieces: list[fim.Piece], encode: object, budget: int) -> list[int]:
+def encode_pieces(pieces: list[fim.Piece], encode: Callable[[str], list[int]], budget: int) -> list[int]:
     """Encodes pieces one by one and cuts the lines above and the suffix so that the whole fits.
 
     The middle is never cut: a middle without its end would teach the model not to stop. A middle longer than the budget
     gives an empty list.
     """
-    assert callable(encode)
-    ids = [[SPECIAL_IDS[piece.token]] if isinstance(piece, fim.Special) else list(encode(piece)) for piece in pieces]
+    ids = [[SPECIAL_IDS[piece.token]] if isinstance(piece, fim.Special) else encode(piece) for piece in pieces]
     over = sum(map(len, ids)) - budget
     if over <= 0:
         return [token for part in ids for token in part]

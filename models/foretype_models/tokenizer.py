@@ -98,7 +98,8 @@ def check_monotone(data: dict[str, Any]) -> None:
 def _merges(data: dict[str, Any]) -> list[tuple[str, str]]:
     merges = data["model"]["merges"]
     # Older files hold "a b" strings, newer ones pairs.
-    return [tuple(merge.split(" ")) if isinstance(merge, str) else (merge[0], merge[1]) for merge in merges]
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in merges]
+    return [(str(left), str(right)) for left, right in pairs]
 
 
 def byte_table() -> dict[str, int]:

@@ -70,7 +70,11 @@ def test_verify_looks_at_the_content_even_where_size_and_time_are_unchanged(fold
 
 def test_a_file_is_hashed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     artifacts.locate(folder=folder)
-    monkeypatch.setattr(artifacts, "digest_file", lambda _path: pytest.fail("hashed again"))
+
+    def hashed_again(_path: Path) -> str:
+        pytest.fail("hashed again")
+
+    monkeypatch.setattr(artifacts, "digest_file", hashed_again)
     artifacts.locate(folder=folder)
 
 

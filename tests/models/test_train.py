@@ -39,7 +39,10 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def make(store: Path, tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(torch, "compile", lambda function, **_options: function)
+    def as_it_is(function: Any, **_options: Any) -> Any:
+        return function
+
+    monkeypatch.setattr(torch, "compile", as_it_is)
 
     def run(name: str, **changes: Any) -> train.Run:
         return train.Run(SMALL, settings(**changes), store, tokenizer_path, store / name)
