@@ -213,16 +213,20 @@ def _may_run(pid: int) -> bool:
     return pid > 0
 
 
+class _Health(msgspec.Struct):
+    """What `/healthz` says; `authorized` is the gateway's word that it takes the token that was sent."""
+
+    authorized: bool = False
+
+
 async def _answers(record: GatewayRecord) -> bool:
     """Whether the gateway of this record is on its port: it is healthy, and it takes this record's token."""
     headers = {"Authorization": f"Bearer {record.token}"}
     try:
-        async with httpx.AsyncClient(
-            base_url=record.base, headers=headers, timeout=_HEALTH_TIMEOUT_S, trust_env=False
-        ) as client:
-            health = await client.get("/healthz")
-            return health.status_code == 200 and (await client.get("/v1/models")).status_code == 200
-    except (httpx.HTTPError, httpx.InvalidURL):
+        async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT_S, trust_env=False) as client:
+            response = await client.get(f"{record.base}/healthz", headers=headers)
+        return response.status_code == 200 and msgspec.json.decode(response.content, type=_Health).authorized
+    except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, UnicodeError, RecursionError):
         return False
 
 

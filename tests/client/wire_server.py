@@ -133,14 +133,15 @@ class WireServer:
 
     def _http(self, connection: ServerConnection, request: Request) -> Response | None:
         self.requests.append(request.path)
+        if request.path == "/healthz":
+            authorized = self.token is None or request.headers.get("Authorization") == f"Bearer {self.token}"
+            return connection.respond(HTTPStatus.OK, '{"status": "ok", "authorized": true}' if authorized else "{}")
         if self.token is not None and request.headers.get("Authorization") != f"Bearer {self.token}":
             return connection.respond(HTTPStatus.UNAUTHORIZED, "")
         if request.path == "/v1/stream":
             return None
         if request.path.startswith("/v1/tokenizers/"):
             return connection.respond(HTTPStatus.OK, self.tokenizer.decode())
-        if request.path in ("/healthz", "/v1/models"):
-            return connection.respond(HTTPStatus.OK, "{}")
         return connection.respond(HTTPStatus.NOT_FOUND, "")
 
     async def _talk(self, connection: ServerConnection) -> None:

@@ -9,8 +9,9 @@ from typing import Annotated
 import msgspec
 import typer
 from foretype_context.plan import Plan
-from foretype_context.segments import Kind, Source
+from foretype_context.segments import Source
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from foretype_client.client import ClientOptions, open_client
@@ -143,7 +144,9 @@ def _print(explanation: _Explanation) -> None:
         f"assembled in {explanation.timings_ms['assemble']:.1f} ms",
         markup=False,
     )
-    table = Table("start", "end", "tokens", "cached", "kind", "scope", "characters", "from", "text")
+    table = Table("start", "end", "tokens", "cached", "kind", "scope", box=None, padding=(0, 2, 0, 0))
+    for name in ("from", "text"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis")
     for placed in plan.segments:
         source = placed.segment.source
         cached_tokens = _cached_of(placed.start, placed.end, explanation.cached_tokens)
@@ -154,9 +157,8 @@ def _print(explanation: _Explanation) -> None:
             "?" if cached_tokens is None else str(cached_tokens),
             placed.segment.kind,
             placed.segment.scope,
-            f"{source.start}–{source.end}",
-            _plain(source.path or source.document),
-            _plain(_short(placed.segment.text)),
+            escape(f"{source.path or source.document} {source.start}–{source.end}"),
+            escape(_short(placed.segment.text)),
         )
     console.print(table)
     if not plan.dropped:
@@ -164,15 +166,10 @@ def _print(explanation: _Explanation) -> None:
         return
     dropped = Table("kind", "tokens", "reason", "from", title="dropped")
     for drop in plan.dropped:
-        kind = drop.kind if isinstance(drop.kind, Kind) else str(drop.kind)
-        dropped.add_row(kind, str(drop.tokens), _plain(drop.reason), _plain(drop.source.path or drop.source.document))
+        dropped.add_row(
+            drop.kind, str(drop.tokens), escape(drop.reason), escape(drop.source.path or drop.source.document)
+        )
     console.print(dropped)
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 def _short(text: str, limit: int = 40) -> str:

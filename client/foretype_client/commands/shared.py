@@ -15,8 +15,10 @@ from foretype_context.exclude import MAX_CURRENT_BYTES, reason_to_exclude
 from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import TokenizerUnusable, UnknownControl
 from rich.console import Console
+from rich.markup import escape
 
 from foretype_client.client import ClientOptions
+from foretype_client.connecting import check_url
 from foretype_client.ports import GatewayError, GatewayGone
 from foretype_client.tokenizers import TokenizerUnavailable
 
@@ -32,6 +34,8 @@ __all__ = [
     "open_location",
     "parse_location",
     "read_source",
+    "release",
+    "shown_path",
 ]
 
 _HEAD_BYTES: Final = 8192
@@ -121,7 +125,7 @@ def open_location(location: Location) -> tuple[Snapshot, int]:
     """
     text = read_source(location.path)
     absolute = location.path.absolute()
-    snapshot = Document(absolute.as_uri(), text, path=_shown_path(absolute)).snapshot()
+    snapshot = Document(absolute.as_uri(), text, path=shown_path(absolute)).snapshot()
     if not 1 <= location.line <= snapshot.line_count:
         raise BadInput(f"line {location.line} is outside {location.path}: its lines are 1 to {snapshot.line_count}")
     start, end = snapshot.line_start(location.line - 1), snapshot.line_end(location.line - 1)
@@ -136,13 +140,23 @@ def open_location(location: Location) -> tuple[Snapshot, int]:
 def client_options(
     command: str, gateway: str | None, token: str | None, model: Path | None, state_dir: Path | None
 ) -> ClientOptions:
+    if gateway is not None:
+        try:
+            check_url(gateway)
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+    if model is not None and not model.is_file():
+        raise BadInput(f"no such model file: {model}")
+    name = f"foretype-{command}/{release()}"
+    return ClientOptions(gateway=gateway, token=token, model=model, state_dir=state_dir, client_name=name)
+
+
+def release() -> str:
+    """The installed version of Foretype."""
     try:
-        release = version("foretype")
+        return version("foretype")
     except PackageNotFoundError:  # run from a source tree that is not installed
-        release = "0"
-    return ClientOptions(
-        gateway=gateway, token=token, model=model, state_dir=state_dir, client_name=f"foretype-{command}/{release}"
-    )
+        return "0"
 
 
 @contextmanager
@@ -152,26 +166,20 @@ def errors_told() -> Generator[None]:
     try:
         yield
     except BadInput as error:
-        errors.print(f"[red]error:[/red] {_escaped(error)}")
+        errors.print(f"[red]error:[/red] {escape(str(error))}")
         raise typer.Exit(2) from None
     except (GatewayGone, TokenizerUnavailable, TokenizerUnusable, UnknownGrammar, UnknownControl) as error:
-        errors.print(f"[red]error:[/red] {_escaped(error)}")
+        errors.print(f"[red]error:[/red] {escape(str(error))}")
         raise typer.Exit(1) from None
     except GatewayError as error:
         wait = "" if error.retry_after_ms is None else f"; try again in {error.retry_after_ms:.0f} ms"
-        errors.print(f"[red]error:[/red] the gateway refused: {_escaped(error)}{wait}")
+        errors.print(f"[red]error:[/red] the gateway refused: {escape(str(error))}{wait}")
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
 
-def _escaped(error: Exception) -> str:
-    from rich.markup import escape
-
-    return escape(str(error))
-
-
-def _shown_path(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """Relative to the repository, as prompts show it; else the name alone."""
     for parent in path.parents:
         if (parent / ".git").exists():

@@ -1,0 +1,120 @@
+"""The command `foretype`: sub-commands of this package, and those that other packages register.
+
+A sub-command is an entry point of the group `foretype.commands`: a `typer.Typer`, or a function that typer can make a
+command of. Each is imported when it is used (or listed), and one that cannot be imported, because its extra is not
+installed, is shown with what to install and breaks nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+__all__ = ["Commands", "app", "main"]
+
+_GROUP: Final = "foretype.commands"
+
+_OWN: Final = {
+    "demo": "foretype_client.commands.demo:demo",
+    "complete": "foretype_client.commands.complete:complete",
+    "explain": "foretype_client.commands.explain:explain",
+    "doctor": "foretype_client.commands.doctor:doctor",
+}
+
+_EXTRAS: Final = {
+    "serve": "gateway,embedded",
+    "lsp": "lsp",
+    "bench": "eval",
+    "eval": "eval",
+    "models": "local",
+}
+"""Which extra of this project brings a command that other folders of it register."""
+
+
+class Commands(TyperGroup):
+    """Finds sub-commands by entry point, lazily; see the module's docstring."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._registered: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=_GROUP)}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Own commands first, then the others in alphabetical order."""
+        return [*_OWN, *sorted(set(self._registered) - set(_OWN))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.commands and (cmd_name in _OWN or cmd_name in self._registered):
+            self.commands[cmd_name] = self._load(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def _load(self, name: str) -> Any:
+        if name in _OWN:
+            module, _, attribute = _OWN[name].partition(":")
+            return _command_of(name, getattr(import_module(module), attribute))
+        point = self._registered[name]
+        try:
+            return _command_of(name, point.load())
+        except Exception as error:  # noqa: BLE001 - whatever its import raises is told, and takes no other command with it
+            return _unavailable(name, point, error)
+
+
+def _command_of(name: str, target: Any) -> Any:
+    if isinstance(target, typer.Typer):
+        command = get_command(target)
+    elif callable(target):
+        single = typer.Typer(add_completion=False)
+        single.command(name)(target)
+        command = get_command(single)
+    else:
+        raise TypeError(f"{target!r} is neither a typer.Typer nor a function")
+    command.name = name
+    return command
+
+
+def _unavailable(name: str, point: EntryPoint, error: Exception) -> Any:
+    if point.dist is None or point.dist.name == "foretype":
+        remedy = f"pip install 'foretype[{_EXTRAS.get(name, 'local')}]'"
+    else:
+        remedy = f"reinstall {point.dist.name}, which provides it"
+    reason = f"{type(error).__name__}: {error}"
+
+    def unavailable() -> None:
+        typer.echo(f"error: foretype {name} is not available ({reason})\nremedy: {remedy}", err=True)
+        raise typer.Exit(1)
+
+    stub = typer.Typer(add_completion=False)
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    help_text = f"Not available: {remedy}"
+    stub.command(name, help=help_text, context_settings=settings, add_help_option=False)(unavailable)
+    command = get_command(stub)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Inline code completion that a team runs itself.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True)) -> None:  # pyright: ignore[reportUnusedFunction]
+    if version:
+        from foretype_client.commands.shared import release
+
+        typer.echo(f"foretype {release()}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point of the command `foretype`."""
+    app(prog_name="foretype")

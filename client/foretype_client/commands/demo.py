@@ -1,0 +1,204 @@
+"""`foretype demo [FILE]`: a real file typed in the terminal, with ghost text from the real gateway, and what it took."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from foretype_context.document import Document
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+import foretype_client.connecting
+from foretype_client.client import Client, ClientOptions, open_client
+from foretype_client.commands.demo_screen import Figures, frame, summary
+from foretype_client.commands.demo_typist import Typist, region_of
+from foretype_client.commands.shared import (
+    BadInput,
+    GatewayOption,
+    ModelOption,
+    StateDirOption,
+    TokenOption,
+    client_options,
+    errors_told,
+    read_source,
+    shown_path,
+)
+from foretype_client.suggestion import Suggestion
+
+__all__ = ["demo"]
+
+_READING_S: Final = 0.35
+"""How long the demo's developer looks at a suggestion before Tab, where there is somebody to watch."""
+_LINE_PAUSE_S: Final = 0.5
+"""How long they think at the beginning of a line, and half as long after a word."""
+_PATIENCE_S: Final = 5.0
+"""At `--speed 0`: how long to wait for one suggestion."""
+_SVG_COLUMNS: Final = 110
+
+
+@dataclass(slots=True)
+class _Run:
+    """One demo under way."""
+
+    title: str
+    client: Client
+    typist: Typist
+    figures: Figures = field(default_factory=Figures)
+    suggestion: Suggestion | None = None
+    picture: RenderableType | None = None
+    picture_chars: int = 0
+
+    def frame(self) -> RenderableType:
+        typist = self.typist
+        return frame(
+            self.title,
+            typist.snapshot,
+            typist.offset,
+            self.suggestion,
+            self.figures,
+            self.client.flow.status(),
+            typist.accepted_chars,
+            typist.typed_chars,
+        )
+
+    def show(self, suggestion: Suggestion) -> None:
+        self.suggestion = suggestion
+        self.figures.add(suggestion)
+        chars = len(suggestion.text) + (1000 if self.typist.wanted(suggestion) else 0)
+        if chars > self.picture_chars:
+            self.picture, self.picture_chars = self.frame(), chars
+
+
+def demo(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: a module of Foretype itself.")] = None,
+    keys: Annotated[int, typer.Option("--keys", min=1, metavar="N", help="Stop after so many keys.")] = 300,
+    speed: Annotated[
+        float, typer.Option("--speed", min=0.0, metavar="KEYS", help="Keys per second; 0 waits for each suggestion.")
+    ] = 12.0,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Keep the best picture as SVG.")] = None,
+    gateway: GatewayOption = None,
+    token: TokenOption = None,
+    model: ModelOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Type part of a real file with live ghost text, and print how long suggestions took."""
+    with errors_told():
+        path = file or Path(foretype_client.connecting.__file__)
+        text = read_source(path)
+        if not text.strip():
+            raise BadInput(f"{path} is empty: there is nothing to type")
+        options = client_options("demo", gateway, token, model, state_dir)
+        console = Console(highlight=False)
+        run = asyncio.run(_demo(path, text, keys, speed, options, console))
+        if svg is not None:
+            _write_svg(run, svg)
+            console.print(f"picture: {svg}", markup=False)
+        if run.figures.shown == 0:
+            console.print("no suggestion was shown; `foretype doctor` says why", style="red")
+            raise typer.Exit(1)
+
+
+async def _demo(path: Path, text: str, keys: int, speed: float, options: ClientOptions, console: Console) -> _Run:
+    absolute = await asyncio.to_thread(path.absolute)
+    document = Document(absolute.as_uri(), text, path=shown_path(absolute))
+    async with open_client(options) as client:
+        with (
+            console.status("starting the gateway and its model …") if console.is_terminal else contextlib.nullcontext()
+        ):
+            await client.ready(options.start_timeout_s)
+        profile = client.session.profile
+        typist = Typist(document, *region_of(text, keys))
+        model_name = "" if profile is None else f" · {profile.model}"
+        run = _Run(f"foretype demo · {document.path}{model_name}", client, typist)
+        client.flow.document_opened(typist.snapshot)
+        if console.is_terminal:
+            with Live(console=console, auto_refresh=False) as live:
+                await _type(run, keys, speed, lambda: live.update(run.frame(), refresh=True))
+        else:
+            await _type(run, keys, speed, _PlainProgress(run, console))
+        status = client.flow.status()
+        console.print(summary(run.figures, status, typist.accepted_chars, typist.typed_chars, typist.accepts))
+    return run
+
+
+class _PlainProgress:
+    """Without a terminal: one line per suggestion that was new."""
+
+    def __init__(self, run: _Run, console: Console) -> None:
+        self._run = run
+        self._console = console
+        self._last = ""
+
+    def __call__(self) -> None:
+        suggestion = self._run.suggestion
+        if suggestion is None or suggestion.id == self._last:
+            return
+        self._last = suggestion.id
+        wanted = self._run.typist.wanted(suggestion)
+        taken = "Tab" if wanted == suggestion.text else "part" if wanted else ""
+        shown_ms = suggestion.timings_ms.get("shown", 0.0)
+        first_line = suggestion.text.partition("\n")[0]
+        self._console.print(
+            Text(
+                f"key {self._run.typist.keys:4}  {shown_ms:6.0f} ms  {suggestion.source:<11} {taken:<4}  {first_line}"
+            ),
+            soft_wrap=True,
+        )
+
+
+async def _type(run: _Run, keys: int, speed: float, refresh: Callable[[], None]) -> None:
+    """Press keys until the region is typed or `keys` were pressed."""
+    flow, typist = run.client.flow, run.typist
+    while typist.keys < keys:
+        asked = asyncio.ensure_future(flow.suggest(typist.snapshot, typist.offset))
+        wait_s = _PATIENCE_S if speed == 0 else _pause_s(typist, speed)
+        refresh()
+        began = time.monotonic()
+        await asyncio.wait([asked], timeout=wait_s)
+        if asked.done() and (suggestion := asked.result()) is not None:
+            run.show(suggestion)
+            flow.shown(suggestion.id)
+            refresh()
+        if (step := typist.next_step(run.suggestion)) is None:
+            asked.cancel()
+            break
+        if speed > 0:
+            pause_s = _READING_S if step.accepted is not None else wait_s - (time.monotonic() - began)
+            await asyncio.sleep(max(0.0, pause_s))
+        snapshot = typist.apply(step)
+        run.suggestion = None
+        if step.accepted is not None and step.whole:
+            flow.accepted(step.accepted.id)
+        elif step.accepted is not None:
+            flow.partially_accepted(step.accepted.id, len(step.text))
+        flow.document_changed(snapshot)
+        await asyncio.wait([asked])  # the change superseded it, so it answers now
+    refresh()
+
+
+def _pause_s(typist: Typist, speed: float) -> float:
+    """Seconds before the next key: people type words in one go and think between them."""
+    line = typist.snapshot.text[: typist.offset].rpartition("\n")[2]
+    if not line.strip():
+        return _LINE_PAUSE_S
+    return 1 / speed if line[-1].isalnum() or line[-1] == "_" else max(1 / speed, _LINE_PAUSE_S / 2)
+
+
+def _write_svg(run: _Run, path: Path) -> None:
+    console = Console(
+        record=True, file=io.StringIO(), width=_SVG_COLUMNS, force_terminal=True, color_system="truecolor"
+    )
+    console.print(run.picture or run.frame())
+    try:
+        path.write_text(console.export_svg(title="foretype demo"), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error}") from error

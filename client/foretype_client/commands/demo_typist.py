@@ -1,0 +1,118 @@
+"""The developer of `foretype demo`: types a region of a real file again, and takes suggestions that are what stood there.
+
+The region is cut out first, with the text below it left in place, as in an editor. What is typed is known, so a suggestion
+is accepted exactly when it is a beginning of it: the demo never ends up with another text than the file's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from foretype_context.document import Document, Edit, Snapshot
+
+from foretype_client.suggestion import Suggestion
+
+__all__ = ["Step", "Typist", "region_of"]
+
+_LEAST_CHARS: Final = 2
+"""Nobody presses Tab to save one key."""
+
+_LEAST_PART_CHARS: Final = 4
+"""Nor the key for "accept the next words" to save three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One key: a character, a line break with its indentation, or the acceptance of a suggestion, whole or its first words."""
+
+    text: str
+    accepted: Suggestion | None = None
+
+    @property
+    def whole(self) -> bool:
+        return self.accepted is not None and self.text == self.accepted.text
+
+
+def region_of(text: str, keys: int) -> tuple[int, int]:
+    """Where to type: from a line start about a third into the file, for about `keys` characters, to a line's end."""
+    if not text.strip():
+        return 0, len(text)
+    third = len(text) // 3
+    start = text.find("\ndef ", third) + 1 or text.find("\n    def ", third) + 1 or text.rfind("\n", 0, third) + 1
+    end = text.find("\n", min(len(text), start + keys))
+    return start, len(text) if end < 0 else end
+
+
+class Typist:
+    """The document while it is typed. Pure: it decides what the next key is, and applies it.
+
+    Args:
+        document: holds the whole text; the region is removed from it.
+        start, end: the region, in characters.
+    """
+
+    def __init__(self, document: Document, start: int, end: int) -> None:
+        self._document = document
+        self._expected = document.snapshot().text[start:end]
+        self._end = end
+        self.offset = start
+        self.keys = self.typed_chars = self.accepted_chars = self.accepts = 0
+        document.apply([Edit(start, end, "")], document.version + 1)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._document.snapshot()
+
+    @property
+    def expected(self) -> str:
+        """What is still to be typed."""
+        return self._expected
+
+    def next_step(self, suggestion: Suggestion | None) -> Step | None:
+        """The next key, given what is on the screen; None at the end."""
+        expected = self._expected
+        if not expected:
+            return None
+        if suggestion is not None and (wanted := self.wanted(suggestion)):
+            return Step(wanted, suggestion)
+        if expected[0] not in "\r\n":
+            return Step(expected[0])
+        # Editors indent the new line themselves, with the same key.
+        body = expected.lstrip("\r\n")
+        indentation = len(body) - len(body.lstrip(" \t"))
+        return Step(expected[: len(expected) - len(body) + indentation])
+
+    def wanted(self, suggestion: Suggestion) -> str:
+        """What of a suggestion stood there and is worth a key: all of it, its first words, or nothing."""
+        text = suggestion.text
+        if suggestion.replaces != 0:
+            return ""
+        if self._expected.startswith(text):
+            return text if len(text.strip()) >= _LEAST_CHARS else ""
+        cut = _common_chars(text, self._expected)
+        while _inside_word(text, cut) or _inside_word(self._expected, cut):
+            cut -= 1  # a word that goes on differently is a wrong word
+        return text[:cut] if len(text[:cut].strip()) >= _LEAST_PART_CHARS else ""
+
+    def apply(self, step: Step) -> Snapshot:
+        """Press the key."""
+        self._document.apply([Edit(self.offset, self.offset, step.text)], self._document.version + 1)
+        self._expected = self._expected[len(step.text) :]
+        self.offset += len(step.text)
+        self.keys += 1
+        if step.accepted is None:
+            self.typed_chars += len(step.text)
+        else:
+            self.accepts += 1
+            self.accepted_chars += len(step.text)
+        return self.snapshot
+
+
+def _common_chars(one: str, other: str) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def _inside_word(text: str, cut: int) -> bool:
+    """Whether a cut before character `cut` goes through a word."""
+    return all(character.isalnum() or character == "_" for character in text[cut - 1 : cut + 1]) and 0 < cut < len(text)

@@ -1,0 +1,237 @@
+"""`foretype doctor`: what works here, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
+
+import httpx
+import msgspec
+import platformdirs
+import typer
+from foretype_context.templates import UnknownGrammar
+from foretype_context.tokens import TokenizerUnusable, UnknownControl
+from rich.console import Console
+from rich.text import Text
+
+from foretype_client.client import Client, ClientOptions, open_client
+from foretype_client.commands.doctor_probe import probe
+from foretype_client.commands.shared import (
+    GatewayOption,
+    ModelOption,
+    StateDirOption,
+    TokenOption,
+    client_options,
+    errors_told,
+    release,
+)
+from foretype_client.connecting import http_base, is_loopback
+from foretype_client.local import default_state_dir
+from foretype_client.ports import GatewayError, GatewayGone
+from foretype_client.tokenizers import TokenizerUnavailable
+
+__all__ = ["Finding", "Verdict", "doctor"]
+
+_PACKAGES: Final = ("websockets", "msgspec", "tiktoken", "tokenizers", "tree-sitter")
+_EXTRAS: Final = {
+    "lsp": ("pygls", "no language server, so no editor can be attached"),
+    "gateway": ("fastapi", "no gateway can be started on this machine"),
+    "embedded": ("openvino_genai", "no model can run on this machine"),
+    "languages": ("tree_sitter_javascript", "syntax is known for Python alone"),
+}
+_LEAST_PYTHON: Final = (3, 11)
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at; `remedy` is empty when it is ok."""
+
+    name: str
+    status: Verdict
+    detail: str
+    remedy: str = ""
+
+
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    gateway: GatewayOption = None,
+    token: TokenOption = None,
+    model: ModelOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Check versions, extras, gateway, engine, tokenizer and grammar; exit with 1 if something fails."""
+    with errors_told():
+        options = client_options("doctor", gateway, token, model, state_dir)
+        findings = [*_versions(), *_extras(own_gateway=gateway is None), *_directories(options)]
+        findings += asyncio.run(_gateway(options))
+    worst = max((list(Verdict).index(finding.status) for finding in findings), default=0)
+    if json:
+        report = {"status": list(Verdict)[worst], "findings": findings}
+        typer.echo(msgspec.json.encode(report).decode())
+    else:
+        _print(findings)
+    if worst == list(Verdict).index(Verdict.FAIL):
+        raise typer.Exit(1)
+
+
+def _versions() -> Generator[Finding]:
+    versions = [
+        f"foretype {release()}",
+        f"Python {platform.python_version()}",
+        f"{platform.system()} {platform.machine()}",
+    ]
+    missing: list[str] = []
+    for package in _PACKAGES:
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            missing.append(package)
+    detail = ", ".join(versions)
+    if sys.version_info < _LEAST_PYTHON:
+        yield Finding(name="versions", status=Verdict.FAIL, detail=detail, remedy="install Python 3.11 or newer")
+    elif missing:
+        remedy = f"pip install --force-reinstall foretype ({', '.join(missing)} missing)"
+        yield Finding(name="versions", status=Verdict.FAIL, detail=detail, remedy=remedy)
+    else:
+        yield Finding(name="versions", status=Verdict.OK, detail=detail)
+
+
+def _extras(*, own_gateway: bool) -> Generator[Finding]:
+    for extra, (module, consequence) in _EXTRAS.items():
+        name = f"extra {extra}"
+        if find_spec(module) is not None:
+            yield Finding(name=name, status=Verdict.OK, detail="installed")
+            continue
+        needed = own_gateway and extra in ("gateway", "embedded")
+        yield Finding(
+            name=name,
+            status=Verdict.FAIL if needed else Verdict.WARN,
+            detail=f"not installed: {consequence}",
+            remedy=f"pip install 'foretype[{extra}]'" + (", or name a gateway with --gateway URL" if needed else ""),
+        )
+
+
+def _directories(options: ClientOptions) -> Generator[Finding]:
+    places = {
+        "state directory": options.state_dir or default_state_dir(),
+        "cache directory": options.cache_dir or platformdirs.user_cache_path("foretype"),
+    }
+    for name, path in places.items():
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            probe_file = path / ".doctor"
+            probe_file.write_text("")
+            probe_file.unlink()
+        except OSError as error:
+            yield Finding(
+                name=name, status=Verdict.FAIL, detail=f"{path}: {error}", remedy=f"make {path} writable for you"
+            )
+        else:
+            yield from _privacy(name, path)
+
+
+def _privacy(name: str, path: Path) -> Generator[Finding]:
+    if sys.platform != "win32" and path.stat().st_mode & 0o022:
+        yield Finding(
+            name=name,
+            status=Verdict.WARN,
+            detail=f"{path} can be written by others, who could put another gateway in place of yours",
+            remedy=f"chmod go-w {path}",
+        )
+    else:
+        yield Finding(name=name, status=Verdict.OK, detail=str(path))
+
+
+async def _gateway(options: ClientOptions) -> list[Finding]:
+    findings: list[Finding] = []
+    where = options.gateway or "private gateway"
+    async with open_client(options) as client:
+        with _failing(findings, "gateway", f"start one with foretype serve, or read the log named above ({where})"):
+            profile = await client.session.ready(options.start_timeout_s)
+            detail = f"{client.session.endpoint.url}, model {profile.model}, grammar {profile.grammar}"
+            findings.append(Finding(name="gateway", status=Verdict.OK, detail=detail))
+            findings.append(await _engine(client, options.token))
+            with _failing(findings, "tokenizer", "restart the gateway; if that does not help, choose another model"):
+                assembler = await client.ready(options.start_timeout_s)
+                findings.append(Finding(name="tokenizer", status=Verdict.OK, detail=profile.tokenizer_digest))
+                with _failing(findings, "grammar", "look into the gateway's log"):
+                    result = await probe(client.session, assembler)
+                    status = Verdict.OK if result.good else Verdict.FAIL if result.broken else Verdict.WARN
+                    findings.append(Finding(name="grammar", status=status, detail=result.detail, remedy=result.remedy))
+    return findings
+
+
+async def _engine(client: Client, token: str | None) -> Finding:
+    """What the gateway says about its engine."""
+    url = f"{http_base(client.session.endpoint.url)}/healthz"
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        async with httpx.AsyncClient(timeout=10.0, trust_env=not is_loopback(url)) as http:
+            response = await http.get(url, headers=headers)
+        response.raise_for_status()
+        health = msgspec.json.decode(response.content, type=_Health)
+    except (httpx.HTTPError, msgspec.MsgspecError) as error:
+        detail = f"{url}: {error or type(error).__name__}"
+        return Finding(name="engine", status=Verdict.WARN, detail=detail, remedy="look into the gateway's log")
+    engine = health.engine
+    detail = (
+        f"gateway {health.version}, {engine.running} running, {engine.waiting} waiting, {engine.restarts} restarts, "
+        f"{engine.cached_tokens} of {engine.prompt_tokens} prompt tokens cached so far"
+    )
+    if engine.restarts:
+        return Finding(
+            name="engine", status=Verdict.WARN, detail=detail, remedy="it died before: read the gateway's log"
+        )
+    return Finding(name="engine", status=Verdict.OK, detail=detail)
+
+
+class _Engine(msgspec.Struct):
+    running: int = 0
+    waiting: int = 0
+    restarts: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class _Health(msgspec.Struct):
+    version: str = "unknown"
+    engine: _Engine = msgspec.field(default_factory=_Engine)
+
+
+@contextmanager
+def _failing(findings: list[Finding], name: str, remedy: str) -> Generator[None]:
+    """An expected failure becomes a finding."""
+    try:
+        yield
+    except (
+        GatewayGone,
+        GatewayError,
+        TokenizerUnavailable,
+        TokenizerUnusable,
+        UnknownGrammar,
+        UnknownControl,
+    ) as error:
+        findings.append(Finding(name=name, status=Verdict.FAIL, detail=str(error), remedy=remedy))
+
+
+def _print(findings: list[Finding]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    colours = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
+    for finding in findings:
+        line = Text.assemble((f"{finding.status:<4} ", colours[finding.status]), f"{finding.name:<16} {finding.detail}")
+        console.print(line)
+        if finding.remedy:
+            console.print(Text(f"{'':<21} → {finding.remedy}", style="bold"))
