@@ -108,7 +108,7 @@ def _spread(items: list[Item], limit: int | None) -> list[Item]:
     """Every k-th item: the first `limit` would come from a few problems."""
     if limit is None or limit >= len(items):
         return items
-    return [items[number * len(items) // limit] for number in range(limit)]
+    return [items[(2 * number + 1) * len(items) // (2 * limit)] for number in range(limit)]
 
 
 def _checked(sandbox: Sandbox, items: Sequence[Item], progress: Progress) -> tuple[list[Item], list[str]]:

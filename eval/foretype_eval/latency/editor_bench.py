@@ -90,7 +90,7 @@ class _File:
 
 
 async def measure_editor(gateway: Connected, options: LatencyOptions, figures: Figures, *, progress: Progress) -> None:
-    """Fill in `shown`, `shown_invoked`, `typethrough` and `didchange`."""
+    """Fill in `shown_cold`, `shown`, `typethrough` and `didchange`."""
     server = await LspClient.start()
     try:
         await server.initialize({"gatewayUrl": gateway.endpoint.url, "token": gateway.endpoint.token or ""})
@@ -158,36 +158,38 @@ class _EditorBench:
         return (await self._server.request("foretype/status", {}))["counts"]
 
     async def suggestions(self) -> None:
-        """First suggestions at a place, and what follows when they are typed through."""
-        counts, figures = self._options.counts, self._figures
+        """At each place: a first suggestion on a cold prompt, then fresh ones on a warm one, each typed through."""
+        counts, samples = self._options.counts, self._figures.samples
         for round_ in range(4):
             for file in self._files(10 + round_):
-                shown, through = len(figures.samples["shown"]), len(figures.samples["typethrough"])
-                if shown >= counts.shown and through >= counts.typethrough:
-                    file.close()
-                    return
-                automatic = shown < counts.shown
                 with contextlib.closing(file):
-                    await self._one_place(file, _AUTOMATIC if automatic else _INVOKED)
-                done = min(len(figures.samples["typethrough"]), counts.typethrough)
+                    if len(samples["shown"]) >= counts.shown and len(samples["typethrough"]) >= counts.typethrough:
+                        return
+                    await self._one_place(file)
+                done = min(len(samples["typethrough"]), counts.typethrough)
                 self._progress("type-through", done, counts.typethrough)
 
-    async def _one_place(self, file: _File, trigger: int) -> None:
+    async def _one_place(self, file: _File) -> None:
+        for number, typed in enumerate(("    ", "value", " = ", "self.", "x")):
+            file.insert(typed)
+            rest = await self._fresh(file, "shown_cold" if number == 0 else "shown")
+            while len(rest) >= _LEAST_THROUGH_CHARS and not rest.startswith("\n"):
+                file.insert(rest[0])
+                rest = await self._through(file, rest[1:])
+
+    async def _fresh(self, file: _File, row: str) -> str:
+        """Ask at a place where the cache cannot answer; counted when the answer came over the network."""
         figures = self._figures
         before = await self._counts()
-        file.insert("    ")
         started = time.perf_counter()
-        rest = file.rest(await file.ask(trigger))
+        rest = file.rest(await file.ask(_AUTOMATIC))
         elapsed_ms = (time.perf_counter() - started) * 1000
         after = await self._counts()
         if not rest:
             figures.count("unanswered")
-            return
-        if after["requests"] > before["requests"]:
-            figures.add("shown" if trigger == _AUTOMATIC else "shown_invoked", elapsed_ms)
-        while len(rest) >= _LEAST_THROUGH_CHARS and "\n" not in rest[:1]:
-            file.insert(rest[0])
-            rest = await self._through(file, rest[1:])
+        elif after["requests"] > before["requests"]:
+            figures.add(row, elapsed_ms)
+        return rest
 
     async def _through(self, file: _File, expected: str) -> str:
         """One request after a typed character of the suggestion; returns what is left of it, or nothing if it was lost."""
@@ -247,3 +249,4 @@ async def _generate_for_ever(gateway: Connected, seed: int) -> None:
         for site in sites(seed * 1000 + 90, chars_above=10_000, chars_below=3_000):
             call, _ = Typing(site, assembler).call(block=True, max_tokens=256, stop=Stop())
             await stopwatch.whole(call)
+            await asyncio.sleep(_PAUSE_S)

@@ -63,7 +63,7 @@ def sites(seed: int, *, chars_above: int, chars_below: int, root: Path | None = 
 
 def _site(name: str, path: Path, rng: random.Random, chars_above: int, chars_below: int) -> Site | None:
     try:
-        text = path.read_text("ascii")
+        text = path.read_bytes().decode("ascii")  # newlines as they are
     except (UnicodeDecodeError, OSError):
         return None  # one encoding for all positions; there are enough ASCII files
     if "\r" in text:
