@@ -199,22 +199,18 @@ def encode_pieces(pieces: list[fim.Piece], encode: Callable[[str], list[int]], b
     gives an empty list.
     """
     ids = [[SPECIAL_IDS[piece.token]] if isinstance(piece, fim.Special) else encode(piece) for piece in pieces]
-    over = sum(map(len, ids)) - budget
-    if over <= 0:
-        return [token for part in ids for token in part]
-    # Texts before the middle token, the longest first; the lines above lose their beginning, what is below its end.
-    middle_at = pieces.index(fim.MIDDLE)
-    last_text = len(pieces) - 2
-    cuttable = [at for at, piece in enumerate(pieces) if isinstance(piece, str) and at != last_text]
-    for at in sorted(cuttable, key=lambda at: -len(ids[at])):
-        cut = min(over, len(ids[at]))
-        is_below = at < middle_at and pieces[at - 1] == fim.SUFFIX
-        if cut:
-            ids[at] = ids[at][: len(ids[at]) - cut] if is_below else ids[at][cut:]
-        over -= cut
-        if over <= 0:
-            return [token for part in ids for token in part]
-    return []
+    if sum(map(len, ids)) > budget:
+        answer = len(pieces) - 2
+        cuttable = [at for at, piece in enumerate(pieces) if isinstance(piece, str) and at != answer]
+        room = budget - sum(len(part) for at, part in enumerate(ids) if at not in cuttable)
+        if room < 0:
+            return []
+        # The longer side gives first, so that both sides of the hole stay in view.
+        keep = max(cap for cap in range(room + 1) if sum(min(cap, len(ids[at])) for at in cuttable) <= room)
+        for at in cuttable:
+            is_below = at and pieces[at - 1] == fim.SUFFIX
+            ids[at] = ids[at][:keep] if is_below else ids[at][max(0, len(ids[at]) - keep) :]
+    return [token for part in ids for token in part]
 
 
 def pack(sampler: Sampler, rows: int, path: Path) -> None:

@@ -93,6 +93,8 @@ def test_cutting_to_a_budget_keeps_the_middle_whole_and_the_text_near_it(
     if layout == "psm_line_last":
         below = shown.partition("<|fim_suffix|>")[2].partition("<|fim_middle|>")[0]
         above = shown.partition("<|fim_prefix|>")[2].partition("<|fim_suffix|>")[0]
+        assert len(above) > 150
+        assert len(below) > 150
         assert text[: fim.line_start(text, hole.start)].endswith(above)
         assert text[text.index("\n", hole.end) + 1 :].startswith(below)
 
