@@ -1,0 +1,73 @@
+"""A document as an array of lexeme numbers that follows its edits line by line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
+
+__all__ = ["Ids", "LexemeStream"]
+
+Ids = npt.NDArray[np.int32]
+
+_BLANKS: Final = " \t\r\f\v"
+
+
+def _common(old: list[str], new: list[str]) -> tuple[int, int]:
+    """Lines that are equal at the start, and at the end of what remains."""
+    limit = min(len(old), len(new))
+    head = 0
+    while head < limit and old[head] is new[head]:
+        head += 1
+    while head < limit and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < limit - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    return head, tail
+
+
+class LexemeStream:
+    """Lexeme numbers of a text, each non-blank line ending in `LINE_END`.
+
+    Attributes:
+        ids: int32 array of all lines.
+        starts: int64 array: where in `ids` each line begins; one more entry than lines, the last is `len(ids)`.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, text: str = "") -> None:
+        self._vocabulary = vocabulary
+        self._lines: list[str] = []
+        self.ids: Ids = np.zeros(0, np.int32)
+        self.starts: npt.NDArray[np.int64] = np.zeros(1, np.int64)
+        self.update(text)
+
+    def update(self, text: str) -> None:
+        """Follow the text; lexes only the lines that differ."""
+        lines = text.split("\n")
+        head, tail = _common(self._lines, lines)
+        stop = len(self._lines) - tail
+        fresh: list[int] = []
+        sizes: list[int] = []
+        for line in lines[head : len(lines) - tail]:
+            ids = self._line(line)
+            fresh += ids
+            sizes.append(len(ids))
+        begin, end = int(self.starts[head]), int(self.starts[stop])
+        new = np.array(fresh, np.int32)
+        self.ids = np.concatenate((self.ids[:begin], new, self.ids[end:]))
+        inner = begin + np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))) if sizes else np.array([begin])
+        shifted = self.starts[stop + 1 :] + (len(fresh) - (end - begin))
+        self.starts = np.concatenate((self.starts[:head], inner.astype(np.int64), shifted))
+        self._lines = lines
+
+    def span(self, line: int) -> tuple[int, int]:
+        """Half-open range of `ids` that holds line `line`."""
+        return int(self.starts[line]), int(self.starts[line + 1])
+
+    def _line(self, line: str) -> list[int]:
+        text = line.strip(_BLANKS)
+        return [*self._vocabulary.ids(lex(text)), LINE_END] if text else []
