@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import typer
+from rich.markup import escape
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -89,7 +90,7 @@ def _unavailable(name: str, point: EntryPoint, error: Exception) -> Any:
 
     stub = typer.Typer(add_completion=False)
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    help_text = f"Not available: {remedy}"
+    help_text = escape(f"Not available: {remedy}")
     stub.command(name, help=help_text, context_settings=settings, add_help_option=False)(unavailable)
     command = get_command(stub)
     command.name = name

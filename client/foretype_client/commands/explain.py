@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Annotated
 
 import msgspec
@@ -144,9 +145,13 @@ def _print(explanation: _Explanation) -> None:
         f"assembled in {explanation.timings_ms['assemble']:.1f} ms",
         markup=False,
     )
-    table = Table("start", "end", "tokens", "cached", "kind", "scope", box=None, padding=(0, 2, 0, 0))
-    for name in ("from", "text"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    table = Table(box=None, padding=(0, 1, 0, 0), expand=True)
+    for name in ("start", "end", "tokens", "cached"):
+        table.add_column(name, justify="right", min_width=len(name))
+    for name in ("kind", "scope", "from"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("text", no_wrap=True, overflow="ellipsis", ratio=1)
+    own = plan.segments[-1].segment.source.document if plan.segments else ""
     for placed in plan.segments:
         source = placed.segment.source
         cached_tokens = _cached_of(placed.start, placed.end, explanation.cached_tokens)
@@ -157,7 +162,7 @@ def _print(explanation: _Explanation) -> None:
             "?" if cached_tokens is None else str(cached_tokens),
             placed.segment.kind,
             placed.segment.scope,
-            escape(f"{source.path or source.document} {source.start}–{source.end}"),
+            escape(f"{'' if source.document == own else PurePath(source.path).name + ' '}{source.start}–{source.end}"),
             escape(_short(placed.segment.text)),
         )
     console.print(table)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import foretype_client.cli
+import pytest
+import typer
+from foretype_client.cli import app
+from typer.testing import CliRunner
+
+
+def greet(name: str) -> None:
+    """Greets somebody."""
+    typer.echo(f"hello {name}")
+
+
+group = typer.Typer(help="A group.")
+
+
+@group.command()
+def first() -> None:
+    """The first."""
+    typer.echo("first")
+
+
+@group.command()
+def second() -> None:
+    typer.echo("second")
+
+
+not_a_command = 5
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        EntryPoint(name, value, "foretype.commands")
+        for name, value in {
+            "greet": f"{__name__}:greet",
+            "group": f"{__name__}:group",
+            "lsp": "foretype_no_such_package.cli:app",
+            "broken": f"{__name__}:not_a_command",
+            "complete": "another:command",
+        }.items()
+    ]
+    module = type(sys)(__name__)
+    vars(module).update(greet=greet, group=group, not_a_command=not_a_command)
+    monkeypatch.setitem(sys.modules, __name__, module)
+    monkeypatch.setattr(foretype_client.cli, "entry_points", lambda group: points)
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_commands_of_other_packages_are_functions_or_typer_apps(registered: None) -> None:
+    assert run("greet", "you").stdout == "hello you\n"
+    assert run("group", "second").stdout == "second\n"
+
+
+def test_help_lists_everything_and_shows_what_is_missing_with_its_remedy(registered: None) -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    for text in ("demo", "complete", "explain", "doctor", "Greets somebody", "A group", "pip install 'foretype[lsp]'"):
+        assert text in result.stdout
+
+
+def test_a_command_whose_extra_is_missing_says_what_to_install(registered: None) -> None:
+    result = run("lsp", "--stdio", "--whatever", "x")
+    assert result.exit_code == 1
+    assert "foretype lsp is not available" in result.stderr
+    assert "remedy: pip install 'foretype[lsp]'" in result.stderr
+
+
+def test_a_registration_that_is_no_command_breaks_nothing_else(registered: None) -> None:
+    assert run("broken").exit_code == 1
+    assert run("greet", "you").exit_code == 0
+
+
+def test_own_commands_cannot_be_replaced_by_another_package(registered: None) -> None:
+    assert "FILE:LINE:COL" in run("complete", "--help").stdout
+
+
+def test_an_unknown_command_is_a_usage_error(registered: None) -> None:
+    result = run("complet")
+    assert result.exit_code == 2
+    assert "complet" in result.stderr
+
+
+def test_the_version_is_printed() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stdout.split()[0]) == (0, "foretype")
+
+
+def test_listing_the_command_line_costs_no_import_of_another_room() -> None:
+    script = (
+        "import sys; import foretype_client.cli\n"
+        "print([name for name in ('foretype_backend', 'foretype_lsp', 'fastapi', 'pygls', 'tiktoken', 'httpx')"
+        " if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout == "[]\n"
