@@ -229,6 +229,8 @@ class Run:
             if time.monotonic() - measured > self.config.evaluate_seconds:
                 self.measure()
                 measured = time.monotonic()
+        # Measuring takes time as well: without this a finished run would have some left when it is started again.
+        self.progress.seconds = time.monotonic() - started
         self.save()
         self.measure()
 

@@ -104,10 +104,10 @@ def test_a_run_ends_with_its_time_and_leaves_a_log_and_a_checkpoint(make: Any, s
     lines = [json.loads(line) for line in (store / "timed" / "log.jsonl").read_text().splitlines()]
     assert any("held_out" in line for line in lines)
     assert (store / "timed" / "last.pt").exists()
-    assert 1.0 <= run.progress.seconds < 30
+    assert 1.2 <= run.progress.seconds < 30
     steps = run.progress.step
     make("timed").train(0.02)
-    assert make("timed").progress.step <= steps + 1, "a finished run has no time left"
+    assert make("timed").progress.step == steps, "a finished run has no time left"
 
 
 def test_the_rate_warms_up_stays_and_falls_to_zero() -> None:
@@ -162,3 +162,25 @@ def test_our_model_and_transformers_agree() -> None:
     ours = parity.own_logits(weights, SMALL.as_json(), ids)
     theirs = parity.transformers_logits(weights, SMALL.as_json(), ids)
     assert np.abs(ours - theirs).max() < 1e-4
+
+
+def test_the_exported_folder_opens_in_transformers(tmp_path: Path, tokenizer_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    from foretype_models import export, parity
+
+    torch.manual_seed(0)
+    # Not the default base of the rotary frequencies: the folder's configuration has to carry it.
+    model = LanguageModel(ModelConfig(**{**SMALL.as_json(), "rope_base": 50_000.0}))
+    weights = {name: value.detach().numpy() for name, value in model.state_dict().items()}
+    folder = tmp_path / "hf"
+    export.write_safetensors(weights, model.config.as_json(), tokenizer_path, folder)
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    ids = list(range(100, 300))
+    with torch.no_grad():
+        theirs = loaded(torch.tensor([ids])).logits[0].numpy()
+    assert np.abs(parity.own_logits(weights, model.config.as_json(), ids) - theirs).max() < 1e-4
+    served = transformers.AutoTokenizer.from_pretrained(folder)
+    text = "def f(x):\n\treturn 'é😀'\r\n"
+    assert served.decode(served(text)["input_ids"]) == text
+    assert served.eos_token_id == loaded.config.eos_token_id == 16_375
+    assert {path.name for path in tmp_path.iterdir()} == {"hf"}
