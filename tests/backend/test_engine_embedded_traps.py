@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import numpy as np
-import openvino as ov
-import openvino_genai as genai
 import pytest
+from backend.exact_cache import exact_cached_tokens
 from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.engines.embedded_loop import WorkerLoop
 from foretype_backend.engines.gguf_header import BadModelFile, kv_block_bytes, read_header
@@ -60,24 +58,6 @@ def drain(pipeline: OpenVinoPipeline, *job_ids: int) -> tuple[dict[int, list[int
             if read.done:
                 live.discard(job_id)
     return tokens, first
-
-
-def exact_cached_tokens(pipeline: OpenVinoPipeline, ids: list[int]) -> int:
-    """The engine's own figure: with echo, only positions that were computed have a log-probability."""
-    raw: Any = pipeline._pipeline  # pyright: ignore[reportPrivateUsage]
-    g = genai.GenerationConfig()
-    g.max_new_tokens, g.logprobs, g.echo, g.ignore_eos = 1, 1, True, True
-    handle = raw.add_request(10**9, ov.Tensor(np.array([ids], dtype=np.int64)), g)
-    token_ids, logprobs = 0, 0
-    while raw.has_non_finished_requests():
-        raw.step()
-        while handle.can_read():
-            for output in handle.read().values():
-                token_ids += len(output.generated_ids)
-                logprobs += len(output.generated_log_probs)
-    assert token_ids == len(ids) + 1
-    computed = logprobs - 1
-    return 0 if computed == len(ids) else len(ids) - (computed + 1)
 
 
 def test_a_step_computes_one_chunk_so_that_a_cancel_waits_for_one_chunk_at_most(pipeline: OpenVinoPipeline) -> None:

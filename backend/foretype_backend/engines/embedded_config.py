@@ -22,7 +22,7 @@ class EmbeddedConfig:
         max_sequences: requests computed at once.
         max_overtakes: how often short requests may get ahead of a long one.
         head_start_tokens: tokens that such a short request produces before the long one goes on.
-        threads: inference threads; None leaves the choice to the engine.
+        threads: inference threads; None takes half of the cores, since the editor needs the others.
         nice: added to the niceness of the process.
         prompt_lookup_tokens: tokens drafted from the prompt itself per step; 0 switches it off.
         start_timeout_s: a model that is not loaded by then failed to start.

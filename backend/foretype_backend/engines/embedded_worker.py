@@ -127,7 +127,7 @@ def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report
         pool_blocks=pool_blocks,
         chunk_tokens=configure.chunk_tokens,
         max_sequences=configure.max_sequences,
-        threads=configure.threads,
+        threads=configure.threads if configure.threads is not None else _half_the_cores(),
         prompt_lookup_tokens=configure.prompt_lookup_tokens,
     )
 
@@ -167,6 +167,16 @@ def _run_in(pipeline: OpenVinoPipeline, header: ModelHeader, chunk_tokens: int) 
         reads, _ = pipeline.step()
         if -1 in reads and reads[-1].done:
             return
+
+
+def _half_the_cores() -> int:
+    """Threads by default.
+
+    The editor, its servers and the gateway run on the same machine, and a thread that waits for its core stops all others: on
+    two busy cores one thread was faster than two (cold prompt of 2,000 tokens 320 ms against 396, warm 10 ms for both).
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // 2)
 
 
 def _be_nice(nice: int) -> None:

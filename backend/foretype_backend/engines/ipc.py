@@ -33,7 +33,7 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     Attributes:
         cache_bytes: most memory of the key-value cache.
         chunk_tokens: prefill tokens in one step.
-        threads: inference threads; None leaves it to the engine.
+        threads: inference threads; None takes half of the cores.
         nice: added to the process's niceness.
         prompt_lookup_tokens: tokens drafted from the prompt itself in each step; 0 switches it off.
     """

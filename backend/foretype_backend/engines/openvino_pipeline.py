@@ -29,7 +29,7 @@ class PipelineConfig:
     pool_blocks: int
     chunk_tokens: int
     max_sequences: int
-    threads: int | None = None
+    threads: int
     prompt_lookup_tokens: int = 0
 
 
@@ -44,9 +44,12 @@ class OpenVinoPipeline:
         scheduler.max_num_batched_tokens = config.chunk_tokens
         scheduler.max_num_seqs = config.max_sequences
         scheduler.dynamic_split_fuse = True  # without it a prompt longer than a chunk throws out of step()
-        properties: dict[str, object] = {"PERFORMANCE_HINT": "LATENCY"}
-        if config.threads is not None:
-            properties["INFERENCE_NUM_THREADS"] = config.threads
+        properties: dict[str, object] = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": config.threads,
+            # a pinned thread waits for its core while another is free: 33 tokens took 509 ms instead of 308 on a busy machine
+            "ENABLE_CPU_PINNING": False,
+        }
         if config.prompt_lookup_tokens:
             properties["prompt_lookup"] = True
         self._lookup_tokens = config.prompt_lookup_tokens
