@@ -16,7 +16,7 @@ from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.latency.editor_bench import measure_editor, measure_start
 from foretype_eval.latency.gateway_bench import measure_gateway
 from foretype_eval.latency.lsp_client import LspError, LspGone
-from foretype_eval.latency.options import QUICK, Counts, Figures, LatencyOptions, Progress
+from foretype_eval.latency.options import QUICK, Counts, Figures, LatencyOptions, Part, Progress
 from foretype_eval.latency.report import report, table
 from foretype_eval.latency.workload import WorkloadError
 
@@ -35,11 +35,12 @@ async def run_latency(
     """
     figures = Figures()
     own = options.gateway.url is None and options.gateway.engine in {None, "embedded"}
-    if options.editor and own and options.gateway.profile is None:
+    if Part.START in options.parts and own and options.gateway.profile is None:
         await measure_start(options.gateway, figures, options.counts.starts, progress=progress)
     async with connected(options.gateway, client_name="foretype-bench") as gateway:
-        await measure_gateway(gateway, options, figures, progress=progress)
-        if options.editor:
+        if options.parts & {Part.PROMPTS, Part.LONG_PROMPTS, Part.CANCEL}:
+            await measure_gateway(gateway, options, figures, progress=progress)
+        if Part.EDITOR in options.parts:
             await measure_editor(gateway, options, figures, progress=progress)
         return report(figures, options, gateway.profile)
 
@@ -54,7 +55,7 @@ def latency(
     engine: Annotated[str | None, typer.Option(help="Engine of the private gateway: embedded, scripted, ….")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
     profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
-    editor: Annotated[bool, typer.Option(help="Measure through the language server too.")] = True,
+    only: Annotated[list[Part] | None, typer.Option(help="Measure these parts only; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="Which files and lines are typed.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
 ) -> None:
@@ -64,7 +65,7 @@ def latency(
         options = LatencyOptions(
             counts=QUICK if quick else Counts(),
             seed=seed,
-            editor=editor,
+            parts=frozenset(only or Part),
             gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
         )
         with progress_bars() as progress:

@@ -10,7 +10,7 @@ from foretype_context.assemble import Assembler
 from foretype_context.profile import Stop
 
 from foretype_eval.gateway import Connected
-from foretype_eval.latency.options import Figures, LatencyOptions, Progress
+from foretype_eval.latency.options import Figures, LatencyOptions, Part, Progress
 from foretype_eval.latency.requests import Stopwatch, Timed, Typing, engine_counters, warm_keys
 from foretype_eval.latency.workload import Site, sites
 
@@ -30,16 +30,19 @@ async def measure_gateway(gateway: Connected, options: LatencyOptions, figures: 
     counts = options.counts
     bench = _Bench(gateway, figures, options.seed)
     await bench.warm_up()
-    await bench.prompts(options.prompt_tokens, "", counts.cold, counts.warm, progress)
     room = gateway.profile.context_limit_tokens - gateway.profile.budgets.block_tokens
     long_tokens = min(options.long_prompt_tokens, room)
     if long_tokens < options.long_prompt_tokens:
         figures.notes.append(
             f"the model's context holds {room} prompt tokens; the 6,000 rows are made with {long_tokens}"
         )
-    await bench.prompts(long_tokens, "_6000", counts.cold_6000, counts.warm_6000, progress)
-    await bench.cancel_in_decode(options.prompt_tokens, counts.cancel_decode, progress)
-    await bench.cancel_in_prefill(long_tokens, counts.cancel_prefill, progress)
+    if Part.PROMPTS in options.parts:
+        await bench.prompts(options.prompt_tokens, "", counts.cold, counts.warm, progress)
+    if Part.LONG_PROMPTS in options.parts:
+        await bench.prompts(long_tokens, "_6000", counts.cold_6000, counts.warm_6000, progress)
+    if Part.CANCEL in options.parts:
+        await bench.cancel_in_decode(options.prompt_tokens, counts.cancel_decode, progress)
+        await bench.cancel_in_prefill(long_tokens, counts.cancel_prefill, progress)
     counters = await engine_counters(gateway.endpoint)
     figures.facts["engine_running_after"] = counters.get("foretype_engine_running")
     figures.facts["engine_waiting_after"] = counters.get("foretype_engine_waiting")
@@ -99,11 +102,13 @@ class _Bench:
                 break
             typing = Typing(site, assembler)
             typing.type(self._rng.randint(4, 8) + len(site.typed) - len(site.typed.lstrip()))
-            timed = await self._first_delta(typing)
-            if not _LEAST_SHARE * prompt_tokens <= timed.prompt_tokens <= _MOST_SHARE * prompt_tokens:
+            call, assemble_ms = typing.call()
+            length = call.prompt_tokens or 0
+            if not _LEAST_SHARE * prompt_tokens <= length <= _MOST_SHARE * prompt_tokens:
                 figures.count(f"other_length{suffix}")
                 continue
-            tokens.append(timed.prompt_tokens)
+            tokens.append(length)
+            timed = await self._stopwatch.first_delta(call, assemble_ms)
             if timed.ttft_ms is not None and cold_left > 0:
                 figures.add(f"cold_ttft{suffix}", timed.ttft_ms)
                 figures.count(f"cold_cached_tokens{suffix}", timed.done.usage.cached_tokens)
@@ -152,7 +157,7 @@ class _Bench:
         """Cancel while a cold prompt is still being computed, at a random moment."""
         assembler = self._assembler(prompt_tokens)
         samples = self._figures.samples["cancel_prefill"]
-        cold_ms = self._figures.row("cold_ttft_6000")["p50"] or 200.0
+        cold_ms = self._figures.row("cold_ttft_6000")["p50"] or await self._cold_ms(prompt_tokens, assembler)
         for tried, site in enumerate(self._sites(prompt_tokens, 3)):
             if len(samples) >= wanted or tried > _TRIES_PER_SAMPLE * wanted:
                 break
@@ -164,6 +169,12 @@ class _Bench:
             else:
                 self._cancelled("cancel_prefill", timed)
             progress("cancel prefill", len(samples), wanted)
+
+    async def _cold_ms(self, prompt_tokens: int, assembler: Assembler) -> float:
+        """How long a cold prompt takes here, where the cold rows were not measured before."""
+        call, assemble_ms = Typing(next(self._sites(prompt_tokens, 4)), assembler).call()
+        timed = await self._stopwatch.first_delta(call, assemble_ms)
+        return timed.engine_ms
 
     def _cancelled(self, name: str, timed: Timed) -> None:
         if timed.cancel_ms is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
@@ -12,10 +13,20 @@ import msgspec
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.statistics import percentiles
 
-__all__ = ["QUICK", "Counts", "Figures", "LatencyOptions", "Progress"]
+__all__ = ["QUICK", "Counts", "Figures", "LatencyOptions", "Part", "Progress"]
 
 Progress = Callable[[str, int, int], None]
 """Told the name of a step, how much is done and how much there is."""
+
+
+class Part(StrEnum):
+    """Parts of the bench; a run of some leaves the rows of the others empty."""
+
+    START = "start"
+    PROMPTS = "prompts"
+    LONG_PROMPTS = "long-prompts"
+    CANCEL = "cancel"
+    EDITOR = "editor"
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,14 +65,14 @@ class LatencyOptions(msgspec.Struct, frozen=True, kw_only=True):
         seed: which files and lines are typed.
         prompt_tokens: budget of the ordinary rows; prompts below three quarters of it are not counted.
         long_prompt_tokens: budget of the `_6000` rows; left out where the model's context is shorter.
-        editor: measure through the language server too.
+        parts: what to measure; everything by default.
     """
 
     counts: Counts = Counts()
     seed: int = 0
     prompt_tokens: int = 2000
     long_prompt_tokens: int = 6000
-    editor: bool = True
+    parts: frozenset[Part] = frozenset(Part)
     gateway: GatewayOptions = GatewayOptions()
 
 
