@@ -21,6 +21,7 @@ __all__ = ["Commands", "app", "main"]
 _GROUP: Final = "foretype.commands"
 
 _OWN: Final = {
+    "quickstart": "foretype_client.commands.quickstart:quickstart",
     "demo": "foretype_client.commands.demo:demo",
     "complete": "foretype_client.commands.complete:complete",
     "explain": "foretype_client.commands.explain:explain",

@@ -1,0 +1,79 @@
+"""`foretype quickstart`: the private gateway with the shipped model, shown at work, and how to attach an editor to it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from foretype_client.client import ClientOptions, open_client
+from foretype_client.commands.demo import demo
+from foretype_client.commands.shared import ModelOption, StateDirOption, client_options, errors_told
+from foretype_client.local import default_state_dir, find_gateway
+
+__all__ = ["editor_lines", "quickstart"]
+
+_KEYS: Final = 140
+_SPEED: Final = 14.0
+
+
+def editor_lines(command: str) -> list[tuple[str, str]]:
+    """Editor and the line that attaches it; `command` is how the language server is started."""
+    server = f"cmd = {{ '{command}', 'lsp' }}, filetypes = {{ 'python' }}"
+    neovim = (
+        f"vim.lsp.config('foretype', {{ {server} }}); vim.lsp.enable('foretype'); vim.lsp.inline_completion.enable()"
+    )
+    return [
+        ("Neovim 0.12", neovim),
+        ("VS Code", f"{command} serve --port 8012    # then install the extension llama-vscode: it asks there"),
+        ("Helix", f'[language-server.foretype]  command = "{command}"  args = ["lsp", "--popup"]'),
+    ]
+
+
+def quickstart(
+    keys: Annotated[int, typer.Option("--keys", min=1, metavar="N", help="Length of the demo.")] = _KEYS,
+    stay: Annotated[
+        bool | None, typer.Option("--stay/--no-stay", help="Keep the gateway until Ctrl-C. Default: in a terminal.")
+    ] = None,
+    model: ModelOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Start the gateway with the shipped model, show it at work, say how to attach an editor."""
+    console = Console(highlight=False)
+    terminal = console.is_terminal
+    demo(keys=keys, speed=_SPEED if terminal else 0.0, model=model, state_dir=state_dir)
+    command = str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "foretype" else "foretype"
+    if shutil.which("foretype") == command:
+        command = "foretype"
+    console.print(
+        "\n[bold]Attach an editor[/bold] (README has the details; the language server finds this gateway by itself)"
+    )
+    for editor, line in editor_lines(command):
+        console.print(f"  [bold]{editor:<11}[/bold] ", end="")
+        console.print(line, markup=False, soft_wrap=True)
+    with errors_told():
+        options = client_options("quickstart", None, None, model, state_dir)
+        asyncio.run(_report(options, console, terminal if stay is None else stay))
+
+
+async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
+    async with open_client(options) as client:
+        await client.ready(options.start_timeout_s)
+        record = await find_gateway(options.state_dir or default_state_dir())
+        where = "" if record is None else f" at {record.base}"
+        if not stay:
+            console.print(f"\nThe gateway{where} ends by itself a minute after the last editor left.")
+            return
+        console.print(
+            f"\nThe gateway runs{where}. Ctrl-C ends this; it ends itself a minute after the last editor left."
+        )
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            console.print()
+            raise
