@@ -13,6 +13,7 @@ no environment variable.
 | `gateway.linger_s` | 60 | private mode: seconds without a connection after which the gateway ends |
 | `engine.name` | `embedded` | `embedded`, `openai`, `scripted`, `vllm`, `vllm-server` |
 | `engine.model` | shipped model | model file, or the base URL of a server |
+| `engine.api_key_file` | none | `openai`: file that holds the server's key |
 | `engine.options` | none | passed to the engine as they are |
 | `model.name` | from the engine | name for people and logs |
 | `model.tokenizer` | beside the model | `tokenizer.json` |
@@ -81,6 +82,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: EngineName = "embedded"
     model: str | None = None
+    api_key_file: str | None = None
     options: dict[str, Any] = {}
 
 
@@ -178,6 +180,8 @@ def load_config(
         merged_engine = _convert(msgspec.to_builtins(merged_engine) | {"name": engine}, EngineConfig, "engine")
     if merged_engine.model is not None and model is None and "://" not in merged_engine.model:
         merged_engine = msgspec.structs.replace(merged_engine, model=str(base / merged_engine.model))
+    if merged_engine.api_key_file is not None:
+        merged_engine = msgspec.structs.replace(merged_engine, api_key_file=str(base / merged_engine.api_key_file))
     merged_model = file.model
     if merged_model.tokenizer is not None:
         merged_model = msgspec.structs.replace(merged_model, tokenizer=str(base / merged_model.tokenizer))
@@ -196,17 +200,17 @@ def load_config(
     return config
 
 
-def read_token(path: Path) -> str:
+def read_token(path: Path, field: str = "token_file", *, min_chars: int = MIN_TOKEN_CHARS) -> str:
     """The first line of a token file. Raises ConfigError when it cannot be read or is too short."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("token_file", f"cannot read {path} ({error}); write the token into it, mode 0600") from error
+        raise ConfigError(field, f"cannot read {path} ({error}); write the token into it, mode 0600") from error
     token = lines[0].strip() if lines else ""
-    if len(token) < MIN_TOKEN_CHARS or not token.isascii():
+    if len(token) < min_chars or not token.isascii():
         raise ConfigError(
-            "token_file",
-            f"{path} holds no token of at least {MIN_TOKEN_CHARS} ASCII characters; make one with `openssl rand -hex 32`",
+            field,
+            f"{path} holds no token of at least {min_chars} ASCII characters; make one with `openssl rand -hex 32`",
         )
     return token
 

@@ -11,7 +11,7 @@ from foretype_context.templates import Grammar, UnknownGrammar, detect, grammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, load_tokenizer
 from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
 
-from foretype_backend.config import Config, ConfigError
+from foretype_backend.config import Config, ConfigError, read_token
 from foretype_backend.engines.load import load_engine
 from foretype_backend.engines.port import Engine
 
@@ -47,8 +47,7 @@ def prepare(config: Config) -> Parts:
     model_name = config.model.name or (artifact.name if artifact is not None and not config.engine.model else None)
     if model_name is None:
         model_name = Path(model).stem if model and "://" not in model else name
-    options: dict[str, Any] = dict(config.engine.options)
-    engine = _engine(name, model, tokenizer, model_name, options)
+    engine = _engine(config, model, tokenizer, model_name)
     return Parts(
         engine=engine, tokenizer=tokenizer, tokenizer_path=tokenizer_path, grammar=chosen, model_name=model_name
     )
@@ -132,7 +131,15 @@ def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer) ->
     return chosen
 
 
-def _engine(name: str, model: str | None, tokenizer: Tokenizer, model_name: str, options: dict[str, Any]) -> Engine:
+def _given(**values: object) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name: str) -> Engine:
+    name = config.engine.name
+    options: dict[str, Any] = dict(config.engine.options)
+    if model is None and name != "scripted":
+        raise ConfigError("engine.model", f"engine `{name}` needs --model FILE or URL")
     if name == "scripted":
         from foretype_backend.engines.scripted import text_script
 
@@ -140,9 +147,13 @@ def _engine(name: str, model: str | None, tokenizer: Tokenizer, model_name: str,
             tokenizer.encode, lambda ids: tokenizer.decode(ids).decode("utf-8", "replace"), _scripted_answer
         )
         options = {"script": script, "vocabulary_tokens": tokenizer.vocabulary_tokens, "model": model_name} | options
+    elif name == "openai":
+        options = (
+            _given(url=model, model=config.model.name, context_limit_tokens=config.model.context_limit_tokens) | options
+        )
+        if config.engine.api_key_file is not None:
+            options["api_key"] = read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
     else:
-        if model is None:
-            raise ConfigError("engine.model", f"engine `{name}` needs --model FILE or URL")
         options = {"model": model} | options
     try:
         return load_engine(name, **options)

@@ -27,6 +27,7 @@ def configure(level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("foretype").setLevel(level.upper())
+    for name in ("foretype", "foretype_backend"):
+        logging.getLogger(name).setLevel(level.upper())
     for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "websockets", "asyncio", "httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

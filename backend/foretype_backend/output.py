@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foretype_context.profile import Stop
@@ -26,6 +27,10 @@ class TextDelta:
     tokens: int
 
 
+def _finite(logprob: float) -> float:
+    return 0.0 if math.isnan(logprob) else max(logprob, _LEAST_LOGPROB)
+
+
 class OutputText:
     """The text of one completion. Feed chunks; :attr:`stopped` says that a stop rule ended it.
 
@@ -47,14 +52,14 @@ class OutputText:
     def feed(self, chunk: Chunk) -> TextDelta | None:
         """Take one chunk. Raises EngineUnavailable when its ids are not of this tokenizer."""
         if chunk.text is not None and not chunk.token_ids:
-            return self._feed_text(chunk.text)
+            return self._feed_text(chunk.text, chunk.logprobs)
         ready: list[str] = []
         self.generated_tokens += len(chunk.token_ids)
         for index, token_id in enumerate(chunk.token_ids):
             if not 0 <= token_id < self._tokenizer.vocabulary_tokens:
                 raise EngineUnavailable(f"the engine produced token id {token_id}; its model and the tokenizer differ")
             logprob = chunk.logprobs[index] if index < len(chunk.logprobs) else 0.0
-            self._pending_logprob += max(logprob, _LEAST_LOGPROB) if not math.isnan(logprob) else 0.0
+            self._pending_logprob += _finite(logprob)
             self._pending_tokens += 1
             ready.append(self._scanner.feed(self._decoder.feed((token_id,))))
             if self._scanner.stopped:
@@ -67,10 +72,12 @@ class OutputText:
             return None
         return self._delta(self._scanner.feed(self._decoder.finish()) + self._scanner.flush())
 
-    def _feed_text(self, text: str) -> TextDelta | None:
-        tokens = self._tokenizer.count(text) if text else 0  # an estimate: this engine reports no tokens
+    def _feed_text(self, text: str, logprobs: Sequence[float]) -> TextDelta | None:
+        # Without log-probabilities the count is an estimate: this engine reports no tokens.
+        tokens = len(logprobs) or (self._tokenizer.count(text) if text else 0)
         self.generated_tokens += tokens
         self._pending_tokens += tokens
+        self._pending_logprob += sum(map(_finite, logprobs))
         return self._delta(self._scanner.feed(text))
 
     def _delta(self, text: str) -> TextDelta | None:

@@ -155,17 +155,22 @@ class Renderer:
         """Ids that end a generation: the grammar's end tokens, and every other control token of its, which must not leak."""
         return frozenset(self._control_ids.values())
 
-    async def encode(self, segments: Sequence[Segment], *, check: bool = True) -> Prompt:
-        """Render and encode. Raises InvalidRequest when the prompt leaves no room for a single token of output."""
+    async def encode(self, segments: Sequence[Segment], *, memo: Tokenizer | None = None, check: bool = True) -> Prompt:
+        """Render and encode. Raises InvalidRequest when the prompt leaves no room for a single token of output.
+
+        Args:
+            memo: a tokenizer that remembers, used for all but very long prompts.
+            check: False leaves a prompt over the context to the caller.
+        """
         if sum(len(segment.text) for segment in segments) <= _INLINE_CHARS:
-            prompt = self.encode_now(segments)
+            prompt = self.encode_now(segments, memo)
         else:
             prompt = await asyncio.to_thread(self.encode_now, segments)
         return self.check(prompt) if check else prompt
 
-    def encode_now(self, segments: Sequence[Segment]) -> Prompt:
+    def encode_now(self, segments: Sequence[Segment], memo: Tokenizer | None = None) -> Prompt:
         try:
-            encoded = encode_prompt(self.tokenizer, self.grammar, segments)
+            encoded = encode_prompt(memo or self.tokenizer, self.grammar, segments)
         except SegmentOrder as error:
             raise InvalidRequest("segments", str(error)) from error
         return Prompt(ids=encoded.ids, text=encoded.text)

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from foretype_client.wire import Finish, RequestClass, Timings, Usage
 from foretype_context.profile import Stop
@@ -56,9 +57,11 @@ _log = logging.getLogger("foretype.gateway")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One completion to serve. Times are seconds on the event loop's clock.
+    """One completion to serve.
 
     Attributes:
+        received: seconds on the service's `clock`, which measures stages.
+        deadline: seconds on the event loop's clock, which is coarser (uvloop: milliseconds) and drives timers.
         key: unique among live requests of this gateway.
         session: whose it is: a cancel or `supersedes` reaches requests of the same session only.
         prefill_only: compute and cache the prompt, generate nothing.
@@ -110,7 +113,6 @@ class _Record:
     cached_source: str = ""
     attempts: int = 0
     enough: bool = False
-    background: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
 
 class Service:
@@ -124,8 +126,10 @@ class Service:
         end_token_ids: frozenset[int],
         limits: LimitsConfig,
         connections: Callable[[], int] = lambda: 0,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.engine = engine
+        self.clock = clock
         self.tokenizer = tokenizer
         self.limits = limits
         self.end_token_ids = end_token_ids
@@ -133,6 +137,7 @@ class Service:
             limits=scheduler.Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
         )
         self._records: dict[str, _Record] = {}
+        self._aborts: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(
             engine=engine.statistics, scheduler=lambda: self._state.statistics(), connections=connections
         )
@@ -175,7 +180,7 @@ class Service:
         record = _Record(
             job=job,
             output=OutputText(self.tokenizer, job.stop),
-            arrived=loop.time(),
+            arrived=self.clock(),
             decision=loop.create_future(),
         )
         self._records[job.key] = record
@@ -190,6 +195,16 @@ class Service:
             usage = self._usage(record) if outcome is None else outcome.usage
             ttft_s = None if record.first_text is None else record.first_text - job.received
             self.metrics.finished(job.class_, reason, usage, ttft_s)
+            _log.debug(
+                "%s %s %s: %d prompt tokens (%d cached), %d generated, %d after cancel",
+                job.key,
+                job.class_,
+                reason,
+                usage.prompt_tokens,
+                usage.cached_tokens,
+                usage.generated_tokens,
+                usage.tokens_after_cancel,
+            )
 
     async def _run(
         self, record: _Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
@@ -205,7 +220,7 @@ class Service:
                 refused = await record.decision
                 if refused is not None:
                     return self._ended(record, refused, "admission refused it")
-                record.started = loop.time()
+                record.started = self.clock()
                 return await self._attempts(record, deliver, loop)
         except TimeoutError:
             reason = record.stop_reason or Reason.EXPIRED
@@ -247,7 +262,7 @@ class Service:
         record.attempts += 1
         if job.prefill_only:
             await self.engine.warm(job.prompt.ids)
-            record.first_chunk = record.last_chunk = loop.time()
+            record.first_chunk = record.last_chunk = self.clock()
             return self._ended(record, record.stop_reason or Reason.LENGTH, "")
         stream = self.engine.generate(
             _engine_id(record),
@@ -276,7 +291,7 @@ class Service:
     ) -> Outcome:
         output = record.output
         async for chunk in stream:
-            self._note(record, chunk, loop.time())
+            self._note(record, chunk, self.clock())
             delta = output.feed(chunk)
             if record.stop_reason is not None:
                 if chunk.finish is None:
@@ -284,7 +299,7 @@ class Service:
                 return self._ended(record, record.stop_reason, "")
             if delta is not None:
                 if record.first_text is None:
-                    record.first_text = loop.time()
+                    record.first_text = self.clock()
                 deliver(delta)
             if output.stopped:
                 return self._ended(record, Reason.STOP, "")
@@ -301,7 +316,7 @@ class Service:
         rest = output.finish()
         if rest is not None:
             if record.first_text is None:
-                record.first_text = loop.time()
+                record.first_text = self.clock()
             deliver(rest)
         reason = Reason.END_OF_MIDDLE if chunk.finish is EngineFinish.END_TOKEN else Reason.LENGTH
         return self._ended(record, reason, "")
@@ -353,11 +368,16 @@ class Service:
         record.stop_reason = reason
         record.generated_at_stop = record.output.generated_tokens
         task = loop.create_task(self.engine.abort(_engine_id(record)))
-        record.background.add(task)
-        task.add_done_callback(record.background.discard)
+        self._aborts.add(task)
+        task.add_done_callback(self._aborted)
         grace = loop.time() + (0.0 if record.job.prefill_only else self.limits.abort_grace_ms / 1000)
         if record.guard is not None and not record.guard.expired():
             record.guard.reschedule(min(grace, record.job.deadline) if record.started is None else grace)
+
+    def _aborted(self, task: asyncio.Task[None]) -> None:
+        self._aborts.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log_fault(_log, "abort failed", error)
 
     def _usage(self, record: _Record) -> Usage:
         generated = record.output.generated_tokens
@@ -372,7 +392,7 @@ class Service:
 
     def _ended(self, record: _Record, reason: Reason, message: str, *, field: str | None = None) -> Outcome:
         usage = self._usage(record)
-        timings = _timings(record, asyncio.get_running_loop().time())
+        timings = _timings(record, self.clock())
         finish = FINISHES.get(reason)
         if reason is Reason.EXPIRED and record.first_text is None:
             finish = None

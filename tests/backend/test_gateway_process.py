@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import socket as socket_module
 import stat
 import sys
 from collections.abc import AsyncGenerator
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from foretype_client.wire import Hello
+from foretype_backend.config import Config, GatewayConfig
+from foretype_backend.server import bind
+from foretype_client.wire import GatewayMessage, Goaway, Hello
 from msgspec import msgpack
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 SERVE = (sys.executable, "-m", "foretype_backend", "serve", "--engine", "scripted")
 
@@ -143,3 +147,22 @@ def test_the_announcement_appears_whole(tmp_path: Path) -> None:
         assert json.loads(path.read_text())["pid"] == os.getpid()
         assert [entry.name for entry in tmp_path.iterdir()] == ["gateway.json"]
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_sigterm_tells_clients_before_it_closes() -> None:
+    async with serving("--port", "0") as (process, url):
+        async with connect(url.replace("http", "ws") + "/v1/stream", proxy=None) as socket:
+            await socket.send(msgpack.encode(Hello(v=1)))
+            await socket.recv()
+            process.send_signal(signal.SIGTERM)
+            assert isinstance(msgpack.decode(await socket.recv(), type=GatewayMessage), Goaway)
+            with pytest.raises(ConnectionClosed):
+                await socket.recv()
+        assert await process.wait() == 0
+
+
+def test_small_frames_never_wait_for_an_acknowledgement() -> None:
+    """asyncio sets TCP_NODELAY only on sockets that name their protocol; without it a delta may wait 40 ms."""
+    listener = bind(Config(gateway=GatewayConfig(port=0)))
+    assert listener.proto == socket_module.IPPROTO_TCP
+    listener.close()

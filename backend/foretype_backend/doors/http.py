@@ -99,7 +99,6 @@ class HttpJobs:
         max_tokens: int,
         stop: Stop,
         temperature: float = 0.0,
-        deadline_ms: float | None = None,
         prefill_only: bool = False,
     ) -> Job:
         name = f"h{next(self._numbers)}"
@@ -110,7 +109,7 @@ class HttpJobs:
             session=name,
             prompt=prompt,
             received=received,
-            deadline=received + min(deadline_ms or limits.max_deadline_ms, limits.max_deadline_ms) / 1000,
+            deadline=asyncio.get_running_loop().time() + limits.max_deadline_ms / 1000,
             max_tokens=max(1, min(max_tokens, limits.max_tokens, room)),
             stop=stop,
             temperature=temperature,

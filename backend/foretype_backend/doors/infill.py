@@ -56,7 +56,7 @@ class InfillDoor:
 
     async def infill(self, request: Request) -> Response:
         """`POST /infill`."""
-        received = asyncio.get_running_loop().time()
+        received = self._jobs.service.clock()
         try:
             body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
             check_stop(body.stop, None, None)

@@ -6,7 +6,6 @@ tokens of the grammar that it carries are parsed, so that a client may render FI
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -62,7 +61,7 @@ class OpenAIDoor:
 
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
-        received = asyncio.get_running_loop().time()
+        received = self._jobs.service.clock()
         try:
             body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
             job = self._jobs.job(

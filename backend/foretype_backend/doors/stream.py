@@ -41,6 +41,7 @@ from foretype_backend.admission.outcomes import InvalidRequest, Reason
 from foretype_backend.config import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
 from foretype_backend.logs import log_fault
+from foretype_backend.memo import MemoTokenizer
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Renderer, resolve
 from foretype_backend.serve import Job, Outcome, Service
@@ -142,6 +143,7 @@ class Connection:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._memo = MemoTokenizer(door.renderer.tokenizer)
         self._batches = 0
         self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
         self._loop = asyncio.get_running_loop()
@@ -267,13 +269,13 @@ class Connection:
 
     def _complete(self, message: Complete) -> None:
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
-        now = self._loop.time()
+        received = self.door.service.clock()
         try:
             segments, fault = self._resolve(message), None
         except InvalidRequest as error:
             segments, fault = [], error
         try:
-            wanted = self.session.admit(message, now)
+            wanted = self.session.admit(message, self._loop.time())
             if fault is not None:
                 self.session.ended(message.id)
                 raise fault
@@ -300,7 +302,7 @@ class Connection:
         ):
             self._unborn.add(former)
         known = [segment for segment in segments if isinstance(segment, Segment)]
-        self._spawn(self._serve(message, known, now))
+        self._spawn(self._serve(message, known, received))
 
     async def _serve(self, message: Complete, segments: list[Segment], received: float) -> None:
         try:
@@ -318,8 +320,8 @@ class Connection:
         self.send(answer)
 
     async def _answer(self, message: Complete, segments: list[Segment], received: float) -> GatewayMessage:
-        limits = self.door.limits
-        prompt = await self.door.renderer.encode(segments)
+        deadline = self._loop.time() + min(message.deadline_ms, self.door.limits.max_deadline_ms) / 1000
+        prompt = await self.door.renderer.encode(segments, memo=self._memo)
         if message.id in self._unborn:
             self.door.service.metrics.refused(message.class_, Reason.CANCELLED)
             return Done(id=message.id, finish=Finish.CANCELLED)
@@ -334,7 +336,7 @@ class Connection:
             session=self.session.name,
             prompt=prompt,
             received=received,
-            deadline=received + min(message.deadline_ms, limits.max_deadline_ms) / 1000,
+            deadline=deadline,
             max_tokens=max(1, min(message.max_tokens, room)),
             class_=message.class_,
             document=message.document,

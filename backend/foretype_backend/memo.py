@@ -1,0 +1,89 @@
+"""Token ids of texts that come again: a prompt is re-encoded only where it changed.
+
+Each stream connection has one, so that ids of source text leave memory with the connection that sent it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from foretype_context.tokens import CutRule, Tokenizer
+
+__all__ = ["MemoStatistics", "MemoTokenizer"]
+
+_CAPACITY_TOKENS: Final = 1 << 14
+_SHORTEST_CHARS: Final = 128
+"""Shorter texts are encoded again: that costs less than the entry."""
+
+
+class MemoStatistics(NamedTuple):
+    entries: int
+    tokens: int
+    hits: int
+    misses: int
+
+
+class MemoTokenizer:
+    """A tokenizer that remembers the ids of recent long texts; least recently used leave first. Not thread-safe.
+
+    Texts that come out of a connection's segment cache are the same objects each time, so a hit costs no hashing.
+    """
+
+    def __init__(self, inner: Tokenizer, *, capacity_tokens: int = _CAPACITY_TOKENS) -> None:
+        self._inner = inner
+        self._capacity_tokens = capacity_tokens
+        self._ids: OrderedDict[str, list[int]] = OrderedDict()
+        self._tokens = 0
+        self._hits = 0
+        self._misses = 0
+
+    def __repr__(self) -> str:
+        return f"<MemoTokenizer: {len(self._ids)} texts, {self._tokens} of {self._capacity_tokens} tokens>"
+
+    @property
+    def vocabulary_tokens(self) -> int:
+        return self._inner.vocabulary_tokens
+
+    @property
+    def digest(self) -> str:
+        return self._inner.digest
+
+    @property
+    def cut_rule(self) -> CutRule:
+        return self._inner.cut_rule
+
+    def encode(self, text: str) -> list[int]:
+        """Like the inner tokenizer's; the list is shared, so callers must not change it."""
+        if len(text) < _SHORTEST_CHARS:
+            return self._inner.encode(text)
+        known = self._ids.get(text)
+        if known is not None:
+            self._hits += 1
+            self._ids.move_to_end(text)
+            return known
+        self._misses += 1
+        ids = self._inner.encode(text)
+        if len(ids) <= self._capacity_tokens:
+            self._ids[text] = ids
+            self._tokens += len(ids)
+            while self._tokens > self._capacity_tokens:
+                _, dropped = self._ids.popitem(last=False)
+                self._tokens -= len(dropped)
+        return ids
+
+    def count(self, text: str) -> int:
+        return self._inner.count(text)
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        return self._inner.decode(ids)
+
+    def control(self, token: str) -> int:
+        return self._inner.control(token)
+
+    def controls(self) -> frozenset[str]:
+        return self._inner.controls()
+
+    def statistics(self) -> MemoStatistics:
+        return MemoStatistics(len(self._ids), self._tokens, self._hits, self._misses)
