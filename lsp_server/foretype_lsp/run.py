@@ -38,5 +38,5 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
 async def _watch(server: Server) -> None:
     """End with the editor, also where its death does not close our input (another process may hold the pipe)."""
     await server.initialized.wait()
-    if server.process_id is not None:
-        await watch_process(server.process_id, server.stopped.set)
+    if server.editor_pid is not None:
+        await watch_process(server.editor_pid, server.stopped.set)

@@ -31,6 +31,7 @@ from foretype_lsp.options import Options, Problem, parse
 from foretype_lsp.positions import Encoding
 from foretype_lsp.protocol import Protocol as JsonRpc
 from foretype_lsp.status import Counts, Status, StatusMachine
+from foretype_lsp.stdio import process_alive
 
 __all__ = ["DID_CHANGE_STATUS", "STATUS", "SUGGESTION_GREW", "Flow", "Server"]
 
@@ -101,6 +102,7 @@ class Server(LanguageServer):
         self.initialized = asyncio.Event()
         self.stopped = asyncio.Event()
         self.exit_code = 1
+        self.editor_pid: int | None = None
         self.client_name = f"foretype-lsp/{self.version}"
         self.on_options: Callable[[], None] = lambda: None
         self._flow: Flow | None = None
@@ -176,6 +178,9 @@ class Server(LanguageServer):
         self.documents = Documents(Encoding(getattr(encoding, "value", encoding)), [*map(path_of, folders)])
         if params.client_info is not None:
             self.client_name += f" {params.client_info.name} {params.client_info.version or ''}".rstrip()
+        # A process that is not there now is in another name space (an editor outside of a container): not to be watched.
+        if params.process_id is not None and process_alive(params.process_id):
+            self.editor_pid = params.process_id
         experimental = params.capabilities.experimental
         grows = isinstance(experimental, dict) and cast("dict[str, Any]", experimental).get("foretype.suggestionGrew")
         raw = self.protocol.raw_params.get("initializationOptions")

@@ -82,12 +82,7 @@ def _read(fd: int) -> bytes:
 
 
 async def watch_process(pid: int, on_gone: Callable[[], None], *, poll_s: float = PARENT_POLL_S) -> None:
-    """Call `on_gone` when a process ends that is alive now.
-
-    One that is not alive now is in another process name space (an editor outside of a container) and cannot be watched.
-    """
-    if not process_alive(pid):
-        return
+    """Call `on_gone` when a process is no longer there."""
     while True:  # the system tells nobody but the parent about an end, so there is nothing to wait for
         await asyncio.sleep(poll_s)
         if not process_alive(pid):

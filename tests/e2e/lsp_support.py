@@ -1,0 +1,273 @@
+"""A real gateway process and a real language server process, as an editor and an administrator would start them."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.request
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import psutil
+from foretype_lsp.framing import Framing, frame
+from lsprotocol import types
+from pytest_lsp import LanguageClient
+from pytest_lsp.client import make_test_lsp_client
+
+URI = "file:///w/a.py"
+DEADLINE_S = 20.0
+STATUS, DID_CHANGE_STATUS = "foretype/status", "foretype/didChangeStatus"
+INLINE = "textDocument/inlineCompletion"
+ACCEPT = "foretype.didAcceptCompletionItem"
+
+SCRIPTED = """
+[engine]
+name = "scripted"
+[engine.options]
+decode_s_per_token = {decode_s}
+prefill_s_per_token = {prefill_s}
+"""
+EMBEDDED = """
+[engine]
+name = "embedded"
+"""
+
+
+class GatewayProcess:
+    """A gateway on a port of its own; `ready` when the constructor returns."""
+
+    def __init__(self, folder: Path, *, engine="scripted", decode_s=0.0, prefill_s=0.0, port=0, options=()):
+        profile = folder / "gateway.toml"
+        text = SCRIPTED.format(decode_s=decode_s, prefill_s=prefill_s) if engine == "scripted" else EMBEDDED
+        profile.write_text(text)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "foretype_backend", "serve", "--profile", profile, "--port", str(port), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.lines = []
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if line.startswith("ready "):
+                break
+        else:
+            raise RuntimeError(f"the gateway ended with {self.process.wait()}:\n{''.join(self.lines)}")
+        self.port = int(line.rsplit(":", 1)[1])
+        self._drain = threading.Thread(target=lambda: self.lines.extend(self.process.stdout))
+        self._drain.start()
+
+    @property
+    def url(self):
+        return f"ws://127.0.0.1:{self.port}/v1/stream"
+
+    @property
+    def model(self):
+        """What the gateway calls its model."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/models")
+        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+            return json.load(answer)["data"][0]["id"]
+
+    def children(self):
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def kill(self):
+        """As the system does it: no goodbye."""
+        for process in [*self.children(), self.process]:
+            process.kill()
+        self._ended()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self._ended()
+
+    def _ended(self):
+        self.process.wait(DEADLINE_S)
+        self._drain.join(DEADLINE_S)
+        self.process.stdout.close()
+
+
+@contextmanager
+def gateway(folder: Path, **options):
+    running = GatewayProcess(folder, **options)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+class Editor:
+    """What an editor does, through a pytest-lsp client."""
+
+    def __init__(self, client: LanguageClient):
+        self.client = client
+        self.version = 0
+        self.capabilities = None
+        self.statuses: list[dict] = []
+        self.arrived = asyncio.Event()
+        client.protocol.fm.features[DID_CHANGE_STATUS] = self._on_status
+
+    @property
+    def pid(self):
+        return self.client._server.pid
+
+    def _on_status(self, params):
+        self.statuses.append(params._asdict())
+        self.arrived.set()
+
+    async def until(self, state):
+        """Wait until the server has told of this state, from here on."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not self.statuses or self.statuses[-1]["state"] != state:
+                self.arrived.clear()
+                await self.arrived.wait()
+        return self.statuses[-1]
+
+    def open(self, text, uri=URI, language="python"):
+        self.version += 1
+        document = types.TextDocumentItem(uri, language, self.version, text)
+        self.client.text_document_did_open(types.DidOpenTextDocumentParams(document))
+
+    def insert(self, line, character, text, uri=URI):
+        self.version += 1
+        at = types.Position(line, character)
+        change = types.TextDocumentContentChangePartial(range=types.Range(at, at), text=text)
+        identifier = types.VersionedTextDocumentIdentifier(self.version, uri)
+        self.client.text_document_did_change(types.DidChangeTextDocumentParams(identifier, [change]))
+
+    def ask(self, line, character, uri=URI, kind=2, id=None, selected=None):
+        """Ask for a suggestion; the future's result is the answer."""
+        context = types.InlineCompletionContext(types.InlineCompletionTriggerKind(kind), selected)
+        params = types.InlineCompletionParams(
+            context, types.TextDocumentIdentifier(uri), types.Position(line, character)
+        )
+        return self.send(INLINE, params, id=id)
+
+    def send(self, method, params=None, id=None):
+        """Send a request now; pytest-lsp's own way sends it when it is awaited."""
+        return asyncio.wrap_future(self.client.protocol.send_request(method, params, msg_id=id))
+
+    async def suggestion(self, line, character, **options):
+        """The one item that a request is answered with, or None."""
+        async with asyncio.timeout(DEADLINE_S):
+            result = await self.ask(line, character, **options)
+        return result.items[0] if result else None
+
+    def cancel(self, id):
+        self.client.cancel_request(types.CancelParams(id))
+
+    async def status(self):
+        """The status, asked for; figures under `counts`."""
+        async with asyncio.timeout(DEADLINE_S):
+            result = await self.send(STATUS)
+        return {**result._asdict(), "counts": result.counts._asdict()}
+
+
+@asynccontextmanager
+async def editor(folder: Path, *arguments, options=None, encodings=None, ready=True):
+    """A language server with an initialized client; with `ready`, its gateway has been reached."""
+    client = make_test_lsp_client()
+    log = folder / "lsp.log"
+    await client.start_io(
+        *(sys.executable, "-m", "foretype_lsp", "--log-file", str(log), "--log-level", "debug", *arguments)
+    )
+    it = Editor(client)
+    try:
+        result = await client.initialize_session(
+            types.InitializeParams(
+                capabilities=types.ClientCapabilities(
+                    general=types.GeneralClientCapabilities(position_encodings=encodings)
+                ),
+                initialization_options=options,
+                process_id=os.getpid(),
+            )
+        )
+        it.capabilities = result.capabilities
+        if ready:
+            await it.until("ready")
+        yield it
+        async with asyncio.timeout(DEADLINE_S):
+            await client.shutdown_session()
+    finally:
+        if client._server.returncode is None:  # a test that failed: pytest-lsp would wait for ever
+            client._server.kill()
+        await client.stop()
+
+
+class RawEditor:
+    """Bytes to the server's input and messages from its output, for what no client library would send."""
+
+    def __init__(self, process):
+        self.process = process
+        self.messages = []
+        self._framing = Framing()
+        self._came = asyncio.Event()
+        self._reader = asyncio.create_task(self._read())
+
+    async def _read(self):
+        while data := await self.process.stdout.read(1 << 16):
+            self.messages += map(json.loads, self._framing.feed(data))
+            self._came.set()
+
+    def send(self, **message):
+        self.process.stdin.write(frame(json.dumps({"jsonrpc": "2.0", **message}).encode()))
+
+    def answers(self, id):
+        return [message for message in self.messages if "method" not in message and message.get("id") == id]
+
+    async def answer(self, id):
+        async with asyncio.timeout(DEADLINE_S):
+            while not self.answers(id):
+                self._came.clear()
+                await self._came.wait()
+        return self.answers(id)[0]
+
+    async def until_ready(self):
+        async with asyncio.timeout(DEADLINE_S):
+            while not self._is_ready():
+                self._came.clear()
+                await self._came.wait()
+
+    def _is_ready(self):
+        statuses = [message["params"] for message in self.messages if message.get("method") == DID_CHANGE_STATUS]
+        return bool(statuses) and statuses[-1]["state"] == "ready"
+
+    async def ended(self):
+        """The exit code, once the server has ended by itself and said all it had to say."""
+        async with asyncio.timeout(DEADLINE_S):
+            code = await self.process.wait()
+            await self._reader
+        return code
+
+
+@asynccontextmanager
+async def raw_editor(folder: Path, *arguments, initialize=True, process_id=None):
+    process = await asyncio.create_subprocess_exec(
+        *(
+            sys.executable,
+            "-m",
+            "foretype_lsp",
+            "--log-file",
+            str(folder / "lsp.log"),
+            "--log-level",
+            "debug",
+            *arguments,
+        ),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    it = RawEditor(process)
+    try:
+        if initialize:
+            it.send(id=0, method="initialize", params={"processId": process_id, "capabilities": {}})
+            await it.answer(0)
+            it.send(method="initialized", params={})
+        yield it
+    finally:
+        if process.returncode is None:
+            process.stdin.close()
+            await it.ended()

@@ -1,0 +1,158 @@
+"""The language server as an editor meets it: real process, real gateway, an engine that follows a script."""
+
+import asyncio
+
+import pytest
+from e2e.lsp_support import ACCEPT, INLINE, URI, editor, gateway, raw_editor
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+
+SOURCE = "def f(a):\n    x = 1\n\ndef g(b):\n    return \n"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A gateway that answers at once: the line that was begun, once more."""
+    with gateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """A gateway that never comes to its first token in the life of a test."""
+    with gateway(tmp_path_factory.mktemp("gateway"), prefill_s=10.0) as running:
+        yield running
+
+
+async def test_the_capability_is_advertised(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        assert it.capabilities.inline_completion_provider is not None
+        assert it.capabilities.text_document_sync.change == types.TextDocumentSyncKind.Incremental
+        status = await it.status()
+        assert status["state"] == "ready"
+        assert status["model"] == "scripted"
+
+
+async def test_a_suggestion_comes_with_range_and_command_and_accepting_is_taken(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open(SOURCE)
+        item = await it.suggestion(4, 11)
+        assert item.insert_text == "return return  # scripted"
+        assert item.range == types.Range(types.Position(4, 4), types.Position(4, 11))
+        assert item.command.command == ACCEPT
+        it.insert(4, 11, item.insert_text[7:])
+        await it.client.workspace_execute_command_async(
+            types.ExecuteCommandParams(item.command.command, list(item.command.arguments))
+        )
+        assert (await it.status())["counts"]["accepted"] == 1
+
+
+async def test_typing_through_is_answered_from_the_cache_without_another_request(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open(SOURCE)
+        whole = await it.suggestion(4, 11)
+        for typed, char in enumerate(whole.insert_text[7:13]):
+            it.insert(4, 11 + typed, char)
+            item = await it.suggestion(4, 12 + typed)
+            assert item.insert_text == whole.insert_text
+            assert item.range.end.character == 12 + typed
+        counts = (await it.status())["counts"]
+        assert (counts["requests"], counts["cacheHits"]) == (1, 6)
+
+
+@pytest.mark.parametrize(("encoding", "column"), [("utf-8", 19), ("utf-16", 15), ("utf-32", 14)])
+async def test_positions_are_right_behind_an_emoji_and_cjk(served, tmp_path, encoding, column):
+    async with editor(tmp_path, "--gateway", served.url, encodings=[encoding]) as it:
+        it.open('name = "😀语" + \n')
+        it.insert(0, column, "x")
+        item = await it.suggestion(0, column + 1)
+        assert item.insert_text.startswith('name = "😀语" + x')
+        assert item.range == types.Range(types.Position(0, 0), types.Position(0, column + 1))
+
+
+async def test_every_one_of_fifty_quick_requests_is_answered_once(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open(SOURCE)
+        requests = []
+        for i in range(50):
+            it.insert(4, 11 + i, "x")
+            requests.append(it.ask(4, 12 + i))
+        answers = await asyncio.gather(*requests)
+        assert answers[:-1] == [None] * 49
+        assert answers[-1].items[0].insert_text.startswith("return " + "x" * 50)
+        counts = (await it.status())["counts"]
+        assert counts["answered"] == 50
+        assert counts["requests"] < 50
+
+
+async def test_a_cancelled_request_is_answered_so_and_the_next_one_works(slow, tmp_path):
+    async with editor(tmp_path, "--gateway", slow.url) as it:
+        it.open("alpha = 1\nbeta = ")
+        request = it.ask(1, 7, id="to-cancel")
+        await asyncio.sleep(0.3)  # it is on its way to the gateway, or there
+        it.cancel("to-cancel")
+        with pytest.raises(JsonRpcException) as raised:
+            await request
+        assert raised.value.code == -32800
+        status = await it.status()
+        assert status["counts"]["cancelled"] == 1
+        assert status["state"] == "ready"
+
+
+async def test_changes_are_handled_while_a_generation_runs(slow, tmp_path):
+    async with editor(tmp_path, "--gateway", slow.url) as it:
+        it.open("alpha = 1\nbeta = ", uri="file:///w/b.py")
+        running = it.ask(1, 7, uri="file:///w/b.py")
+        await asyncio.sleep(0.3)
+        it.open("")
+        for i in range(500):
+            it.insert(0, i, "x")
+        # Answered behind all of the changes, and before the generation.
+        assert (await it.status())["counts"]["requests"] == 1
+        assert not running.done()
+        it.insert(1, 7, "0", uri="file:///w/b.py")
+        assert await running is None
+
+
+async def test_an_older_request_is_null_at_once_when_the_next_one_comes(slow, tmp_path):
+    async with editor(tmp_path, "--gateway", slow.url) as it:
+        it.open("alpha = 1\nbeta = ")
+        first = it.ask(1, 7)
+        await asyncio.sleep(0.3)
+        second = it.ask(1, 6, id="second")
+        assert await first is None
+        assert not second.done()
+        it.cancel("second")
+        with pytest.raises(JsonRpcException):
+            await second
+
+
+async def test_bad_parameters_are_answered_and_the_connection_lives_on(served, tmp_path):
+    async with raw_editor(tmp_path, "--gateway", served.url) as it:
+        await it.until_ready()
+        document = {"uri": URI, "languageId": "python", "version": 1, "text": SOURCE}
+        it.send(method="textDocument/didOpen", params={"textDocument": document})
+        right = {"textDocument": {"uri": URI}, "position": {"line": 4, "character": 11}, "context": {"triggerKind": 2}}
+        wrong = [None, {}, [right], {**right, "context": {"triggerKind": 0}}, {**right, "position": {"line": -1}}]
+        for id, params in enumerate(wrong, 100):
+            it.send(id=id, method=INLINE, params=params)
+            assert (await it.answer(id))["error"]["code"] == -32602
+        it.send(id=200, method=INLINE, params={**right, "formattingOptions": {"tabSize": 4}, "unknown": []})
+        assert (await it.answer(200))["result"]["items"][0]["insertText"] == "return return  # scripted"
+        assert not [message for message in it.messages if message.get("method") == "window/showMessage"]
+
+
+async def test_a_local_candidate_needs_no_gateway(tmp_path):
+    async with editor(tmp_path, "--gateway", "ws://127.0.0.1:9/v1/stream", ready=False) as it:
+        await it.until("degraded")
+        it.open("self.first_value = compute(first)\nother = 1\nself.fir")
+        item = await it.suggestion(2, 8)
+        assert item.insert_text == "self.first_value = compute(first)"
+        assert (await it.status())["counts"]["requests"] == 0
+
+
+async def test_what_the_completion_menu_has_selected_begins_the_suggestion(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open("name = 1\nna\n")
+        selected = types.SelectedCompletionInfo(types.Range(types.Position(1, 0), types.Position(1, 2)), "nonsense")
+        assert await it.suggestion(1, 2, selected=selected) is None
