@@ -123,9 +123,8 @@ def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer) ->
         return found
     try:
         chosen = grammar(named)
-        for token in (chosen.fim_prefix, chosen.fim_suffix, chosen.fim_middle):
-            if token:
-                tokenizer.control(token)
+        for token in sorted(chosen.controls()):  # clients need them all; say so now and not to each of them
+            tokenizer.control(token)
     except (UnknownGrammar, UnknownControl) as error:
         raise ConfigError("model.grammar", str(error)) from error
     return chosen

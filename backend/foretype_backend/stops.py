@@ -19,8 +19,8 @@ from foretype_context.profile import Stop
 
 __all__ = ["TAB_COLUMNS", "StopScanner"]
 
-TAB_COLUMNS: Final = 1
-"""Columns of a tab in an indent: indents are compared by characters, as the client measures them."""
+TAB_COLUMNS: Final = 4
+"""A tab goes to the next multiple of this, as :func:`foretype_context.syntax.indent_columns` measures for the client."""
 
 
 class _Pattern:
@@ -107,7 +107,7 @@ class StopScanner:
             if character == " ":
                 self._columns += 1
             elif character == "\t":
-                self._columns += TAB_COLUMNS
+                self._columns += TAB_COLUMNS - self._columns % TAB_COLUMNS
             elif character != "\r":
                 if self._min_indent is not None and self._columns < self._min_indent:
                     cuts.append(self._blank_from)

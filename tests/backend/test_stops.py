@@ -1,6 +1,7 @@
 import pytest
 from foretype_backend.stops import StopScanner
 from foretype_context.profile import Stop
+from foretype_context.syntax import indent_columns
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -17,8 +18,7 @@ def oracle(text: str, stop: Stop) -> tuple[str, bool]:
         if stop.min_indent is not None:
             for index in range(1, len(lines)):
                 body = lines[index].lstrip(" \t\r")
-                blanks = lines[index][: len(lines[index]) - len(body)]
-                if body and len(blanks.replace("\r", "")) < stop.min_indent:
+                if body and indent_columns(lines[index].replace("\r", "")) < stop.min_indent:
                     kept_lines = lines[:index]
                     while len(kept_lines) > 1 and not kept_lines[-1].strip(" \t\r"):
                         kept_lines.pop()
@@ -41,7 +41,7 @@ STOPS = st.builds(
     lambda strings, max_lines, min_indent: Stop(strings=strings, max_lines=max_lines, min_indent=min_indent),
     st.lists(st.text(ALPHABET, min_size=1, max_size=5), max_size=3),
     st.none() | st.integers(1, 4),
-    st.none() | st.integers(0, 4),
+    st.none() | st.integers(0, 9),
 )
 
 

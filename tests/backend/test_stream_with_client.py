@@ -1,0 +1,155 @@
+"""The gateway and the real client on one socket: what one says the other understands."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backend.world import TOKEN, TOKENIZER_PATH, World, gateway, profile, scripted, until
+from context.tiny import tiny
+from foretype_backend.engines.scripted import ScriptedEngine, fixed
+from foretype_client.ports import Call, GatewayError
+from foretype_client.session import Session
+from foretype_client.wire import ChangeReason, Delta, Done, Finish
+from foretype_context.assemble import Assembler
+from foretype_context.document import Document, Edit
+from foretype_context.plan import PlanState
+from foretype_context.templates import GRAMMARS
+from foretype_context.tokens import Tokenizer, load_tokenizer
+
+SOURCE = Path(__file__).read_text("utf-8")
+
+
+@contextlib.asynccontextmanager
+async def session_of(world: World, **options: Any) -> AsyncGenerator[Session]:
+    session = Session(world.ws_url, clock=time.monotonic, rng=random.Random(1), **options)
+    await session.start()
+    try:
+        await session.ready()
+        yield session
+    finally:
+        await session.close()
+
+
+async def collect(session: Session, call: Call) -> tuple[str, Done]:
+    text = ""
+    async for item in session.complete(call):
+        if isinstance(item, Delta):
+            text += item.text
+        else:
+            return text, item
+    raise AssertionError("a stream without an end")
+
+
+def typing_session(assembler: Assembler, edits: int) -> list[Call]:
+    """Plans of somebody who types in the middle of this file."""
+    at = SOURCE.index("def typing_session")
+    document = Document("file:///a.py", SOURCE, language="python", path="a.py")
+    state, calls = PlanState.empty(), []
+    for number, character in enumerate("if x:\n    return (y + 1)\n"[:edits]):
+        document.apply([Edit(at, at, character)], number + 1)
+        at += 1
+        plan, state = assembler.plan(state, document.snapshot(), at, now=float(number))
+        calls.append(
+            Call(
+                id=f"r{number}",
+                document="file:///a.py",
+                segments=[placed.segment for placed in plan.segments],
+                prompt_tokens=plan.prompt_tokens,
+                max_tokens=8,
+                stop=plan.stop,
+            )
+        )
+    return calls
+
+
+@pytest.mark.parametrize("layout", ["psm_line_last", "psm_growing", "psm_classic", "spm"])
+@pytest.mark.parametrize("json", [False, True])
+async def test_token_counts_agree_and_stable_text_travels_once(layout: str, json: bool, tmp_path: Path) -> None:
+    async with (
+        gateway(scripted("x + 1\n"), with_profile=profile(layout=layout)) as world,
+        session_of(world, json=json, cache_dir=tmp_path) as session,
+    ):
+        assert session.profile is not None
+        tokenizer = load_tokenizer(await session.tokenizer_path())
+        assert tokenizer.digest == session.profile.tokenizer_digest
+        for call in typing_session(Assembler(tokenizer, session.profile), 25):
+            text, done = await collect(session, call)
+            assert text
+            assert done.usage.prompt_tokens == call.prompt_tokens
+        assert session.statistics().needs == 0
+        if layout != "psm_classic":
+            assert session.statistics().digest_segments > session.statistics().text_segments / 4
+
+
+@pytest.mark.parametrize("id", sorted(GRAMMARS))
+async def test_token_counts_agree_in_every_grammar(id: str) -> None:
+    tokenizer: Tokenizer = tiny(id)
+    for layout in GRAMMARS[id].layouts:
+        its = profile(grammar=id, tokenizer_digest=tokenizer.digest, layout=layout, context_limit_tokens=4096)
+        engine = ScriptedEngine(fixed(tokenizer.encode("x = 1")))
+        async with gateway(engine, tokenizer=tokenizer, with_profile=its) as world, session_of(world) as session:
+            for call in typing_session(Assembler(tokenizer, its), 8):
+                _, done = await collect(session, call)
+                assert done.usage.prompt_tokens == call.prompt_tokens
+
+
+async def test_cancel_of_the_client_frees_the_engine() -> None:
+    async def slow(seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+    async with gateway(scripted("word " * 200, sleep=slow)) as world, session_of(world) as session:
+        calls = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 1)
+        stream = session.complete(calls[0])
+        items = aiter(stream)
+        assert isinstance(await anext(items), Delta)
+        stream.cancel()
+        end = [item async for item in stream][-1]
+        assert isinstance(end, Done)
+        assert end.finish is Finish.CANCELLED
+        await world.idle()
+
+
+async def test_a_gateway_that_forgot_asks_again_and_the_client_never_notices() -> None:
+    from foretype_backend.app import stream_door
+
+    async with gateway(scripted("x\n")) as world, session_of(world) as session:
+        calls = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 4)
+        await collect(session, calls[0])
+        (connection,) = stream_door(world.app).connections
+        connection.session.cache.clear()
+        text, done = await collect(session, calls[1])
+        assert text
+        assert done.usage.prompt_tokens == calls[1].prompt_tokens
+        assert session.statistics().needs == 1
+        await collect(session, calls[2])
+        assert session.statistics().needs == 1
+
+
+async def test_a_refusal_reaches_the_caller_with_code_and_field() -> None:
+    async with gateway() as world, session_of(world) as session:
+        call = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 1)[0]
+        with pytest.raises(GatewayError) as caught:
+            await collect(session, Call(id="x", segments=call.segments, max_tokens=10**6))
+        assert (caught.value.code, caught.value.field) == ("invalid_request", "max_tokens")
+
+
+async def test_the_token_of_the_client_opens_the_gateway_and_the_tokenizer(tmp_path: Path) -> None:
+    async with gateway(token=TOKEN) as world, session_of(world, token=TOKEN, cache_dir=tmp_path) as session:
+        assert (await session.tokenizer_path()).read_bytes() == TOKENIZER_PATH.read_bytes()
+
+
+async def test_feedback_and_changes_of_the_client_arrive() -> None:
+    acknowledged: list[str] = []
+    changes: list[object] = []
+    async with (
+        gateway(changed=lambda _session, change: changes.append(change)) as world,
+        session_of(world, on_acknowledged=acknowledged.append) as session,
+    ):
+        assert session.feedback("b1", [{"what": "shown"}])
+        session.changed(["file:///a.py"], ChangeReason.EDIT)
+        await until(lambda: acknowledged == ["b1"] and len(changes) == 1)
