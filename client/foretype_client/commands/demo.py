@@ -17,7 +17,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-import foretype_client.connecting
+import foretype_client.segment_cache
 from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.commands.demo_screen import Figures, frame, summary
 from foretype_client.commands.demo_typist import Typist, region_of
@@ -92,7 +92,7 @@ def demo(
 ) -> None:
     """Type part of a real file with live ghost text, and print how long suggestions took."""
     with errors_told():
-        path = file or Path(foretype_client.connecting.__file__)
+        path = file or Path(foretype_client.segment_cache.__file__)
         text = read_source(path)
         if not text.strip():
             raise BadInput(f"{path} is empty: there is nothing to type")

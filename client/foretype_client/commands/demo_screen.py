@@ -90,14 +90,14 @@ def _code(snapshot: Snapshot, offset: int, suggestion: Suggestion | None) -> Tex
 def _line(
     suggestion: Suggestion | None, figures: Figures, status: FlowStatus, accepted_chars: int, typed_chars: int
 ) -> Text:
-    origin = "" if suggestion is None else f"{suggestion.source} {suggestion.timings_ms.get('shown', 0.0):.0f} ms"
+    origin = "–" if suggestion is None else f"{suggestion.source} {suggestion.timings_ms.get('shown', 0.0):.0f} ms"
     parts = [
-        f"ghost text: {origin or '–':<18}",
-        f"first token: {_ms(figures.ttft_ms)}",
-        f"requests: {status.requests}",
-        f"from cache: {status.cache_hits}",
-        f"prompt cached: {_share(status.cached_share)}",
-        f"accepted: {accepted_chars} of {accepted_chars + typed_chars} characters",
+        f"{origin:<16}",
+        f"first token {median(figures.ttft_ms):.0f} ms" if figures.ttft_ms else "first token –",
+        f"{status.requests} requests",
+        f"{status.cache_hits} from cache",
+        f"{_share(status.cached_share)} of prompt cached",
+        f"{accepted_chars}/{accepted_chars + typed_chars} accepted",
     ]
     return Text(" │ ".join(parts), style="cyan", no_wrap=True, overflow="ellipsis")
 

@@ -6,6 +6,7 @@ is accepted exactly when it is a beginning of it: the demo never ends up with an
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,9 @@ _LEAST_CHARS: Final = 2
 _LEAST_PART_CHARS: Final = 4
 """Nor the key for "accept the next words" to save three."""
 
+_BODY: Final = re.compile(r'^[ \t]*(?:async )?def [^\n]*:\n(?:[ \t]*"""(?:[^"]|"(?!""))*"""\n)?', re.MULTILINE)
+"""A Python function's head on one line, with its docstring."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -35,11 +39,10 @@ class Step:
 
 
 def region_of(text: str, keys: int) -> tuple[int, int]:
-    """Where to type: from a line start about a third into the file, for about `keys` characters, to a line's end."""
-    if not text.strip():
-        return 0, len(text)
+    """Where to type: from a function's body about a third into the file, for about `keys` characters, to a line's end."""
     third = len(text) // 3
-    start = text.find("\ndef ", third) + 1 or text.find("\n    def ", third) + 1 or text.rfind("\n", 0, third) + 1
+    body = _BODY.search(text, third)
+    start = body.end() if body is not None else text.rfind("\n", 0, third) + 1
     end = text.find("\n", min(len(text), start + keys))
     return start, len(text) if end < 0 else end
 

@@ -1,0 +1,151 @@
+"""The private gateway with the real backend and the shipped model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import foretype_client
+import pytest
+from foretype_client.local import GatewayRecord, ensure_gateway, find_gateway
+from foretype_client.session import Session
+
+pytestmark = pytest.mark.engine
+
+SHARE = (
+    "import asyncio, sys, time; from pathlib import Path; from foretype_client.local import ensure_gateway\n"
+    "endpoint = asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, linger_s=30))\n"
+    "print(endpoint.url, endpoint.token, flush=True)\n"
+    "time.sleep(float(sys.argv[2]))"
+)
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    record = asyncio.run(find_gateway(tmp_path))
+    if record is not None:
+        os.kill(record.pid, signal.SIGTERM)
+        assert gone(record.pid)
+
+
+def gone(pid: int, within_s: float = 20.0) -> bool:
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def the_gateway(state_dir: Path) -> GatewayRecord:
+    record = asyncio.run(find_gateway(state_dir))
+    assert record is not None
+    return record
+
+
+def run(state_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from foretype_client.cli import main; main()", *arguments]
+    environment = {**os.environ, "XDG_CACHE_HOME": str(state_dir / "cache")}
+    return subprocess.run(
+        [*command, "--state-dir", str(state_dir)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=environment,
+        check=False,
+    )
+
+
+def test_two_language_servers_that_start_together_share_one_that_outlives_a_killed_starter(state_dir: Path) -> None:
+    command = [sys.executable, "-c", SHARE, str(state_dir), "60"]
+    servers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) for _ in range(2)]
+    answers: set[str] = set()
+    for server in servers:
+        assert server.stdout is not None
+        answers.add(server.stdout.readline())
+    for server in servers:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.communicate()
+    assert len(answers) == 1
+    endpoint = the_gateway(state_dir).endpoint
+    assert answers == {f"{endpoint.url} {endpoint.token}\n"}
+    assert (state_dir / "gateway.json").stat().st_mode & 0o777 == 0o600
+
+
+async def test_it_ends_by_itself_after_the_last_connection_left(tmp_path: Path) -> None:
+    endpoint = await ensure_gateway(tmp_path, clock=time.monotonic, linger_s=1.0)
+    record = await find_gateway(tmp_path)
+    assert record is not None
+    session = Session(endpoint.url, token=endpoint.token, clock=time.monotonic, rng=random.Random(1))
+    await session.start()
+    await session.ready()
+    await asyncio.sleep(2.0)
+    assert await find_gateway(tmp_path) is not None, "it left while somebody was connected"
+    await session.close()
+    assert await asyncio.to_thread(gone, record.pid)
+    assert not (tmp_path / "gateway.json").exists()
+
+
+async def test_a_session_finds_the_next_gateway_when_the_first_was_killed(state_dir: Path) -> None:
+    async def locate() -> Any:
+        return await ensure_gateway(state_dir, clock=time.monotonic, linger_s=30)
+
+    session = Session(clock=time.monotonic, rng=random.Random(1), locate=locate)
+    await session.start()
+    await session.ready(60)
+    first = await find_gateway(state_dir)
+    assert first is not None
+    os.kill(first.pid, signal.SIGKILL)
+    async with asyncio.timeout(60):
+        while not (session.connected and session.statistics().connections == 2):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    second = await find_gateway(state_dir)
+    assert second is not None and second.pid != first.pid
+    await session.close()
+
+
+def test_a_model_that_does_not_open_says_so_in_one_message(tmp_path: Path) -> None:
+    model = tmp_path / "not-a-model.gguf"
+    model.write_bytes(b"GGUF but not really")
+    source = tmp_path / "a.py"
+    source.write_text("x = 1\n")
+    result = run(tmp_path, "complete", f"{source}:1:6", "--model", str(model))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: the gateway ended")
+    assert "gateway.log" in result.stderr
+
+
+def test_complete_explain_and_doctor_start_a_gateway_and_share_it(state_dir: Path) -> None:
+    source = Path(foretype_client.__file__).with_name("ports.py")
+    lines = source.read_text().splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if text.startswith("class Call("))
+    place = f"{source}:{line}:{len(lines[line - 1]) + 1}"
+    completed = run(state_dir, "complete", place, "--json")
+    assert completed.returncode == 0, completed.stderr
+    answer = json.loads(completed.stdout)
+    assert answer["prompt_tokens"] > 100
+    assert answer["cached_source"] == "engine"
+    gateway = the_gateway(state_dir)
+    explained = json.loads(run(state_dir, "explain", place, "--json").stdout)
+    assert explained["prompt_tokens"] == answer["prompt_tokens"]
+    # The engine has just seen this prompt, so all of its whole blocks are cached.
+    block_tokens = explained["profile"]["block_tokens"]
+    assert sum(segment["cached"] for segment in explained["segments"]) >= answer["prompt_tokens"] - 2 * block_tokens
+    report = json.loads(run(state_dir, "doctor", "--json").stdout)
+    statuses = {finding["name"]: finding["status"] for finding in report["findings"]}
+    assert {statuses["gateway"], statuses["engine"], statuses["tokenizer"]} == {"ok"}
+    assert statuses["grammar"] != "fail"
+    assert the_gateway(state_dir).pid == gateway.pid

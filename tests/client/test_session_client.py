@@ -1,0 +1,134 @@
+"""`open_client`: session, flow and assembler wired together, against a real WebSocket server."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+import pytest
+from client.wire_server import WireServer
+from context.tiny import raw
+from foretype_client.client import ClientOptions, open_client
+from foretype_client.local import GatewayNotStarted
+from foretype_client.policy import Trigger
+from foretype_client.ports import GatewayGone
+from foretype_client.tokenizers import TokenizerUnavailable
+from foretype_client.wire import Complete, Profile
+from foretype_client.workspaces import workspace_of
+from foretype_context.document import Document
+from foretype_context.templates import UnknownGrammar, grammar
+
+TOKENIZER = raw("qwen2", grammar("foretype-1").controls())
+PROFILE = Profile(model="test", grammar="foretype-1", tokenizer_digest=blake2b(TOKENIZER, digest_size=16).hexdigest())
+
+
+def server_with_tokenizer(profile: Profile = PROFILE) -> WireServer:
+    server = WireServer(profile=profile)
+    server.tokenizer = TOKENIZER
+    return server
+
+
+async def test_a_suggestion_comes_through_the_flow(tmp_path: Path) -> None:
+    async with server_with_tokenizer() as server:
+        async with open_client(ClientOptions(gateway=server.url, cache_dir=tmp_path)) as client:
+            assert await client.ready() is client.assembler
+            snapshot = Document("file:///a.py", "def add(a, b):\n    ", path="a.py").snapshot()
+            client.flow.document_opened(snapshot)
+            suggestion = await client.flow.suggest(snapshot, len(snapshot.text), trigger=Trigger.INVOKED)
+            assert suggestion is not None
+            assert suggestion.text == "return a + b"
+        (asked,) = await server.wait_for(Complete)
+        assert isinstance(asked, Complete)
+        assert asked.document == "file:///a.py"
+
+
+async def test_a_new_profile_brings_a_new_assembler_without_another_download(tmp_path: Path) -> None:
+    async with server_with_tokenizer() as server:
+        async with open_client(ClientOptions(gateway=server.url, cache_dir=tmp_path)) as client:
+            first = await client.ready()
+            newer = msgspec.structs.replace(PROFILE, layout="psm_classic")
+            await server.peers[0].send(newer)
+            async with asyncio.timeout(10):
+                while client.assembler in (first, None):  # noqa: ASYNC110 - it looks at the client from outside
+                    await asyncio.sleep(0.005)
+            assert client.session.profile == newer
+        assert sum(path.startswith("/v1/tokenizers/") for path in server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"tokenizer_digest": "0" * 32}, TokenizerUnavailable),
+        ({"grammar": "no-such-grammar"}, UnknownGrammar),
+    ],
+)
+async def test_what_keeps_prompts_from_being_made_is_told_and_kept(
+    changes: dict[str, str], error: type[Exception], tmp_path: Path
+) -> None:
+    async with (
+        server_with_tokenizer(msgspec.structs.replace(PROFILE, **changes)) as server,
+        open_client(ClientOptions(gateway=server.url, cache_dir=tmp_path)) as client,
+    ):
+        with pytest.raises(error):
+            await client.ready()
+        assert client.assembler is None
+        assert client.assemblers.error
+
+
+async def test_a_failed_download_is_not_repeated_at_every_key(tmp_path: Path) -> None:
+    now = 0.0
+    async with server_with_tokenizer(msgspec.structs.replace(PROFILE, tokenizer_digest="0" * 32)) as server:
+        options = ClientOptions(gateway=server.url, cache_dir=tmp_path)
+        async with open_client(options, clock=lambda: now) as client:
+            with pytest.raises(TokenizerUnavailable):
+                await client.ready()
+            downloads = len(server.requests)
+            for _ in range(5):
+                assert client.assembler is None
+            await asyncio.sleep(0.05)
+            assert len(server.requests) == downloads
+            now = 60.0
+            assert client.assembler is None
+            async with asyncio.timeout(10):
+                while len(server.requests) == downloads:  # noqa: ASYNC110 - it looks at the server from outside
+                    await asyncio.sleep(0.005)
+
+
+async def test_no_gateway_is_told_by_ready_and_opening_never_waits(tmp_path: Path) -> None:
+    options = ClientOptions(gateway="ws://127.0.0.1:9/v1/stream", cache_dir=tmp_path)
+    async with open_client(options) as client:
+        assert not client.session.connected
+        with pytest.raises(GatewayGone):
+            await client.ready()
+    (tmp_path / "file").write_text("")
+    async with open_client(ClientOptions(state_dir=tmp_path / "file" / "state")) as client:
+        with pytest.raises(GatewayGone, match="state directory"):
+            await client.ready()
+    assert issubclass(GatewayNotStarted, GatewayGone)
+
+
+def test_the_token_is_not_in_the_options_text() -> None:
+    assert "secret" not in repr(ClientOptions(gateway="ws://h/v1/stream", token="secret"))
+
+
+def test_clones_of_a_repository_share_its_id_and_a_bare_folder_has_its_own(tmp_path: Path) -> None:
+    def git(where: Path, *arguments: str) -> None:
+        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=where, check=True, capture_output=True)
+
+    original, folder = tmp_path / "original", tmp_path / "folder"
+    original.mkdir()
+    folder.mkdir()
+    git(original, "init")
+    unborn = workspace_of(original)
+    git(original, "commit", "--allow-empty", "-m", "root")
+    git(tmp_path, "clone", str(original), "clone")
+    first = workspace_of(original)
+    git(original, "commit", "--allow-empty", "-m", "next")
+    assert workspace_of(original).repository == first.repository == workspace_of(tmp_path / "clone").repository
+    assert first.root == str(original)
+    assert len({first.repository, unborn.repository, workspace_of(folder).repository}) == 3
+    assert workspace_of(tmp_path / "missing").repository
