@@ -1,0 +1,102 @@
+"""The language server with the shipped model behind a real gateway."""
+
+import asyncio
+import json
+import signal
+
+import psutil
+import pytest
+from e2e.lsp_support import DEADLINE_S, editor, gateway, raw_editor
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(180)]
+
+SOURCE = '''import os
+
+
+def read_lines(path):
+    """Read all lines of a file."""
+    with open(path) as file:
+        return file.readlines()
+
+
+def write_lines(path, lines):
+    """Write lines to a file."""
+    with open(path, "w") as '''
+CURSOR = (11, len('    with open(path, "w") as '))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with gateway(tmp_path_factory.mktemp("gateway"), engine="embedded") as running:
+        yield running
+
+
+async def test_the_model_suggests_and_typing_through_costs_nothing(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open(SOURCE)
+        item = await it.suggestion(*CURSOR)
+        typed = SOURCE.rpartition("\n")[2].lstrip()
+        assert item.insert_text.startswith(typed)
+        rest = item.insert_text[len(typed) :]
+        assert rest.strip()
+        it.insert(*CURSOR, rest[0])
+        again = await it.suggestion(CURSOR[0], CURSOR[1] + 1)
+        assert again.insert_text == item.insert_text
+        status = await it.status()
+        assert status["counts"]["requests"] == 1
+        assert status["model"] == served.model
+
+
+async def test_fifty_quick_requests_are_answered_once_each(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open(SOURCE)
+        line, character = CURSOR
+        requests = []
+        for i, char in enumerate("file_with_a_name_of_its_own_that_nobody_expected_at"[:50]):
+            it.insert(line, character + i, char)
+            requests.append(it.ask(line, character + i + 1))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(DEADLINE_S):
+            answers = await asyncio.gather(*requests)
+        assert len(answers) == 50
+        assert (await it.status())["counts"]["answered"] == 50
+
+
+async def test_a_killed_engine_is_silent_and_suggestions_come_back(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open(SOURCE)
+        assert await it.suggestion(*CURSOR) is not None
+        it.open(SOURCE.replace("lines", "records"), uri="file:///w/b.py")
+        request = it.ask(CURSOR[0], CURSOR[1], uri="file:///w/b.py")
+        await asyncio.sleep(0.1)
+        (engine,) = [child for child in served.children() if "embedded_worker" in " ".join(child.cmdline())]
+        engine.kill()
+        async with asyncio.timeout(DEADLINE_S):
+            await request  # answered, with something or with nothing
+        it.insert(0, 0, "import sys\n")
+        item = None
+        for attempt in range(60):
+            it.insert(0, 0, f"# {attempt}\n")
+            if (item := await it.suggestion(CURSOR[0] + 2 + attempt, CURSOR[1])) is not None:
+                break
+            await asyncio.sleep(0.25)
+        assert item is not None
+        assert it.client.messages == []
+        assert (await it.status())["state"] == "ready"
+
+
+async def test_the_private_gateway_is_shared_and_outlives_a_killed_editor_until_it_ends_by_itself(tmp_path):
+    state = tmp_path / "state"
+    arguments = ("--state-dir", str(state))
+    async with raw_editor(tmp_path, *arguments) as one, raw_editor(tmp_path, *arguments) as other:
+        for it in (one, other):
+            await it.until_ready()
+        record = json.loads((state / "gateway.json").read_bytes())
+        private = psutil.Process(record["pid"])
+        for it in (one, other):
+            it.process.send_signal(signal.SIGKILL)
+            await it.process.wait()
+        assert private.is_running()  # it waits for the next editor; how long is the gateway's own test
+    private.terminate()
+    await asyncio.to_thread(private.wait, DEADLINE_S)
+    assert not (state / "gateway.json").exists()
