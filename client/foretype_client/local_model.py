@@ -85,11 +85,11 @@ class CopyLine:
 def _rest_of_line(text: str, typed: str, at: int, low: int) -> str | None:
     """What follows `typed` on the line at `at`, if only indentation stands before it there."""
     look_from = max(low, at - _INDENT_CHARS_MAX)
-    newline = text.rfind("\n", look_from, at)
+    newline = max(text.rfind("\n", look_from, at), text.rfind("\r", look_from, at))
     if newline < 0 and look_from > 0:
         return None
     if text[newline + 1 : at].strip(_BLANKS):
         return None
     end = text.find("\n", at)
-    rest = text[at + len(typed) : len(text) if end < 0 else end].rstrip()
-    return rest or None
+    rest = text[at + len(typed) : len(text) if end < 0 else end]
+    return rest.partition("\r")[0].rstrip() or None

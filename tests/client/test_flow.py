@@ -9,6 +9,7 @@ from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_client.suggestion import FlowState, Origin, SelectedCompletion, Suggestion
 from foretype_client.wire import ErrorCode, Finish, RequestClass
 from foretype_context.document import Document
+from foretype_context.finish import Finished
 from foretype_context.plan import SuggestionKind
 from foretype_context.profile import MinMeanLogprob
 
@@ -364,6 +365,50 @@ def test_a_request_nobody_waits_for_any_more_still_feeds_the_cache() -> None:
     virtual.run(scenario)
 
 
+def test_the_end_of_what_a_running_request_says_is_asked_about_anew() -> None:
+    async def scenario() -> None:
+        def answer(call: Call) -> Script:
+            typed = call.segments[0].text
+            return Script([(0.1, "foo")], end_after_s=0.1) if typed == "x = " else Script([(0.01, "(a)")])
+
+        async with Desk(ScriptedGateway(answer)) as desk:
+            desk.type("x = ")
+            asked = desk.asking()
+            await asyncio.sleep(0.08)
+            desk.type("foo")
+            again = desk.asking()
+            assert await asked is None
+            assert text_of(await again) == "(a)"
+            assert desk.flow.status().cancelled == 0
+
+    virtual.run(scenario)
+
+
+def test_of_questions_that_come_together_only_the_last_is_assembled() -> None:
+    async def scenario() -> None:
+        async with Desk(ScriptedGateway(ANSWER)) as desk:
+            desk.type("x = ")
+            asked = [desk.asking() for _ in range(3)]
+            assert [text_of(answer) for answer in await asyncio.gather(*asked)] == [None, None, "foo(a)"]
+            assert len(desk.planner.states) == 1
+
+    virtual.run(scenario)
+
+
+def test_what_is_cancelled_already_is_not_cancelled_again_at_closing() -> None:
+    async def scenario() -> None:
+        async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
+            desk.type("x = ")
+            desk.asking()
+            await asyncio.sleep(0.15)
+            desk.type("g")
+            await asyncio.wait([desk.asking()], timeout=0)
+            desk.flow.document_closed(desk.document.snapshot())
+            assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
+
+    virtual.run(scenario)
+
+
 def test_closing_a_document_cancels_what_runs_for_it() -> None:
     async def scenario() -> None:
         async with Desk(ScriptedGateway(Script([(1.0, "foo")]))) as desk:
@@ -460,6 +505,62 @@ def test_a_slow_line_is_answered_with_whole_words() -> None:
             assert text_of(answer) == "alpha + beta *"
             await asyncio.sleep(1)
             assert [grown.text for _, grown in desk.grown] == ["alpha + beta * gamma"]
+
+    virtual.run(scenario)
+
+
+def test_what_is_visible_never_changes_while_it_grows() -> None:
+    def finisher(text: str, *_: object, **__: object) -> Finished:
+        return Finished(("other\n" if "line4" in text else "") + text.rstrip())
+
+    async def scenario() -> None:
+        lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
+        async with Desk(block(*lines), "def f():\n|", planner=BLOCK, finisher=finisher) as desk:
+            desk.type("    ")
+            first = await desk.ask()
+            await asyncio.sleep(1)
+            assert desk.grown == []
+            again = await desk.ask()
+            assert first is not None and again is not None
+            assert (again.id, again.text) == (first.id, first.text)
+
+    virtual.run(scenario)
+
+
+def test_a_suggestion_that_got_no_longer_has_not_grown() -> None:
+    async def scenario() -> None:
+        slow = Script([(0.1, "alpha"), (0.2, " +"), (0.2, " beta"), (0.2, "\n"), (0.2, "")], end_after_s=0.2)
+        async with Desk(ScriptedGateway(slow)) as desk:
+            desk.type("x = ")
+            assert text_of(await desk.ask()) == "alpha +"
+            await asyncio.sleep(2)
+            assert [grown.text for _, grown in desk.grown] == ["alpha + beta"]
+
+    virtual.run(scenario)
+
+
+def test_nothing_grows_while_the_user_types_along() -> None:
+    async def scenario() -> None:
+        slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
+        async with Desk(ScriptedGateway(slow)) as desk:
+            desk.type("x = ")
+            await desk.ask()
+            desk.type("a")
+            await asyncio.sleep(2)
+            assert desk.grown == []
+            assert text_of(await desk.ask()) == "lpha + beta * gamma"
+
+    virtual.run(scenario)
+
+
+def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -> None:
+    async def scenario() -> None:
+        async with Desk(ScriptedGateway(ANSWER), finisher=lambda *_, **__: Finished("", reason="x")) as desk:
+            desk.type("x = ")
+            assert await desk.ask() is None
+            assert await desk.ask() is None
+            assert desk.flow.status().counts == {"filtered": 2}
+            assert len(desk.gateway.calls) == 1
 
     virtual.run(scenario)
 

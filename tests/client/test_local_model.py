@@ -44,6 +44,8 @@ def test_too_little_typed_gives_nothing(text: str) -> None:
 def test_line_endings_and_trailing_blanks_are_not_copied() -> None:
     assert suggest("import os  \r\nimp|\r\n") == "ort os"
     assert suggest("imp|\r\nimport os\r\n") == "ort os"
+    assert suggest("import os\rimp|\r") == "ort os"
+    assert suggest("x\rimport os\rimp|\r") == "ort os"
 
 
 def test_the_search_gives_up_after_its_probes() -> None:

@@ -46,6 +46,7 @@ def test_a_strand_leads_across_line_breaks() -> None:
     assert strand.rest_at(at("def f():\n    |\nz\n")) == "a = 1\n    return a"
     assert strand.rest_at(at("def f():\n    a = 1\n    |\nz\n")) == "return a"
     assert strand.rest_at(at("def f():\n\ta|\nz\n")) is None
+    assert strand.rest_at(at("def f():\n    a = 1x|\nz\n")) is None
 
 
 def test_line_breaks_may_be_carriage_return_line_feed_in_the_document() -> None:
