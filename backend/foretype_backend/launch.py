@@ -28,7 +28,7 @@ class Parts:
     tokenizer: Tokenizer
     tokenizer_path: Path
     grammar: Grammar
-    model_name: str
+    model_name: str | None
 
 
 def prepare(config: Config) -> Parts:
@@ -45,8 +45,8 @@ def prepare(config: Config) -> Parts:
     chosen = _grammar(config, artifact, tokenizer)
     model = config.engine.model or (str(artifact.path) if artifact is not None else None)
     model_name = config.model.name or (artifact.name if artifact is not None and not config.engine.model else None)
-    if model_name is None:
-        model_name = Path(model).stem if model and "://" not in model else name
+    if model_name is None and model is not None and "://" not in model:
+        model_name = Path(model).stem
     engine = _engine(config, model, tokenizer, model_name)
     return Parts(
         engine=engine, tokenizer=tokenizer, tokenizer_path=tokenizer_path, grammar=chosen, model_name=model_name
@@ -69,7 +69,7 @@ def make_profile(config: Config, parts: Parts) -> Profile:
         )
     layout = model.layout if model.layout in parts.grammar.layouts else parts.grammar.layouts[0]
     return Profile(
-        model=parts.model_name,
+        model=parts.model_name or capabilities.model,
         grammar=parts.grammar.id,
         tokenizer_digest=parts.tokenizer.digest,
         layout=layout,
@@ -134,7 +134,7 @@ def _given(**values: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name: str) -> Engine:
+def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name: str | None) -> Engine:
     name = config.engine.name
     options: dict[str, Any] = dict(config.engine.options)
     if model is None and name != "scripted":
@@ -145,7 +145,11 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         script = text_script(
             tokenizer.encode, lambda ids: tokenizer.decode(ids).decode("utf-8", "replace"), _scripted_answer
         )
-        options = {"script": script, "vocabulary_tokens": tokenizer.vocabulary_tokens, "model": model_name} | options
+        options = {
+            "script": script,
+            "vocabulary_tokens": tokenizer.vocabulary_tokens,
+            "model": model_name or name,
+        } | options
     elif name == "openai":
         options = (
             _given(url=model, model=config.model.name, context_limit_tokens=config.model.context_limit_tokens) | options

@@ -1,11 +1,14 @@
 """Whatever frames arrive, the connection lives and answers a good request afterwards."""
 
 import asyncio
+import random
 from typing import Any
 
 import msgspec
 import pytest
-from backend.world import complete, gateway, scripted
+from backend.world import World, complete, gateway, scripted
+from foretype_backend.app import stream_door
+from foretype_backend.config import LimitsConfig
 from foretype_client.wire import Delta, Done, Error, Need
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,6 +92,43 @@ def test_bytes_of_any_kind(frames: list[bytes], data: st.DataObject) -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | MESSAGE.map(repr), max_size=20))
 def test_text_of_any_kind(frames: list[str]) -> None:
     asyncio.run(survives(frames, json=True))
+
+
+async def test_random_comings_and_goings_leave_nothing_behind() -> None:
+    """Connects, requests, cancels, supersedes, faults and disconnects at random points of slow generations."""
+    draw = random.Random(20261120)
+
+    async def slow(seconds: float) -> None:
+        await asyncio.sleep(draw.choice((0, 0, 0.001)))
+
+    engine = scripted("word " * 30, sleep=slow, slots=3)
+    limits = LimitsConfig(max_running=4, max_waiting=6, live_per_connection=8, abort_grace_ms=100, retry_wait_ms=50)
+
+    async def one_client(world: World) -> None:
+        for _ in range(4):
+            async with world.peer(json=draw.random() < 0.5) as peer:
+                for number in range(12):
+                    step = draw.random()
+                    if step < 0.6:
+                        former = f"r{number - 1}" if draw.random() < 0.3 else None
+                        class_ = draw.choice(["interactive", "block", "speculative", "warm"])
+                        await peer.send(
+                            complete(f"r{number}", class_=class_, supersedes=former, document="d", deadline_ms=500.0)
+                        )
+                    elif step < 0.9:
+                        await peer.send({"type": "cancel", "id": f"r{draw.randrange(number + 1)}"})
+                    else:
+                        engine.fail_next(after_tokens=draw.randrange(5))
+                    await asyncio.sleep(draw.choice((0, 0.002)))
+
+    async with gateway(engine, limits=limits) as world:
+        await asyncio.gather(*(one_client(world) for _ in range(6)))
+        await world.idle()
+        assert engine.statistics().waiting == 0
+        assert not stream_door(world.app).connections
+        engine._faults.clear()
+        async with world.peer() as peer:
+            await peer.still_works()
 
 
 @pytest.mark.parametrize("json", [False, True])
