@@ -128,6 +128,7 @@ class Session:
         self._connections = self._failures = self._sent_bytes = self._received_bytes = 0
         self._past = (0, 0, 0, 0, 0)
         self._last_error = ""
+        self._told = False
 
     def __repr__(self) -> str:
         return f"<Session: {self._endpoint.url or 'private'}, {self._protocol!r}, {self._connections} connections>"
@@ -182,7 +183,8 @@ class Session:
 
     @property
     def connected(self) -> bool:
-        return self._protocol.state is State.OPEN
+        """Whether this connection's gateway took us in: it sent its profile, and does not go away."""
+        return self._protocol.state is State.OPEN and self._protocol.profile is not None
 
     def complete(self, call: Call) -> AnswerStream:
         stream = AnswerStream(call.id, self._cancel)
@@ -274,6 +276,7 @@ class Session:
             case Profile():
                 self._profile = event
                 self._changed.set()
+                self._tell_connection(True)
                 if self.on_profile is not None:
                     self.on_profile(event)
             case Ack():
@@ -341,7 +344,6 @@ class Session:
             self._drained.clear()
             self._protocol.hello(self.client_name, self.workspaces)
             self._pump()
-            self._tell_connection(True)
             loop = asyncio.get_running_loop()
             helpers = [loop.create_task(self._write(connection)), loop.create_task(self._drain(connection))]
             try:
@@ -370,16 +372,17 @@ class Session:
 
     def _lose(self, reason: str) -> None:
         """Fail what runs, and begin a new protocol object for the next connection."""
-        was_connected = self._protocol.state in (State.OPEN, State.DRAINING)
         self._protocol.connection_lost(reason)
         self._pump()
         self._past = self._counters()
         self._protocol = ClientProtocol(json=self._json)
         self._changed.set()
-        if was_connected:
-            self._tell_connection(False)
+        self._tell_connection(False)
 
     def _tell_connection(self, connected: bool) -> None:
+        if connected is self._told:
+            return
+        self._told = connected
         if self.on_connection is not None:
             self.on_connection(connected)
 

@@ -1,0 +1,154 @@
+"""The session against the real gateway: both ends of the wire as they ship, only the engine is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway, scripted, until
+from foretype_backend.app import stream_door
+from foretype_client.connecting import Backoff
+from foretype_client.ports import Call, CompletionStream, GatewayError, GatewayGone
+from foretype_client.session import Session
+from foretype_client.wire import Changed, ChangeReason, Delta, Done, ErrorCode, Finish
+from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.templates import encode_prompt, grammar
+
+LETTERS = "abcdefgh"
+
+
+def call(id: str, above: str, typed: str, below: str = "", **more: Any) -> Call:
+    texts = [(Kind.PATH, ""), (Kind.PREFIX, above), (Kind.SUFFIX, below), (Kind.MIDDLE, typed)]
+    segments = [Segment(kind=kind, scope=Scope.FILE, source=Source(path="a.py"), text=text) for kind, text in texts]
+    return Call(id=id, segments=segments, **({"max_tokens": 64} | more))
+
+
+@asynccontextmanager
+async def connected(world: World, **options: Any) -> AsyncIterator[Session]:
+    session = Session(
+        world.ws_url,
+        clock=time.monotonic,
+        rng=random.Random(1),
+        backoff=Backoff(base_s=0.01, cap_s=0.02),
+        **options,
+    )
+    await session.start()
+    try:
+        await session.ready()
+        yield session
+    finally:
+        await session.close()
+
+
+async def read(stream: CompletionStream) -> tuple[str, Done]:
+    text = ""
+    async for item in stream:
+        if isinstance(item, Done):
+            return text, item
+        text += item.text
+    raise AssertionError("a stream ended without its Done")
+
+
+@pytest.mark.parametrize("json", [False, True])
+async def test_the_engine_sees_the_prompt_that_the_client_has_whatever_travelled(json: bool) -> None:
+    """Random sessions over a few texts; the gateway forgets its cache at random, and `need` repairs it."""
+    prompts: list[str] = []
+
+    def answer(prompt: str) -> str:
+        prompts.append(prompt)
+        return "x"
+
+    rng = random.Random(5)
+    async with gateway(scripted(answer)) as world, connected(world, json=json) as session:
+        for number in range(40):
+            if rng.random() < 0.2:
+                for connection in stream_door(world.app).connections:
+                    connection.session.cache.clear()
+            asked = call(
+                str(number),
+                "".join(f"{rng.choice(LETTERS)} = {rng.randrange(9)}\n" for _ in range(rng.randrange(3))),
+                rng.choice(["", "    é", "日本 = ", "<|fim_middle|>"]),
+                rng.choice(["", "pass\n"]),
+            )
+            encoded = encode_prompt(TOKENIZER, grammar("foretype-1"), asked.segments)
+            _, done = await read(session.complete(asked))
+            assert done.usage.prompt_tokens == len(encoded.ids)
+            assert prompts[-1] == TOKENIZER.decode(encoded.ids).decode()
+        statistics = session.statistics()
+    assert statistics.needs > 0
+    assert statistics.digest_segments > statistics.text_segments / 2
+    assert statistics.bad_frames == 0
+
+
+async def test_a_cancel_frees_the_engine_and_is_confirmed() -> None:
+    async with gateway(scripted("y = 1\n" * 500, decode_s_per_token=0.002)) as world, connected(world) as session:
+        stream = session.complete(call("1", "x = 1\n", "", max_tokens=1000))
+        assert isinstance(await anext(aiter(stream)), Delta)
+        stream.cancel()
+        _, done = await read(stream)
+        assert done.finish is Finish.CANCELLED
+        await world.idle()
+        # Cancelled before the gateway even read the request: it still wins, and nothing is left running.
+        late = session.complete(call("2", "x = 1\n", "", max_tokens=1000))
+        late.cancel()
+        assert (await read(late))[1].finish is Finish.CANCELLED
+        await world.idle()
+
+
+async def test_superseding_cancels_the_named_request_alone() -> None:
+    async with gateway(scripted("y = 1\n" * 500, decode_s_per_token=0.002)) as world, connected(world) as session:
+        first = session.complete(call("1", "x = 1\n", "", max_tokens=1000))
+        other = session.complete(call("2", "z = 1\n", "", max_tokens=4))
+        second = session.complete(call("3", "x = 1\n", "y", supersedes="1", max_tokens=4))
+        assert (await read(first))[1].finish is Finish.CANCELLED
+        assert (await read(second))[1].finish is not Finish.CANCELLED
+        assert (await read(other))[1].finish is not Finish.CANCELLED
+
+
+async def test_a_wrong_token_count_is_a_refusal_and_the_connection_lives() -> None:
+    async with gateway() as world, connected(world) as session:
+        with pytest.raises(GatewayError) as raised:
+            await read(session.complete(call("1", "x = 1\n", "", prompt_tokens=1)))
+        assert raised.value.code is ErrorCode.TOKENIZER_MISMATCH
+        await read(session.complete(call("2", "x = 1\n", "")))
+
+
+async def test_feedback_is_acknowledged_and_changes_arrive() -> None:
+    changes: list[Changed] = []
+    acknowledged: list[str] = []
+    async with (
+        gateway(changed=lambda _session, change: changes.append(change)) as world,
+        connected(world, on_acknowledged=acknowledged.append) as session,
+    ):
+        session.changed(["file:///a.py"], ChangeReason.PULL)
+        assert session.feedback("b1", [{"kind": "shown", "id": "1"}])
+        await until(lambda: acknowledged == ["b1"])
+    assert changes == [Changed(documents=["file:///a.py"], reason=ChangeReason.PULL)]
+
+
+async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
+    async with gateway(token="a-long-enough-token") as world:
+        async with connected(world, token="a-long-enough-token", cache_dir=tmp_path) as session:
+            path = await session.tokenizer_path()
+            assert await asyncio.to_thread(path.read_bytes) == await asyncio.to_thread(TOKENIZER_PATH.read_bytes)
+        session = Session(world.ws_url, token="another-token", clock=time.monotonic, rng=random.Random(1))
+        states: list[bool] = []
+        session.on_connection = states.append
+        await session.start()
+        with pytest.raises(GatewayGone, match="check the token"):
+            await session.ready()
+        await session.close()
+        assert states == []
+
+
+async def test_goaway_of_the_real_gateway_moves_the_session_on() -> None:
+    async with gateway() as world, connected(world) as session:
+        stream_door(world.app).goaway(1000.0)
+        await until(lambda: session.statistics().connections == 2 and session.connected)
+        await read(session.complete(call("1", "x = 1\n", "")))
