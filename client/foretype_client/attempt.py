@@ -198,7 +198,7 @@ class Attempt:
     def _own_ended(self) -> bool:
         if self._own is None or self._own.running:
             return False
-        self._outcome = self._outcome or _failure(self._own)
+        self._outcome = _failure(self._own)
         return True
 
     def _send_s(self, running: list[Flight], now: float) -> float:
