@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,11 +45,7 @@ def sites(seed: int, *, chars_above: int, chars_below: int, root: Path | None = 
     """
     folder = root or Path(sysconfig.get_paths()["stdlib"])
     least = chars_above + chars_below + 2_000
-    files = sorted(
-        path
-        for path in folder.rglob("*.py")
-        if "site-packages" not in path.parts and least <= path.stat().st_size <= _MAX_FILE_BYTES
-    )
+    files = [path for path, size_bytes in _python_files(folder) if size_bytes >= least]
     rng = random.Random(seed)
     rng.shuffle(files)
     found = False
@@ -59,6 +56,13 @@ def sites(seed: int, *, chars_above: int, chars_below: int, root: Path | None = 
             yield site
     if not found:
         raise WorkloadError(f"no Python file of {least} to {_MAX_FILE_BYTES} bytes below {folder}")
+
+
+@cache
+def _python_files(folder: Path) -> list[tuple[Path, int]]:
+    """Files and sizes, looked up once: a bench goes through them many times."""
+    found = ((path, path.stat().st_size) for path in folder.rglob("*.py") if "site-packages" not in path.parts)
+    return sorted((path, size_bytes) for path, size_bytes in found if size_bytes <= _MAX_FILE_BYTES)
 
 
 def _site(name: str, path: Path, rng: random.Random, chars_above: int, chars_below: int) -> Site | None:
