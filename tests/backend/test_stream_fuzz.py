@@ -106,7 +106,7 @@ async def test_random_comings_and_goings_leave_nothing_behind() -> None:
 
     async def one_client(world: World) -> None:
         for _ in range(4):
-            async with world.peer(json=draw.random() < 0.5) as peer:
+            async with world.peer(json=draw.random() < 0.5, max_queue=None) as peer:  # reads while it closes
                 for number in range(12):
                     step = draw.random()
                     if step < 0.6:
