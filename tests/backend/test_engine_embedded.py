@@ -71,6 +71,8 @@ def bad_file(model: Path, path: Path, damage: str) -> None:
             path.write_bytes(model.read_bytes()[:2000])
         case "truncated":
             path.write_bytes(model.read_bytes()[:-100])
+        case "tensor missing":
+            write_tiny_gguf(path, without="blk.1.attn_q.weight")
         case "architecture":
             write_tiny_gguf(path, architecture="starcoder2")
         case "quantisation":
@@ -213,12 +215,13 @@ async def test_capabilities_say_what_is_missing(engine: EmbeddedEngine) -> None:
 
 
 async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: Path) -> None:
-    engine = EmbeddedEngine.from_config(model=model, threads=1)
+    engine = EmbeddedEngine.from_config(model=model, threads=1, nice=3)
     await engine.start()
+    assert engine.process_id is not None
+    assert psutil.Process(engine.process_id).nice() == psutil.Process().nice() + 3
     streams = [engine.generate(f"r{i}", PROMPT, GenerationParams(max_tokens=3000)) for i in range(3)]
     for stream in streams:
         await anext(stream)
-    assert engine.process_id is not None
     os.kill(engine.process_id, signal.SIGKILL)
     for stream in streams:
         with pytest.raises(EngineUnavailable, match="SIGKILL"):
@@ -293,15 +296,21 @@ asyncio.run(main())
         ("header cut off", "cut off or damaged"),
         ("truncated", "truncated"),
         ("architecture", "architecture 'starcoder2' does not open"),
+        ("tensor missing", "the engine cannot open it"),
         ("quantisation", "Q5_0, which does not open"),
     ],
 )
-async def test_start_names_file_reason_and_remedy_for(model: Path, tmp_path: Path, damage: str, message: str) -> None:
+async def test_start_names_file_reason_and_remedy_for(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str, message: str
+) -> None:
     path = tmp_path / "bad.gguf"
     bad_file(model, path, damage)
     engine = EmbeddedEngine.from_config(model=path)
-    with pytest.raises(EngineUnavailable, match=message) as caught:
+    with caplog.at_level("INFO", "foretype.engine"), pytest.raises(EngineUnavailable, match=message) as caught:
         await engine.start()
+    assert ("unordered_map" in caplog.text) == (damage == "tensor missing"), (
+        "the engine's own words belong into the log"
+    )
     assert "bad.gguf" in str(caught.value)
     assert ";" in str(caught.value), "no remedy"
     await engine.close()

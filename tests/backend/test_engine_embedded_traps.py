@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
+import openvino as ov
+import openvino_genai as genai
 import pytest
 from backend.exact_cache import exact_cached_tokens
 from backend.tiny_gguf import write_tiny_gguf
@@ -16,7 +19,7 @@ from foretype_backend.engines.gguf_header import BadModelFile, kv_block_bytes, r
 from foretype_backend.engines.ipc import Cancel, Ended, Output, Report, Submit
 from foretype_backend.engines.jobs import Limits
 from foretype_backend.engines.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
-from foretype_backend.engines.pipeline import Sampling
+from foretype_backend.engines.pipeline import PipelineError, Sampling
 from foretype_backend.engines.prefix import ShadowPrefixCache
 
 CHUNK = 128
@@ -160,6 +163,35 @@ def test_prompt_lookup_gives_the_same_greedy_tokens_and_works_with_sampling_and_
         assert len(drain(lookup, 10 + job_id)[0][10 + job_id]) == 32
 
 
+def test_a_draft_from_gguf_is_refused_and_a_draft_with_sampling_and_prefix_cache_throws_out_of_step(
+    tmp_path: Path,
+) -> None:
+    """Why no draft model is offered: prompt lookup needs no second file, and works."""
+    model = write_tiny_gguf(tmp_path / "m.gguf")
+    with pytest.raises(RuntimeError, match="failed"):
+        genai.draft_model(str(model), "CPU")
+    genai.LLMPipeline(str(model), "CPU", enable_save_ov_model=True)
+    sizes = genai.SchedulerConfig()
+    sizes.enable_prefix_caching, sizes.num_kv_blocks, sizes.max_num_batched_tokens = True, POOL_BLOCKS, CHUNK
+    raw: Any = genai.ContinuousBatchingPipeline(
+        str(model), sizes, "CPU", {"draft_model": genai.draft_model(str(tmp_path), "CPU")}
+    )
+
+    def generate(job_id: int, *, sample: bool) -> None:
+        g = genai.GenerationConfig()
+        g.max_new_tokens, g.num_assistant_tokens, g.ignore_eos, g.logprobs = 40, 4, True, 1
+        g.do_sample, g.temperature, g.rng_seed = sample, 1.0, job_id
+        handle = raw.add_request(job_id, ov.Tensor(np.array([prompt(200, job_id)], dtype=np.int64)), g)
+        while raw.has_non_finished_requests():
+            raw.step()
+        assert handle.can_read()
+
+    generate(0, sample=False)
+    with pytest.raises(RuntimeError, match="content_length"):
+        for job_id in range(1, 30):
+            generate(job_id, sample=True)
+
+
 @pytest.mark.parametrize("pretokenizer", ["default", "starcoder"])
 def test_the_files_own_tokenizer_does_not_matter_because_ids_are_passed(
     pipeline: OpenVinoPipeline, tmp_path: Path, pretokenizer: str
@@ -198,7 +230,7 @@ def test_the_header_check_says_what_the_engine_would_say(
     else:
         with pytest.raises(BadModelFile, match=r"which does not open; use"):
             read_header(path)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(PipelineError):
             OpenVinoPipeline(config(path))
 
 
@@ -317,7 +349,7 @@ def test_a_pipeline_that_throws_is_replaced_and_goes_on(
     broken = pipeline()
 
     def throw() -> None:
-        raise RuntimeError("Check 'content_length <= prompt_ids.size()' failed at sequence_group.cpp:32")
+        raise PipelineError("Check 'content_length <= prompt_ids.size()' failed at sequence_group.cpp:32")
 
     monkeypatch.setattr(broken, "step", throw)
     run(worker)

@@ -19,7 +19,7 @@ from foretype_backend.engines.ipc import (
     encode,
 )
 from foretype_backend.engines.jobs import Limits
-from foretype_backend.engines.pipeline import Read, Sampling
+from foretype_backend.engines.pipeline import PipelineError, Read, Sampling
 from foretype_backend.engines.prefix import ShadowPrefixCache
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,7 +124,7 @@ def test_an_end_token_is_cut_off_with_all_that_follows() -> None:
 
 
 def test_a_throwing_step_fails_its_requests_alone_and_the_pipeline_is_rebuilt() -> None:
-    bench = Bench(step2=RuntimeError("content_length <= prompt_ids.size()+m_generated_ids.size()"))
+    bench = Bench(step2=PipelineError("content_length <= prompt_ids.size()+m_generated_ids.size()"))
     bench.submit(1, 40, max_tokens=10)
     bench.loop.turn()
     bench.submit(2, 500)

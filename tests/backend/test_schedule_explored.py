@@ -144,7 +144,9 @@ def job(job_id: int, ids: list[int], **options: object) -> Job:
     return Job(id=job_id, prompt_tokens=len(ids), keys=block_keys(ids, BLOCK), **options)  # pyright: ignore[reportArgumentType]
 
 
-LIMITS = Limits(chunk_tokens=CHUNK, max_sequences=3, reserved_sequences=1, pool_blocks=200, max_overtakes=2, head_start_tokens=2)
+LIMITS = Limits(
+    chunk_tokens=CHUNK, max_sequences=3, reserved_sequences=1, pool_blocks=200, max_overtakes=2, head_start_tokens=2
+)
 
 prompts = st.builds(
     lambda stem, length, tail: ([stem] * length) + tail,

@@ -37,9 +37,10 @@ def write_tiny_gguf(
     quantisation: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.Q8_0,
     file_type: gguf.LlamaFileType = gguf.LlamaFileType.MOSTLY_Q8_0,
     pretokenizer: str = "qwen2",
+    without: str = "",
     seed: int = 0,
 ) -> Path:
-    """Write the file and return its path. Dimensions are multiples of 32 (a Q8_0 block)."""
+    """Write the file and return its path. Dimensions are multiples of 32 (a Q8_0 block); `without` leaves a tensor out."""
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("tiny")
@@ -66,6 +67,8 @@ def write_tiny_gguf(
 
     def matrix(name: str, rows: int, columns: int, scale: float) -> None:
         values = (rng.standard_normal((rows, columns)) * scale).astype(np.float32)
+        if name == without:
+            return
         data = gguf.quants.quantize(values, quantisation)
         writer.add_tensor(name, data, raw_dtype=quantisation)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from foretype_backend.engines.ipc import Cancel, Ended, Load, Output, Report, Submit
 from foretype_backend.engines.jobs import Action, Add, Drop, End, Ending, Job, Limits, Produced
-from foretype_backend.engines.pipeline import Pipeline, Read, Sampling
+from foretype_backend.engines.pipeline import Pipeline, PipelineError, Read, Sampling
 from foretype_backend.engines.prefix import ShadowPrefixCache
 from foretype_backend.engines.schedule import Scheduler
 
@@ -78,7 +78,7 @@ class WorkerLoop:
                 reads, discarded = self._pipeline.step()
                 self._tokens_after_cancel += discarded
                 self._carry_out(self.scheduler.after_step({i: self._read(i, read) for i, read in reads.items()}))
-        except (RuntimeError, MemoryError) as error:  # what OpenVINO throws, and with it goes every request in it
+        except PipelineError as error:
             self._lose_pipeline(error)
         self.flush()
 
@@ -179,7 +179,7 @@ class WorkerLoop:
             case Ending.ABORTED | Ending.EXPIRED | Ending.DROPPED:
                 self._out.append(Ended(id=job_id, how="aborted", message=ending.value))
 
-    def _lose_pipeline(self, error: Exception) -> None:
+    def _lose_pipeline(self, error: PipelineError) -> None:
         _logger.error("a step failed, the pipeline is rebuilt: %s", error)
         self._carry_out(self.scheduler.pipeline_lost())
         self._pipeline_restarts += 1

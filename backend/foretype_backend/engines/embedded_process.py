@@ -19,15 +19,7 @@ _WORKER = "foretype_backend.engines.embedded_worker"
 
 
 class StartFailed(Exception):
-    """The process did not come up; the message names the file and the remedy.
-
-    Attributes:
-        permanent: trying again cannot help.
-    """
-
-    def __init__(self, message: str, *, permanent: bool) -> None:
-        super().__init__(message)
-        self.permanent = permanent
+    """The process did not come up; the message names the file and the remedy."""
 
 
 class EngineProcess:
@@ -78,16 +70,16 @@ class EngineProcess:
                 reports = await self.reports()
         except TimeoutError:
             message = f"{config.model}: not loaded within {config.start_timeout_s:g} s; raise start_timeout_s"
-            raise StartFailed(message, permanent=False) from None
+            raise StartFailed(message) from None
         if not reports:
-            raise StartFailed(f"{config.model}: {await self.reason()}", permanent=False)
+            raise StartFailed(f"{config.model}: {await self.reason()}")
         match reports[0]:
             case Ready() as ready:
                 return ready
-            case Failed(message=message, permanent=permanent):
-                raise StartFailed(message, permanent=permanent)
+            case Failed(message=message):
+                raise StartFailed(message)
             case other:
-                raise StartFailed(f"unexpected first report {type(other).__name__}", permanent=True)
+                raise StartFailed(f"unexpected first report {type(other).__name__}")
 
     @property
     def pid(self) -> int:

@@ -32,7 +32,7 @@ from foretype_backend.engines.ipc import (
 )
 from foretype_backend.engines.jobs import Limits
 from foretype_backend.engines.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
-from foretype_backend.engines.pipeline import Sampling
+from foretype_backend.engines.pipeline import PipelineError, Sampling
 from foretype_backend.engines.prefix import ShadowPrefixCache
 
 __all__ = ["main"]
@@ -66,17 +66,12 @@ def main() -> None:
         header = read_header(Path(configure.model))
         loop, ready = _load(configure, header, send)
     except BadModelFile as error:
-        send([Failed(message=str(error), permanent=True)])
+        send([Failed(message=str(error))])
         raise SystemExit(2) from None
-    except MemoryError:
-        message = f"{configure.model}: not enough memory to load it; use a smaller model or file"
-        send([Failed(message=message, permanent=False)])
-        raise SystemExit(3) from None
-    except RuntimeError as error:  # what OpenVINO throws
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        message = f"{configure.model}: the engine cannot open it: {lines[-1] if lines else error!r}; try a Q8_0 file"
-        _logger.error("%s", error)
-        send([Failed(message=message, permanent=False)])
+    except PipelineError as error:
+        _logger.error("%s", error.__cause__ or error)
+        remedy = "use a smaller model or less cache_bytes" if "memory" in str(error) else "export it again as Q8_0"
+        send([Failed(message=f"{configure.model}: the engine cannot open it ({error}); {remedy}")])
         raise SystemExit(3) from None
     send([ready])
     _serve(loop, commands)

@@ -78,10 +78,9 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=T
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The model cannot be loaded; the process exits. `permanent`: trying again cannot help."""
+    """The model cannot be loaded; the process exits."""
 
     message: str
-    permanent: bool
 
 
 class Output(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

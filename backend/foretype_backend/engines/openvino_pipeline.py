@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
-from foretype_backend.engines.pipeline import Read, Sampling
+from foretype_backend.engines.pipeline import PipelineError, Read, Sampling
 
 __all__ = ["BLOCK_TOKENS", "OpenVinoPipeline", "PipelineConfig"]
 
@@ -53,7 +54,8 @@ class OpenVinoPipeline:
         if config.prompt_lookup_tokens:
             properties["prompt_lookup"] = True
         self._lookup_tokens = config.prompt_lookup_tokens
-        self._pipeline: Any = genai.ContinuousBatchingPipeline(config.model, scheduler, "CPU", properties)
+        with _native_errors():
+            self._pipeline: Any = genai.ContinuousBatchingPipeline(config.model, scheduler, "CPU", properties)
         self._handles: dict[int, Any] = {}
         self._dropped: list[Any] = []
         self._ticket = 0
@@ -77,7 +79,8 @@ class OpenVinoPipeline:
             config.num_assistant_tokens = self._lookup_tokens
             config.max_ngram_size = 3
         prompt = ov.Tensor(np.array([token_ids], dtype=np.int64))
-        self._handles[job_id] = self._pipeline.add_request(self._ticket, prompt, config)
+        with _native_errors():
+            self._handles[job_id] = self._pipeline.add_request(self._ticket, prompt, config)
 
     def drop(self, job_id: int) -> None:
         handle = self._handles.pop(job_id)
@@ -85,7 +88,8 @@ class OpenVinoPipeline:
         self._dropped.append(handle)
 
     def step(self) -> tuple[dict[int, Read], int]:
-        self._pipeline.step()
+        with _native_errors():
+            self._pipeline.step()
         discarded = sum(len(_read(handle).token_ids) for handle in self._dropped)
         self._dropped.clear()
         reads: dict[int, Read] = {}
@@ -100,6 +104,17 @@ class OpenVinoPipeline:
     def cache_bytes(self) -> int:
         """Bytes of the whole key-value cache once it is allocated; 0 before the first step."""
         return int(self._pipeline.get_metrics().kv_cache_size_in_bytes)
+
+
+@contextmanager
+def _native_errors() -> Generator[None]:
+    """C++ exceptions arrive as whatever Python type fits their own (a missing tensor is an IndexError); make them one."""
+    try:
+        yield
+    except (RuntimeError, ValueError, IndexError, ArithmeticError, MemoryError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = lines[-1] if lines else type(error).__name__
+        raise PipelineError("not enough memory" if isinstance(error, MemoryError) else said) from error
 
 
 def _read(handle: Any) -> Read:

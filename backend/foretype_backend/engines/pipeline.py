@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-__all__ = ["Pipeline", "Read", "Sampling"]
+__all__ = ["Pipeline", "PipelineError", "Read", "Sampling"]
+
+
+class PipelineError(Exception):
+    """The pipeline threw: nothing in it can be trusted any more, and every request in it is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +36,7 @@ class Read(NamedTuple):
 
 
 class Pipeline(Protocol):
-    """What the engine's process needs of a pipeline."""
+    """What the engine's process needs of a pipeline. `add` and `step` raise PipelineError."""
 
     def add(self, job_id: int, token_ids: Sequence[int], sampling: Sampling) -> None: ...
 

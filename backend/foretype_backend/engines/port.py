@@ -58,9 +58,11 @@ class Chunk:
 
     Attributes:
         token_ids: generated tokens, in order; empty where the engine speaks text only.
-        logprobs: natural log-probability of each token in `token_ids` (same length), or empty if unknown.
+        logprobs: natural log-probability of each token in `token_ids` (same length), or empty if unknown. With `text`,
+            of the tokens that the text is made of.
         text: set by engines that speak text only (`Capabilities.token_ids` is false), else None.
-        cached_tokens: prompt tokens not computed, on the first chunk; None where unknown.
+        cached_tokens: prompt tokens not computed, on the first chunk (on the last, from an engine that counts in the
+            end); None where unknown.
         finish: set on the last chunk.
         queue_ms, prefill_ms: on the first chunk: queue wait and prefill duration as the engine measured them.
     """
