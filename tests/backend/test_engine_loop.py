@@ -21,7 +21,7 @@ from foretype_backend.engines.ipc import (
 from foretype_backend.engines.jobs import Limits
 from foretype_backend.engines.pipeline import PipelineError, Read, Sampling
 from foretype_backend.engines.prefix import ShadowPrefixCache
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 CHUNK = 64
@@ -199,6 +199,7 @@ def test_an_expired_request_is_never_added() -> None:
     assert "add 2" not in bench.opened[0].log
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 300), max_size=5), st.integers(1, 50))
 def test_frames_survive_any_cut_of_the_stream(sizes: list[int], piece: int) -> None:
     frames: list[Report] = [Output(id=i, token_ids=list(range(n)), logprobs=[-0.5] * n) for i, n in enumerate(sizes)]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from foretype_backend.engines.prefix import ShadowPrefixCache, block_keys, shared_tokens
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 ids = st.lists(st.integers(0, 3), max_size=40)
@@ -17,6 +17,7 @@ def common_prefix(left: list[int], right: list[int]) -> int:
     return count
 
 
+@settings(deadline=None)
 @given(ids, ids, st.integers(1, 9))
 def test_cached_tokens_are_the_whole_blocks_of_the_common_prefix(
     first: list[int], second: list[int], block: int
@@ -28,12 +29,14 @@ def test_cached_tokens_are_the_whole_blocks_of_the_common_prefix(
     assert cache.cached_tokens(cache.keys(second), len(second)) == expected
 
 
+@settings(deadline=None)
 @given(ids, ids, st.integers(1, 9))
 def test_shared_tokens_by_bisection_equals_the_scan(first: list[int], second: list[int], block: int) -> None:
     got = shared_tokens(block_keys(first, block), block_keys(second, block), block)
     assert got == common_prefix(first, second) // block * block
 
 
+@settings(deadline=None)
 @given(st.lists(ids, max_size=12), st.integers(1, 6), st.integers(1, 9))
 def test_never_more_blocks_than_capacity_and_never_more_hits_than_a_larger_cache(
     prompts: list[list[int]], capacity: int, block: int
@@ -44,6 +47,7 @@ def test_never_more_blocks_than_capacity_and_never_more_hits_than_a_larger_cache
         assert small.statistics().blocks <= capacity
 
 
+@settings(deadline=None)
 @given(ids, ids, st.integers(1, 9))
 def test_a_salt_isolates(first: list[int], second: list[int], block: int) -> None:
     cache = ShadowPrefixCache(1000, block)
