@@ -347,3 +347,11 @@ def test_backoff_is_full_jitter_under_a_cap() -> None:
         ceiling_s = min(8.0, 2.0**attempt if attempt < 20 else 8.0)
         assert 0.0 <= min(delays) < 0.2 * ceiling_s
         assert 0.8 * ceiling_s < max(delays) <= ceiling_s
+
+
+async def test_loopback_never_goes_through_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
+        assert await session.tokenizer_path()
+        assert (await read(session.complete(call("1", "x"))))[0] == "return a + b"

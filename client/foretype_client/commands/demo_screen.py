@@ -99,7 +99,7 @@ def _line(
         f"{_share(status.cached_share)} of prompt cached",
         f"{accepted_chars}/{accepted_chars + typed_chars} accepted",
     ]
-    return Text(" │ ".join(parts), style="cyan", no_wrap=True, overflow="ellipsis")
+    return Text(" │ ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts), style="cyan")
 
 
 def summary(figures: Figures, status: FlowStatus, accepted_chars: int, typed_chars: int, accepts: int) -> Table:

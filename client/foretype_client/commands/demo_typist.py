@@ -39,12 +39,12 @@ class Step:
 
 
 def region_of(text: str, keys: int) -> tuple[int, int]:
-    """Where to type: from a function's body about a third into the file, for about `keys` characters, to a line's end."""
+    """Where to type: a function's body about a third into the file, and on for `keys` characters, to a block's end."""
     third = len(text) // 3
     body = _BODY.search(text, third)
     start = body.end() if body is not None else text.rfind("\n", 0, third) + 1
-    end = text.find("\n", min(len(text), start + keys))
-    return start, len(text) if end < 0 else end
+    end = text.find("\n\n", min(len(text), start + keys))
+    return start, len(text.rstrip()) if end < 0 else end
 
 
 class Typist:
@@ -91,7 +91,7 @@ class Typist:
         text = suggestion.text
         if suggestion.replaces != 0:
             return ""
-        if self._expected.startswith(text):
+        if self._expected.startswith(text) and not _inside_word(self._expected, len(text)):
             return text if len(text.strip()) >= _LEAST_CHARS else ""
         cut = _common_chars(text, self._expected)
         while _inside_word(text, cut) or _inside_word(self._expected, cut):
