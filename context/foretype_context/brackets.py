@@ -14,7 +14,7 @@ from typing import Final
 from foretype_context.document import Snapshot
 from foretype_context.languages import language_spec
 
-__all__ = ["Surroundings", "excess_closer", "surroundings"]
+__all__ = ["Surroundings", "excess_closer", "open_quote", "surroundings"]
 
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
 _OPENERS: Final = frozenset(_PAIRS.values())
@@ -59,6 +59,14 @@ class _Scanner:
                 self.quote = found["quote"]
             else:
                 yield found.start(), found.group()
+
+
+def open_quote(text: str, line_comment: str) -> str:
+    """The quote of the string that stands open at the end of `text`, or empty."""
+    scanner = _Scanner(line_comment)
+    for _ in scanner.brackets(text):
+        pass
+    return scanner.quote
 
 
 class Surroundings:

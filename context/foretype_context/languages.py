@@ -58,8 +58,9 @@ def _set(names: str) -> frozenset[str]:
 
 _JAVASCRIPT_SCOPES: Final = _set(
     "function_declaration function_expression generator_function_declaration arrow_function method_definition "
-    "class_declaration class interface_declaration"
+    "class_declaration class"
 )
+_TYPESCRIPT_SCOPES: Final = _JAVASCRIPT_SCOPES | _set("interface_declaration")
 _JAVASCRIPT_DEFINITIONS: Final = (
     "(function_declaration name: (_) @name body: (_) @body) @definition "
     "(class_declaration name: (_) @name body: (_) @body) @definition "
@@ -102,7 +103,7 @@ _ALL: Final = (
         entry="language_typescript",
         comments=_set("comment"),
         strings=_set("string template_string regex"),
-        scopes=_JAVASCRIPT_SCOPES,
+        scopes=_TYPESCRIPT_SCOPES,
         blocks=_set("statement_block class_body switch_body interface_body"),
         definitions=_JAVASCRIPT_DEFINITIONS,
     ),
@@ -113,7 +114,7 @@ _ALL: Final = (
         entry="language_tsx",
         comments=_set("comment"),
         strings=_set("string template_string regex"),
-        scopes=_JAVASCRIPT_SCOPES,
+        scopes=_TYPESCRIPT_SCOPES,
         blocks=_set("statement_block class_body switch_body interface_body"),
         definitions=_JAVASCRIPT_DEFINITIONS,
     ),

@@ -7,16 +7,19 @@ the live document and cost the neighbourhood of the cursor, never the file.
 from __future__ import annotations
 
 import re
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from tree_sitter import Node
+from tree_sitter import Node, Tree
 
+from foretype_context.brackets import open_quote
 from foretype_context.document import Snapshot
-from foretype_context.languages import LanguageSpec, language_spec
+from foretype_context.languages import LanguageSpec, language_spec, parser_for
 from foretype_context.plan import SuggestionKind
 
 __all__ = [
     "CLOSERS_ONLY",
+    "Spot",
     "block_indent",
     "closes_block",
     "in_comment_or_string",
@@ -24,6 +27,7 @@ __all__ = [
     "next_filled_line",
     "opens_block",
     "previous_filled_line",
+    "spot_before",
     "stop_indent",
     "suggestion_kind",
 ]
@@ -33,6 +37,9 @@ CLOSERS_ONLY: Final = re.compile(r"""^\s*[)>}\]"'`]*\s*[:{;,]?\s*$""")
 
 _TAB_COLUMNS: Final = 4
 _LOOK_LINES: Final = 200
+_REGION_LINES: Final = 120
+_REGION_LINES_BELOW: Final = 20
+_REGION_CHARS: Final = 10_000
 
 
 def indent_columns(line: str) -> int:
@@ -66,36 +73,72 @@ def next_filled_line(snapshot: Snapshot, line: int) -> str | None:
     return None
 
 
-def _node_before(snapshot: Snapshot, offset: int) -> Node | None:
-    """The smallest node that holds the character left of `offset`."""
-    if snapshot.tree is None or offset == 0:
+@lru_cache(maxsize=16)
+def _parsed_region(language: str, text: str) -> Tree | None:
+    parser = parser_for(language)
+    return None if parser is None else parser.parse(text.encode())
+
+
+class Spot(NamedTuple):
+    """The smallest node that holds the character left of a place, and that place's byte offset in the node's tree."""
+
+    node: Node
+    byte: int
+
+
+def spot_before(snapshot: Snapshot, offset: int) -> Spot | None:
+    """Looks into the tree, or where there is none into one made of the enclosing outermost statement and some lines more.
+
+    That smaller tree costs the neighbourhood and does not suffer from what is broken elsewhere.
+    """
+    if offset == 0:
         return None
-    byte = snapshot.byte_of(offset)
-    return snapshot.tree.root_node.descendant_for_byte_range(byte - 1, byte - 1)
+    tree, start = snapshot.tree, 0
+    if tree is None:
+        line = snapshot.line_of(offset)
+        first = line
+        while first > 0 and line - first < _REGION_LINES:
+            text = snapshot.line_text(first)
+            if text[:1].strip() and text[0] not in ")]}":
+                break
+            first -= 1
+        last = min(line + _REGION_LINES_BELOW, snapshot.line_count - 1)
+        start, end = snapshot.line_start(first), snapshot.line_end(last)
+        if start == offset or end - start > _REGION_CHARS:
+            return None
+        tree = _parsed_region(snapshot.language, snapshot.text[start:end])
+        if tree is None:
+            return None
+    byte = snapshot.byte_of(offset) if start == 0 else len(snapshot.text[start:offset].encode())
+    node = tree.root_node.descendant_for_byte_range(byte - 1, byte - 1)
+    return None if node is None else Spot(node, byte)
 
 
 def in_comment_or_string(snapshot: Snapshot, offset: int) -> bool:
     """Whether text typed at `offset` is part of a comment or string. Without a tree only line comments are known."""
     spec = language_spec(snapshot.language)
-    node = _node_before(snapshot, offset)
-    if node is None:
+    spot = spot_before(snapshot, offset)
+    if spot is None:
         typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset]
         return typed.lstrip().startswith(spec.line_comment)
-    byte = snapshot.byte_of(offset)
+    node, byte = spot
+    broken = spot.node.has_error or spot.node.type == "ERROR"
     while node is not None:
         if node.type in spec.comments:
             # A line comment reaches to the line's end; text typed right behind it still belongs to it.
             return node.end_byte > byte or node.start_point[0] == node.end_point[0]
         if node.type in spec.strings and node.start_byte < byte < node.end_byte:
-            return not _in_interpolation(snapshot, offset, node)
+            return not _in_interpolation(spot.node, node, byte)
+        broken = broken or node.type == "ERROR"
         node = node.parent
-    return False
+    # A string that nothing closes yet is no string to the parser.
+    typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset]
+    return broken and open_quote(typed, spec.line_comment) != ""
 
 
-def _in_interpolation(snapshot: Snapshot, offset: int, string: Node) -> bool:
-    node = _node_before(snapshot, offset)
-    while node is not None and node.start_byte >= string.start_byte and node.type != string.type:
-        if node.type in ("interpolation", "template_substitution", "interpolated_expression"):
+def _in_interpolation(node: Node | None, string: Node, byte: int) -> bool:
+    while node is not None and node != string:
+        if node.type in ("interpolation", "template_substitution", "interpolated_expression") and byte < node.end_byte:
             return True
         node = node.parent
     return False
@@ -121,7 +164,8 @@ _COMPOUND: Final = re.compile(
 
 def _is_statement_colon(snapshot: Snapshot, end: int, typed: str) -> bool:
     """A colon also stands in slices, dictionaries, annotations and lambdas; those open nothing."""
-    node = _node_before(snapshot, end)
+    spot = spot_before(snapshot, end)
+    node = spot.node if spot is not None else None
     if node is not None and node.type == ":" and node.parent is not None:
         kind = node.parent.type
         if kind in ("slice", "pair", "typed_parameter", "typed_default_parameter", "lambda", "dictionary", "type"):

@@ -127,12 +127,50 @@ def test_a_document_above_the_limit_has_no_tree_and_still_has_lines() -> None:
     assert document.snapshot().line_count == 120_000
 
 
-def test_a_parser_that_is_slow_again_and_again_is_given_up() -> None:
-    ticks = iter(range(1000))
-    document = Document("u", "x = 1\n", language="python", timer=lambda: float(next(ticks)))
-    for version in range(1, 4):
-        document.apply([Edit(0, 0, "y")], version)
+def test_a_parse_that_takes_too_long_leaves_no_tree_until_there_is_time() -> None:
+    text = "def f(x):\n    return [x, 'é']\n\n\n" * 4000
+    document = Document("u", text, language="python")
+    assert document.snapshot().tree is not None
+    at = text.index("x, ", 500)
+    seen: list[bool] = []
+    for version, character in enumerate("((((((((((", 1):
+        document.apply([Edit(at, at, character)], version)
+        seen.append(document.snapshot().tree is None)
+    assert all(seen) and document.snapshot().line_count == 16_001
+    for version, _ in enumerate(range(10), 20):
+        document.apply([Edit(at, at + 1, "")], version)
+    assert document.refresh()
+    snapshot = document.snapshot()
+    fresh = Document("u", document.text, language="python").snapshot()
+    assert snapshot.tree is not None and fresh.tree is not None
+    assert str(snapshot.tree.root_node) == str(fresh.tree.root_node)
+
+
+def test_a_closing_bracket_brings_the_tree_back_by_itself() -> None:
+    text = "def f(x):\n    return [x, 'é']\n\n\n" * 1000
+    document = Document("u", text, language="python")
+    at = text.index("x, ", 15_000)
+    for version, character in enumerate("g(1)"):
+        document.apply([Edit(at, at, character)], version)
+        at += 1
+    document.apply([Edit(at, at, ", ")], 9)
+    assert document.snapshot().tree is not None
+
+
+def test_a_broken_document_gets_its_tree_when_there_is_time() -> None:
+    text = "def f(x):\n    return [x, 'é']\n\n\n" * 4000
+    document = Document("u", text, language="python")
+    document.apply([Edit(10, 10, "(")], 1)
     assert document.snapshot().tree is None
+    assert document.refresh() and document.snapshot().tree is not None
+
+
+def test_a_text_replaced_as_a_whole_is_parsed_anew() -> None:
+    document = Document("u", "x = 1\n" * 500, language="python")
+    new = "def f():\n    pass\n" * 2000
+    document.apply([Edit(0, len(document.text), new)], 1)
+    tree = document.snapshot().tree
+    assert tree is not None and tree.root_node.end_byte == len(new) and not tree.root_node.has_error
 
 
 @pytest.mark.parametrize("language", [name for name in LANGUAGES if name != "plaintext"])
