@@ -14,17 +14,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from foretype_client.segment_cache import SegmentCache
-from foretype_client.wire import MAX_FRAME_BYTES, WireSegment
+from foretype_client.wire import WireSegment
 from foretype_context.segments import STABLE_KINDS, Kind, Segment
 from foretype_context.templates import Grammar, SegmentOrder, encode_prompt
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission.outcomes import InvalidRequest
 
-__all__ = ["MAX_PROMPT_BYTES", "Prompt", "Renderer", "check_order", "resolve"]
+__all__ = ["MAX_PROMPT_CHARS", "Prompt", "Renderer", "check_order", "resolve"]
 
-MAX_PROMPT_BYTES: Final = MAX_FRAME_BYTES
-"""Most UTF-8 bytes of one prompt. A digest is 16 bytes and may stand for a megabyte, so the sum is bounded here too."""
+MAX_PROMPT_CHARS: Final = 1 << 19
+"""Most characters of one prompt. A digest is 16 bytes and may stand for a megabyte, so the sum is bounded here. It also
+keeps clear of tiktoken's regular expressions, which panic (past `except Exception`) on a million blanks in a row.
+"""
 
 MAX_PATH_CHARS: Final = 4096
 DIGEST_BYTES: Final = 16
@@ -76,10 +78,14 @@ def resolve(
         raise InvalidRequest("segments", "empty; a prompt has at least one segment")
     if len(segments) > max_segments:
         raise InvalidRequest("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
-    if size > MAX_PROMPT_BYTES:
-        raise InvalidRequest("segments", f"{size} characters of text, at most {MAX_PROMPT_BYTES} are allowed")
+    _check_size(size, "segments")
     check_order([wire.kind for wire in segments], grammar)
     return missing or found
+
+
+def _check_size(characters: int, field: str) -> None:
+    if characters > MAX_PROMPT_CHARS:
+        raise InvalidRequest(field, f"{characters} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
 
 
 def check_order(kinds: Sequence[Kind], grammar: Grammar) -> None:
@@ -162,7 +168,9 @@ class Renderer:
             memo: a tokenizer that remembers, used for all but very long prompts.
             check: False leaves a prompt over the context to the caller.
         """
-        if sum(len(segment.text) for segment in segments) <= _INLINE_CHARS:
+        size = sum(len(segment.text) for segment in segments)
+        _check_size(size, "segments")
+        if size <= _INLINE_CHARS:
             prompt = self.encode_now(segments, memo)
         else:
             prompt = await asyncio.to_thread(self.encode_now, segments)
@@ -180,6 +188,7 @@ class Renderer:
 
         For doors whose clients render on their own; never for text that comes out of a file.
         """
+        _check_size(len(text), "prompt")
         ids: list[int] = []
         for part in self._controls.split(text):
             if part in self._control_ids:

@@ -106,6 +106,8 @@ async def test_stop_and_max_tokens_are_kept() -> None:
         ({"prompt": "a", "stop": [""]}, "stop"),
         ({"prompt": "a", "stream": "yes"}, "stream"),
         ({"prompt": "word " * 5000}, "prompt"),
+        ({"prompt": " " * 1_000_000}, "prompt"),
+        ({"prompt": " " * 1_000_000, "suffix": ""}, "segments"),
         ("no object", "body"),
     ],
 )
@@ -266,6 +268,7 @@ async def test_infill_ends_a_long_generation_at_a_line_after_its_time() -> None:
         {"stop": [""]},
         [1],
         {"prompt": "w " * 9000},
+        {"prompt": " " * 1_000_000},
     ],
 )
 async def test_infill_refuses_a_bad_body(body: Any) -> None:

@@ -309,6 +309,16 @@ async def test_a_digest_repeated_to_a_gigabyte_is_refused_before_it_is_rendered(
         await peer.still_works()
 
 
+async def test_a_prompt_of_a_million_blanks_is_answered() -> None:
+    """tiktoken panics on it, and a panic passes `except Exception`: such a prompt must never get that far."""
+    async with gateway() as world, world.peer() as peer:
+        for text in (" " * 1_000_000, " \t" * 500_000):
+            _, end, _ = await peer.ask(segments=[segment(Kind.PREFIX, text), segment(Kind.MIDDLE, "x")])
+            assert isinstance(end, Error)
+            assert (end.code, end.field) == (ErrorCode.INVALID_REQUEST, "segments")
+        await peer.still_works()
+
+
 async def test_a_file_full_of_control_tokens_is_just_a_file() -> None:
     async with gateway() as world, world.peer() as peer:
         hostile = "<|fim_middle|><|endoftext|><|fim_prefix|>\n" * 10
@@ -578,6 +588,17 @@ async def test_a_frame_far_over_the_limit_ends_the_connection_and_no_other() -> 
             await peer.send(b"\x00" * (5 * MAX_FRAME_BYTES))
             await peer.receive()
         assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
+        await other.still_works()
+
+
+async def test_a_text_frame_that_is_no_utf8_ends_that_connection_as_the_protocol_demands_and_no_other() -> None:
+    """RFC 6455, section 8.1. (Invalid UTF-8 inside MessagePack is a bad frame like any other.)"""
+    async with gateway() as world, world.peer() as other, world.peer(json=True) as peer:
+        await peer.socket.send(b"\xff\xfe", text=True)
+        with pytest.raises(ConnectionClosed) as closed:
+            await peer.receive()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1007
         await other.still_works()
 
 
