@@ -28,9 +28,6 @@ _CONTROLS: Final = frozenset(token for one in GRAMMARS.values() for token in one
     "<|fim_pad|>",
     "<fim_pad>",
     "<EOT>",
-    "<PRE>",
-    "<SUF>",
-    "<MID>",
 }
 _CONTROL: Final = re.compile("|".join(re.escape(token) for token in sorted(_CONTROLS, key=len, reverse=True)))
 _LOOK_LINES: Final = 40

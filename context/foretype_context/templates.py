@@ -1,26 +1,29 @@
-"""Grammars: how each model family wants a prompt, byte for byte, as data.
+"""Prompts, byte for byte: segments become pieces of text and control tokens, and those become ids.
 
-A grammar names control tokens, headers and the place of the tail; :func:`render` turns segments into pieces and
+:mod:`foretype_context.grammars` says how each family wants it; :func:`render` turns segments into pieces and
 :func:`encode_prompt` turns those into ids. The client calls it to count, the gateway to decide: both get the same ids.
-
-Where formats come from: Qwen2.5-Coder's README (repository and file level), StarCoder2's paper section 5 (`<fim_prefix>`
-stands *before* the path), Code Llama's paper section 2.3 and its tokenizer's infilling mode (no space is put before the
-parts), DeepSeek-Coder's README (repository level: `#path` above each file), Mistral's `encode_fim` (suffix first) with the
-`+++++ path` headers that Codestral saw.
-
-What a family costs that was not trained on a tail token: the text right of the cursor then stands at the *start* of the
-suffix (llama.vim's order), so that a change of it (an auto-inserted bracket, a jump inside a line) recomputes the whole
-suffix; ours recomputes the tail alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from foretype_context.grammars import (
+    GRAMMARS,
+    PSM_CLASSIC,
+    PSM_GROWING,
+    PSM_LINE_LAST,
+    SPM,
+    Control,
+    Grammar,
+    Header,
+    UnknownGrammar,
+    detect,
+    grammar,
+)
 from foretype_context.segments import Kind, Segment
 from foretype_context.tokens import Tokenizer
 
@@ -45,25 +48,9 @@ __all__ = [
     "render",
 ]
 
-PSM_CLASSIC: Final = "psm_classic"
-PSM_LINE_LAST: Final = "psm_line_last"
-PSM_GROWING: Final = "psm_growing"
-SPM: Final = "spm"
-
-
-class UnknownGrammar(LookupError):
-    """No grammar has this id; the message lists those that exist."""
-
 
 class SegmentOrder(ValueError):
     """Segments stand in an order that this grammar cannot render; the message says which order it wants."""
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """One control token, a single id."""
-
-    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,144 +62,6 @@ class Text:
 
 
 Piece = Control | Text
-Header = tuple[Control | str, ...]
-"""Control tokens and literal texts; `{path}` and `{name}` are filled in."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grammar:
-    """One model family.
-
-    Attributes:
-        start: tokens before everything else.
-        repository, file, current: what stands before the repository's name, another file, the current file.
-        fim_prefix, fim_suffix, fim_middle: tokens before the three parts; in suffix-first families without a middle token
-            `fim_middle` is empty and the prefix's own token introduces the prefix.
-        tail: token before the text right of the cursor, or empty: then that text begins the suffix.
-        prefix_opens: the prefix token stands before the context, since the family has no place for other files outside.
-        suffix_first: the suffix precedes everything else (Codestral).
-        layouts: what :class:`~foretype_context.assemble.Assembler` may send, the default first.
-        end_tokens: control tokens that end a generation.
-        heals: the model was not trained on cuts at arbitrary characters, so a prompt must end at a pre-token boundary.
-        telltale: control tokens by which :func:`detect` knows the family.
-    """
-
-    id: str
-    fim_prefix: str
-    fim_suffix: str
-    fim_middle: str
-    start: tuple[Control, ...] = ()
-    repository: Header = ()
-    file: Header = ()
-    current: Header = ()
-    tail: str = ""
-    prefix_opens: bool = False
-    suffix_first: bool = False
-    layouts: tuple[str, ...] = (PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC)
-    end_tokens: tuple[str, ...]
-    heals: bool = False
-    telltale: frozenset[str]
-
-    def controls(self) -> frozenset[str]:
-        """Every control token that this grammar can put into a prompt or that ends its generations."""
-        headers = (*self.start, *self.repository, *self.file, *self.current)
-        own = {part.token for part in headers if isinstance(part, Control)}
-        own |= {self.fim_prefix, self.fim_suffix, self.fim_middle, self.tail, *self.end_tokens}
-        return frozenset(own - {""})
-
-
-def _grammar(**fields: object) -> Grammar:
-    telltale = frozenset(str(fields[name]) for name in ("fim_prefix", "fim_suffix", "fim_middle")) - {""}
-    return Grammar(**{"telltale": telltale, **fields})  # pyright: ignore[reportArgumentType]
-
-
-_ALL: Final = (
-    _grammar(
-        id="foretype-1",
-        repository=(Control("<|repo_name|>"), "{name}\n"),
-        file=(Control("<|file_sep|>"), "{path}\n"),
-        current=(Control("<|file_sep|>"), "{path}\n"),
-        fim_prefix="<|fim_prefix|>",
-        fim_suffix="<|fim_suffix|>",
-        fim_middle="<|fim_middle|>",
-        tail="<|fim_tail|>",
-        layouts=(PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC, SPM),
-        end_tokens=("<|end_of_middle|>", "<|endoftext|>", "<|file_sep|>", "<|repo_name|>", "<|fim_prefix|>"),
-        telltale=frozenset({"<|fim_tail|>", "<|end_of_middle|>", "<|fim_middle|>"}),
-    ),
-    _grammar(
-        id="qwen2.5-coder",
-        repository=(Control("<|repo_name|>"), "{name}\n"),
-        file=(Control("<|file_sep|>"), "{path}\n"),
-        current=(Control("<|file_sep|>"), "{path}\n"),
-        fim_prefix="<|fim_prefix|>",
-        fim_suffix="<|fim_suffix|>",
-        fim_middle="<|fim_middle|>",
-        end_tokens=("<|endoftext|>", "<|fim_pad|>", "<|file_sep|>", "<|repo_name|>"),
-        heals=True,
-    ),
-    _grammar(
-        id="starcoder2",
-        repository=(Control("<repo_name>"), "{name}"),
-        file=(Control("<file_sep>"), "{path}\n"),
-        current=(Control("<file_sep>"), Control("<fim_prefix>"), "{path}\n"),
-        fim_prefix="<fim_prefix>",
-        fim_suffix="<fim_suffix>",
-        fim_middle="<fim_middle>",
-        end_tokens=("<|endoftext|>", "<file_sep>", "<repo_name>"),
-    ),
-    _grammar(
-        id="codellama",
-        start=(Control("<s>"),),
-        file=("# {path}\n",),
-        fim_prefix="▁<PRE>",
-        fim_suffix="▁<SUF>",
-        fim_middle="▁<MID>",
-        prefix_opens=True,
-        end_tokens=("▁<EOT>", "</s>"),
-    ),
-    _grammar(
-        id="deepseek-coder",
-        start=(Control("<｜begin▁of▁sentence｜>"),),
-        file=("#{path}\n",),
-        current=("#{path}\n",),
-        fim_prefix="<｜fim▁begin｜>",
-        fim_suffix="<｜fim▁hole｜>",
-        fim_middle="<｜fim▁end｜>",
-        prefix_opens=True,
-        end_tokens=("<｜end▁of▁sentence｜>", "<|EOT|>"),
-        heals=True,
-    ),
-    _grammar(
-        id="codestral",
-        start=(Control("<s>"),),
-        file=("+++++ {path}\n",),
-        current=("+++++ {path}\n",),
-        fim_prefix="[PREFIX]",
-        fim_suffix="[SUFFIX]",
-        fim_middle="",
-        suffix_first=True,
-        layouts=(SPM,),
-        end_tokens=("</s>",),
-        heals=True,
-    ),
-)
-
-GRAMMARS: Final = MappingProxyType({one.id: one for one in _ALL})
-
-
-def grammar(id: str) -> Grammar:
-    """The grammar with this id. Raises UnknownGrammar."""
-    try:
-        return GRAMMARS[id]
-    except KeyError:
-        raise UnknownGrammar(f"no grammar {id!r}; there are {', '.join(GRAMMARS)}") from None
-
-
-def detect(control_tokens: Iterable[str]) -> Grammar | None:
-    """The first grammar all of whose telltale tokens are among `control_tokens`; the most particular one is tried first."""
-    known = frozenset(control_tokens)
-    return next((one for one in _ALL if one.telltale <= known), None)
 
 
 class _Renderer:

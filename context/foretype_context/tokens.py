@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from foretype_context.cuts import CutRule, cut_points, split_pieces, well_formed
+from foretype_context.tokenizer_file import bytes_by_id, is_control, split_pattern, without_prefix
 
 __all__ = [
     "ConversionRefused",
@@ -217,8 +218,6 @@ def _broken_at(text: str, controls: dict[str, int]) -> Iterator[str]:
     return (text[start:end] for start, end in itertools.pairwise(edges))
 
 
-GPT2_PATTERN: Final = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
-
 PROBE: Final = (
     "def f(x: int) -> str:\n    '''Doc.'''\n\n    return x + 1  # it's\n\n\n\tif a:\r\n\r\n  b = [1,22, 333]\r\n"
     "class A:\n\n    pass\n    \n\t\nx\n\n\n    y = {'k': \"v\"}\nnaïve Ünïcode 漢字かな한글 🙂👩‍👩‍👧 é\u0301 ﬁ\n"
@@ -254,18 +253,18 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
         vocabulary = cast("dict[str, int] | list[list[Any]]", model["vocab"])
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
         raise TokenizerUnusable(f"{name} is not a tokenizer.json ({error}); fetch it again") from error
-    control_ids = {token["content"]: int(token["id"]) for token in added if _is_control(token)}
+    control_ids = {token["content"]: int(token["id"]) for token in added if is_control(token)}
     ids = vocabulary if isinstance(vocabulary, dict) else {entry[0]: at for at, entry in enumerate(vocabulary)}
-    kept = [token for token in added if not _is_control(token)]
+    kept = [token for token in added if not is_control(token)]
     ordinary = {**data, "added_tokens": kept, "post_processor": None, "truncation": None, "padding": None}
-    ordinary["normalizer"] = _without_prefix(data.get("normalizer"))
-    ordinary["pre_tokenizer"] = _without_prefix(data.get("pre_tokenizer"))
+    ordinary["normalizer"] = without_prefix(data.get("normalizer"))
+    ordinary["pre_tokenizer"] = without_prefix(data.get("pre_tokenizer"))
     try:
         inner: Any = hf.Tokenizer.from_str(msgspec.json.encode(ordinary).decode())
     except Exception as error:  # tokenizers raises bare Exception
         raise TokenizerUnusable(f"{name} is not a tokenizer that `tokenizers` reads ({error})") from error
     byte_level = '"ByteLevel"' in msgspec.json.encode([data.get("pre_tokenizer"), data.get("decoder")]).decode()
-    token_bytes = _bytes_by_id(ids, kept, control_ids, byte_level=byte_level)
+    token_bytes = bytes_by_id(ids, kept, control_ids, byte_level=byte_level)
     digest = blake2b(raw, digest_size=16).hexdigest()
     # Without the control tokens in front of them the remaining added tokens are numbered anew: translate back.
     renumbered = {inner.token_to_id(token["content"]): int(token["id"]) for token in kept}
@@ -298,7 +297,7 @@ def _converted(
     """The same tokenizer in tiktoken. Raises ConversionRefused where it cannot be the same."""
     import tiktoken
 
-    pattern = _split_pattern(data.get("pre_tokenizer"))
+    pattern = split_pattern(data.get("pre_tokenizer"))
     normalizer = cast("dict[str, Any] | None", data.get("normalizer"))
     if data["model"].get("type") != "BPE" or pattern is None or kept:
         raise ConversionRefused("not a plain byte-level BPE")
@@ -319,76 +318,6 @@ def _converted(
         if converted.encode(text) != reference.encode(text):
             raise ConversionRefused("tiktoken gives other ids on the probe text")
     return converted
-
-
-def _is_control(token: dict[str, Any]) -> bool:
-    content = str(token["content"])
-    bracketed = content[:1] + content[-1:] in ("<>", "[]") or (content.startswith("▁<") and content.endswith(">"))
-    return bool(token.get("special")) or (bracketed and not content.isspace() and len(content) > 2)
-
-
-def _without_prefix(part: Any) -> Any:
-    """Removes the space that SentencePiece puts before a text: a segment in the middle of a prompt has none."""
-    if not isinstance(part, dict):
-        return part
-    found = cast("dict[str, Any]", part)
-    kind = found.get("type")
-    if kind == "Prepend":
-        return None
-    if kind == "Metaspace":
-        return {key: value for key, value in found.items() if key != "add_prefix_space"} | {"prepend_scheme": "never"}
-    if kind == "ByteLevel":
-        return {**found, "add_prefix_space": False}
-    if kind == "Sequence":
-        key = "normalizers" if "normalizers" in found else "pretokenizers"
-        inner = [_without_prefix(one) for one in found[key]]
-        return {**found, key: [one for one in inner if one is not None]}
-    return found
-
-
-def _split_pattern(part: Any) -> str | None:
-    """The one pattern of a pre-tokeniser, or None where it is more than one pattern and byte-level."""
-    if not isinstance(part, dict):
-        return None
-    found = cast("dict[str, Any]", part)
-    if found.get("type") == "ByteLevel":
-        return GPT2_PATTERN if found.get("use_regex", True) else None
-    if found.get("type") != "Sequence" or len(found["pretokenizers"]) != 2:
-        return None
-    split, byte_level = cast("list[dict[str, Any]]", found["pretokenizers"])
-    if split.get("type") != "Split" or split.get("behavior") != "Isolated" or split.get("invert"):
-        return None
-    if byte_level.get("type") != "ByteLevel" or byte_level.get("use_regex", True):
-        return None
-    return cast("dict[str, str]", split["pattern"]).get("Regex")
-
-
-def _byte_table() -> dict[str, int]:
-    """GPT-2's table from printable characters to bytes."""
-    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {chr(byte): byte for byte in kept}
-    table |= {chr(256 + at): byte for at, byte in enumerate(byte for byte in range(256) if byte not in kept)}
-    return table
-
-
-def _bytes_by_id(
-    ids: dict[str, int], kept: list[dict[str, Any]], control_ids: dict[str, int], *, byte_level: bool
-) -> list[bytes]:
-    size = max([*ids.values(), *control_ids.values(), *(int(token["id"]) for token in kept)], default=-1) + 1
-    result = [b""] * size
-    table = _byte_table()
-    for token, identity in ids.items():
-        if token in control_ids:
-            continue
-        if byte_level and all(character in table for character in token):
-            result[identity] = bytes(table[character] for character in token)
-        elif len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-            result[identity] = bytes([int(token[3:5], 16)])
-        else:
-            result[identity] = token.replace("▁", " ").encode("utf-8", "replace")
-    for token in kept:
-        result[int(token["id"])] = str(token["content"]).encode("utf-8", "replace")
-    return result
 
 
 def _loosest_rule(tokenizer: _Base) -> CutRule:

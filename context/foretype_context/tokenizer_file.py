@@ -1,0 +1,79 @@
+"""Reading the parts of a Hugging Face `tokenizer.json` that decide how it can be served."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+__all__ = ["GPT2_PATTERN", "bytes_by_id", "is_control", "split_pattern", "without_prefix"]
+
+GPT2_PATTERN: Final = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+
+
+def is_control(token: dict[str, Any]) -> bool:
+    content = str(token["content"])
+    bracketed = content[:1] + content[-1:] in ("<>", "[]") or (content.startswith("▁<") and content.endswith(">"))
+    return bool(token.get("special")) or (bracketed and not content.isspace() and len(content) > 2)
+
+
+def without_prefix(part: Any) -> Any:
+    """Removes the space that SentencePiece puts before a text: a segment in the middle of a prompt has none."""
+    if not isinstance(part, dict):
+        return part
+    found = cast("dict[str, Any]", part)
+    kind = found.get("type")
+    if kind == "Prepend":
+        return None
+    if kind == "Metaspace":
+        return {key: value for key, value in found.items() if key != "add_prefix_space"} | {"prepend_scheme": "never"}
+    if kind == "ByteLevel":
+        return {**found, "add_prefix_space": False}
+    if kind == "Sequence":
+        key = "normalizers" if "normalizers" in found else "pretokenizers"
+        inner = [without_prefix(one) for one in found[key]]
+        return {**found, key: [one for one in inner if one is not None]}
+    return found
+
+
+def split_pattern(part: Any) -> str | None:
+    """The one pattern of a pre-tokeniser, or None where it is more than one pattern and byte-level."""
+    if not isinstance(part, dict):
+        return None
+    found = cast("dict[str, Any]", part)
+    if found.get("type") == "ByteLevel":
+        return GPT2_PATTERN if found.get("use_regex", True) else None
+    if found.get("type") != "Sequence" or len(found["pretokenizers"]) != 2:
+        return None
+    split, byte_level = cast("list[dict[str, Any]]", found["pretokenizers"])
+    if split.get("type") != "Split" or split.get("behavior") != "Isolated" or split.get("invert"):
+        return None
+    if byte_level.get("type") != "ByteLevel" or byte_level.get("use_regex", True):
+        return None
+    return cast("dict[str, str]", split["pattern"]).get("Regex")
+
+
+def _byte_table() -> dict[str, int]:
+    """GPT-2's table from printable characters to bytes."""
+    kept = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in kept}
+    table |= {chr(256 + at): byte for at, byte in enumerate(byte for byte in range(256) if byte not in kept)}
+    return table
+
+
+def bytes_by_id(
+    ids: dict[str, int], kept: list[dict[str, Any]], control_ids: dict[str, int], *, byte_level: bool
+) -> list[bytes]:
+    size = max([*ids.values(), *control_ids.values(), *(int(token["id"]) for token in kept)], default=-1) + 1
+    result = [b""] * size
+    table = _byte_table()
+    for token, identity in ids.items():
+        if token in control_ids:
+            continue
+        if byte_level and all(character in table for character in token):
+            result[identity] = bytes(table[character] for character in token)
+        elif len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+            result[identity] = bytes([int(token[3:5], 16)])
+        else:
+            result[identity] = token.replace("▁", " ").encode("utf-8", "replace")
+    for token in kept:
+        result[int(token["id"])] = str(token["content"]).encode("utf-8", "replace")
+    return result
