@@ -15,7 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from foretype_context.document import Snapshot
@@ -68,9 +68,10 @@ class EndReason(StrEnum):
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of all events: the suggestion's id and monotonic seconds."""
+    """Base of all events: the suggestion's id, where it was served from at first, and monotonic seconds."""
 
     id: str
+    served_from: str
     at_s: float
 
 
@@ -80,7 +81,6 @@ class Displayed(_Event, frozen=True, kw_only=True, tag="displayed"):
     display_source: DisplaySource
     characters: int
     lines: int
-    served_from: str
 
 
 class PartiallyAccepted(_Event, frozen=True, kw_only=True, tag="partially_accepted"):
@@ -150,10 +150,22 @@ class Offer:
         self.after = text[self.offset : self.offset + _AFTER_CHARS]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rejection:
+_Refusal = tuple[bytes, bytes]
+"""A line's key and the digest of what the refused suggestion would have made of it."""
+
+
+class _Rejection(NamedTuple):
     at_s: float
     line_prefix_chars: int
+
+
+class _Past(NamedTuple):
+    """A suggestion that is not visible any more, for reports that come late."""
+
+    taken: bool
+    characters: int
+    source: str
+    rejections: tuple[_Refusal, ...]
 
 
 class Feedback:
@@ -163,8 +175,8 @@ class Feedback:
         self._display_s = display_ms / 1000
         self._reoffer_s = reoffer_s
         self._offers: dict[str, Offer] = {}
-        self._ended: OrderedDict[str, tuple[bool, int, tuple[tuple[bytes, bytes], ...]]] = OrderedDict()
-        self._rejected: OrderedDict[tuple[bytes, bytes], _Rejection] = OrderedDict()
+        self._ended: OrderedDict[str, _Past] = OrderedDict()
+        self._rejected: OrderedDict[_Refusal, _Rejection] = OrderedDict()
 
     def visible(self, uri: str) -> Offer | None:
         """The suggestion that the editor was last given for `uri`, unless something has ended it since."""
@@ -266,13 +278,12 @@ class Feedback:
         if offer is not None:
             return [*self._settle(offer, now, sure=True), *self._take(offer, Taken.REPORTED, now)]
         ended = self._ended.get(id)
-        if ended is None or ended[0]:
+        if ended is None or ended.taken:
             return []
-        _, characters, rejections = ended
-        for key in rejections:
+        for key in ended.rejections:
             self._rejected.pop(key, None)
-        self._ended[id] = (True, characters, ())
-        return [Accepted(id=id, at_s=now, how=Taken.REPORTED, characters=characters)]
+        self._ended[id] = ended._replace(taken=True, rejections=())
+        return [Accepted(id=id, served_from=ended.source, at_s=now, how=Taken.REPORTED, characters=ended.characters)]
 
     def closed(self, uri: str, now: float) -> list[FeedbackEvent]:
         offer = self._offers.get(uri)
@@ -308,18 +319,25 @@ class Feedback:
     def _partial(self, offer: Offer, *, inferred: bool, now: float) -> FeedbackEvent:
         total = len(offer.strand.text)
         return PartiallyAccepted(
-            id=offer.id, at_s=now, accepted_characters=offer.accepted, characters=total, inferred=inferred
+            id=offer.id,
+            served_from=offer.source,
+            at_s=now,
+            accepted_characters=offer.accepted,
+            characters=total,
+            inferred=inferred,
         )
 
     def _take(self, offer: Offer, how: Taken, now: float) -> list[FeedbackEvent]:
         # Taken means seen, however short it was visible.
         events = self._settle(offer, now, sure=how is not Taken.TYPED)
         self._forget(offer, taken=True)
-        return [*events, Accepted(id=offer.id, at_s=now, how=how, characters=len(offer.strand.text))]
+        characters = len(offer.strand.text)
+        accepted = Accepted(id=offer.id, served_from=offer.source, at_s=now, how=how, characters=characters)
+        return [*events, accepted]
 
     def _end(self, offer: Offer, reason: EndReason, now: float) -> list[FeedbackEvent]:
         rejected = offer.displayed and reason in (EndReason.DIVERGED, EndReason.LEFT)
-        keys: tuple[tuple[bytes, bytes], ...] = ()
+        keys: tuple[_Refusal, ...] = ()
         if rejected:
             keys = tuple((offer.place.key, result) for result in offer.results)
             for key in keys:
@@ -332,6 +350,7 @@ class Feedback:
         return [
             Ended(
                 id=offer.id,
+                served_from=offer.source,
                 at_s=now,
                 reason=reason,
                 rejected=rejected,
@@ -340,9 +359,9 @@ class Feedback:
             )
         ]
 
-    def _forget(self, offer: Offer, *, taken: bool, rejections: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    def _forget(self, offer: Offer, *, taken: bool, rejections: tuple[_Refusal, ...] = ()) -> None:
         del self._offers[offer.place.uri]
-        self._ended[offer.id] = (taken, len(offer.strand.text), rejections)
+        self._ended[offer.id] = _Past(taken, len(offer.strand.text), offer.source, rejections)
         while len(self._ended) > _ENDED_KEPT:
             self._ended.popitem(last=False)
 

@@ -282,7 +282,9 @@ class CompletionFlow:
         now = self._clock()
         for event in events:
             accepted = isinstance(event, Accepted) and event.how is not Taken.TYPED
-            if accepted or (isinstance(event, Ended) and event.rejected):
+            refused = isinstance(event, Ended) and event.rejected
+            # What a local candidate guessed says nothing about whether asking the gateway is welcome.
+            if (accepted or refused) and event.served_from != Origin.LOCAL:
                 self._policy_state = self._policy.reacted(self._policy_state, accepted=accepted, now=now)
             if self.on_event is not None:
                 self.on_event(event)

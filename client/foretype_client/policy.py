@@ -114,7 +114,8 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
         debounce_ms: quiet time after the last change before a request; 0 at the start of a line.
         rejected_factor, accepted_factor: what one reaction multiplies the debounce by, fading with `decay_s`
             (source: Copilot's user interaction monitor).
-        debounce_min_ms, debounce_max_ms: clamp of the result; never below or above for a plain debounce outside of them.
+        debounce_min_ms, debounce_max_ms: clamp of the result; a plain debounce outside of them stays as it is. Narrow on
+            purpose: most suggestions are refused, and a debounce of 150 ms already halves the requests of 75.
         file_chars_max: longer documents are never completed.
         in_comments_and_strings: whether to complete there.
     """
@@ -124,7 +125,7 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
     accepted_factor: float = 0.8
     decay_s: float = 600.0
     debounce_min_ms: float = 50.0
-    debounce_max_ms: float = 300.0
+    debounce_max_ms: float = 150.0
     file_chars_max: int = 5_000_000
     in_comments_and_strings: bool = True
 

@@ -83,6 +83,7 @@ def test_what_diverges_before_750_ms_was_not_shown_and_is_not_rejected() -> None
     assert editor.events == [
         Ended(
             id="s1",
+            served_from="network",
             at_s=0.7,
             reason=EndReason.DIVERGED,
             rejected=False,
@@ -188,7 +189,7 @@ def test_mistake_partial_accept_ends_tracking() -> None:
     assert offer is not None and offer.rest == "delta"
     editor.press("delta", 5.0)
     (accepted,) = editor.of(Accepted)
-    assert accepted == Accepted(id="s1", at_s=5.0, how=Taken.INFERRED, characters=22)
+    assert accepted == Accepted(id="s1", served_from="network", at_s=5.0, how=Taken.INFERRED, characters=22)
 
 
 @pytest.mark.parametrize(

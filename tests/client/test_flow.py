@@ -3,6 +3,7 @@ import asyncio
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import URI, Desk, LinePlanner, profile
+from foretype_client.feedback import Ended
 from foretype_client.local_model import CopyLine
 from foretype_client.policy import Policy, PolicyOptions, Trigger
 from foretype_client.ports import Call, GatewayError, GatewayGone
@@ -828,6 +829,23 @@ def test_rejections_lengthen_the_debounce() -> None:
             desk.type("b")
             answer = await desk.ask()
             assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(150, rel=0.01)
+
+    virtual.run(scenario)
+
+
+def test_refusing_local_candidates_does_not_lengthen_the_debounce() -> None:
+    async def scenario() -> None:
+        gateway = ScriptedGateway(ANSWER)
+        gateway.connected = False
+        async with Desk(gateway, SEEN, local=CopyLine()) as desk:
+            desk.type("value = c")
+            await desk.ask()
+            await asyncio.sleep(1)
+            gateway.connected = True
+            desk.type("lear")
+            assert any(isinstance(event, Ended) and event.rejected for event in desk.events)
+            answer = await desk.ask()
+            assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(75)
 
     virtual.run(scenario)
 

@@ -96,7 +96,7 @@ def test_the_debounce_stays_within_its_clamp(reactions: list[tuple[bool, float]]
     policy, state = Policy(), PolicyState()
     for accepted, at_s in reactions:
         state = policy.reacted(state, accepted=accepted, now=at_s)
-    assert 50 <= policy.debounce_ms(state, now) <= 300
+    assert 50 <= policy.debounce_ms(state, now) <= 150
     assert len(state.reactions) <= 10
 
 
@@ -104,7 +104,7 @@ def test_no_debounce_stays_none() -> None:
     assert Policy(PolicyOptions(debounce_ms=0)).decide(PolicyState(), ask(), 10.0) == Now()
 
 
-@pytest.mark.parametrize("options", [{"debounce_ms": -1}, {"debounce_min_ms": 400.0}])
+@pytest.mark.parametrize("options", [{"debounce_ms": -1}, {"debounce_min_ms": 160.0}])
 def test_options_that_make_no_sense_name_their_field(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         PolicyOptions(**options)
