@@ -6,7 +6,7 @@ not listed here stays available to a handler in the raw parameters.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -28,6 +28,9 @@ __all__ = [
     "read",
 ]
 
+_Unsigned = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+_MAX_UNSIGNED: Final = 2**31 - 1  # LSP's own limit of `uinteger`
+
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
@@ -40,14 +43,14 @@ class Params(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Point(Params, frozen=True):
-    """An LSP position. A negative number is an error; one that is too large is clamped by whoever uses it."""
+    """An LSP position. A negative number is an error; one too large (JavaScript's Number.MAX_VALUE) means the end."""
 
-    line: Annotated[int, Meta(ge=0)]
-    character: Annotated[int, Meta(ge=0)]
+    line: _Unsigned
+    character: _Unsigned
 
     @property
     def position(self) -> Position:
-        return Position(self.line, self.character)
+        return Position(int(min(self.line, _MAX_UNSIGNED)), int(min(self.character, _MAX_UNSIGNED)))
 
 
 class Range(Params, frozen=True):

@@ -100,7 +100,7 @@ class Protocol(LanguageServerProtocol):
 
     def _dispatch(self, data: dict[str, Any]) -> None:
         method, msg_id = data.get("method"), data.get("id")
-        if method is None and ("result" in data or "error" in data):
+        if method is None and ("result" in data or "error" in data) and isinstance(msg_id, str | int):
             self._dispatch_response(data)
             return
         if not isinstance(method, str) or not isinstance(msg_id, str | int | None) or isinstance(msg_id, bool):
@@ -128,7 +128,11 @@ class Protocol(LanguageServerProtocol):
         except InvalidParams as error:
             _log.warning("%s ignored: %s", method, error)
             return
-        self._handle_notification(method, getattr(message, "params", None))
+        params: Any = getattr(message, "params", None)
+        if method != types.CANCEL_REQUEST:
+            self._handle_notification(method, params)
+        elif isinstance(params.id, str | int):
+            self._handle_cancel_notification(params.id)
 
     def _dispatch_request(self, msg_id: str | int, method: str, data: dict[str, Any]) -> None:
         try:
@@ -163,7 +167,9 @@ class Protocol(LanguageServerProtocol):
         try:
             return cast("object", self._converter.structure({**data, "jsonrpc": self.VERSION}, type_))
         except Exception as error:  # noqa: BLE001 - cattrs lets anything out that a hook raises; it all means the same
-            if method == types.INITIALIZE:  # no editor may be locked out by a capability that lsprotocol cannot read
+            if (
+                method == types.INITIALIZE and "id" in data
+            ):  # no editor may be locked out by a capability that lsprotocol cannot read
                 _log.warning("initialize: capabilities not understood, going on with the essential ones")
                 return self._converter.structure(_essential(data), types.InitializeRequest)
             raise InvalidParams(f"{method}: {_innermost(error)}") from None

@@ -11,10 +11,12 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine
+from functools import cache
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
+from cattrs import Converter
 from foretype_client.policy import Trigger
 from foretype_client.suggestion import FlowStatus, SelectedCompletion, Suggestion
 from foretype_context.document import Snapshot
@@ -42,6 +44,8 @@ DID_CHANGE_STATUS: Final = "foretype/didChangeStatus"
 SUGGESTION_GREW: Final = "foretype/suggestionGrew"
 DID_SHOW: Final = "textDocument/didShowCompletion"
 DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
+
+_About = TypeVar("_About", messages.DidOpen, messages.DidChange)
 
 _INVOKED: Final = 1
 _SENT_KEPT: Final = 64
@@ -93,7 +97,7 @@ class Server(LanguageServer):
             version("foretype"),
             types.TextDocumentSyncKind.Incremental,
             protocol_cls=JsonRpc,
-            converter_factory=default_converter,
+            converter_factory=_converter,
         )
         self.overrides = overrides or {}
         self.options = Options()
@@ -155,6 +159,7 @@ class Server(LanguageServer):
             types.INITIALIZED: self._on_initialized,
             types.EXIT: self._on_exit,
             types.WORKSPACE_DID_CHANGE_CONFIGURATION: self._on_configuration,
+            types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: self._on_folders,
             types.TEXT_DOCUMENT_DID_OPEN: self._on_open,
             types.TEXT_DOCUMENT_DID_CHANGE: self._on_change,
             types.TEXT_DOCUMENT_DID_CLOSE: self._on_close,
@@ -204,6 +209,9 @@ class Server(LanguageServer):
             self._report_problems()
             self.on_options()
 
+    def _on_folders(self, params: object) -> None:  # pygls has taken note of them before
+        self.documents.roots = tuple(path_of(uri) for uri in self.workspace.folders)
+
     def _configure(self, raw: object) -> None:
         given = cast("dict[str, object]", raw) if isinstance(raw, dict) else raw
         _, self._problems = parse(given)
@@ -224,7 +232,7 @@ class Server(LanguageServer):
     # Documents
 
     def _on_open(self, params: object) -> None:
-        document = messages.read(params, messages.DidOpen).text_document
+        document = self._read_about_text(params, messages.DidOpen).text_document
         held = self.documents.open(document.uri, document.text, language=document.language_id, version=document.version)
         if (obstacle := self._obstacle(held)) is not None:
             _log.info("no suggestions in %s: %s", held.file, obstacle)
@@ -232,19 +240,22 @@ class Server(LanguageServer):
             self._flow.document_opened(held.snapshot())
 
     def _on_change(self, params: object) -> None:
-        try:
-            change = messages.read(params, messages.DidChange)
-        except messages.InvalidParams:
-            # The text is not known any more; guessing would put suggestions where they do not belong.
-            if (uri := _uri_of(params)) is not None:
-                self.documents.lose(uri)
-            raise
+        change = self._read_about_text(params, messages.DidChange)
         uri = change.text_document.uri
         outcome = self.documents.change(uri, change.content_changes, version=change.text_document.version)
         if outcome is not Outcome.APPLIED:
             _log.debug("change ignored: %s", outcome)
         elif self._flow is not None and (held := self.documents.get(uri)) and self._obstacle(held) is None:
             self._flow.document_changed(held.snapshot())
+
+    def _read_about_text(self, params: object, type_: type[_About]) -> _About:
+        """Parameters that carry text. If they cannot be read, the text is not known any more: guessing would be wrong."""
+        try:
+            return messages.read(params, type_)
+        except messages.InvalidParams:
+            if (uri := _uri_of(params)) is not None:
+                self.documents.lose(uri)
+            raise
 
     def _on_close(self, params: object) -> None:
         held = self.documents.close(messages.read(params, messages.DidClose).text_document.uri)
@@ -375,6 +386,12 @@ class Server(LanguageServer):
                 cache_hits=flow.cache_hits,
             )
         return self.status.counted(counts)
+
+
+@cache
+def _converter() -> Converter:
+    """One for all servers of a process: it writes code for each type it meets, which takes longer than all the rest."""
+    return default_converter()
 
 
 def _selected(held: Held, info: messages.Selected) -> SelectedCompletion:

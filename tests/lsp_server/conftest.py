@@ -8,6 +8,10 @@ import pytest
 from foretype_client.suggestion import FlowState, FlowStatus, Origin, Suggestion
 from foretype_lsp.framing import Framing
 from foretype_lsp.server import Server
+from hypothesis import settings
+
+settings.register_profile("no deadline", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("no deadline")
 
 URI = "file:///w/a.py"
 

@@ -421,3 +421,35 @@ async def test_growth_is_told_only_to_clients_that_understand_it(client):
     client.notify("workspace/didChangeConfiguration", settings={"foretype": {"suggestionGrew": True}})
     client.server.grew(URI, "s0")
     assert client.notifications("foretype/suggestionGrew") == [{"textDocument": {"uri": URI}, "id": "s0"}]
+
+
+async def test_a_change_that_cannot_be_read_loses_the_text_until_it_comes_whole(client, settled):
+    client.initialize()
+    client.open("x = 1")
+    client.change({"range": {"start": {"line": -1, "character": 0}, "end": 7}, "text": "y"})
+    assert client.answers(client.ask(0, 1))[0]["result"] is None
+    client.insert(0, 0, "z", version=3)
+    assert client.text() == "x = 1"
+    client.change({"text": "whole"}, version=4)
+    id = client.ask(0, 5)
+    await settled()
+    assert client.flow.asked[-1][0].text == "whole"
+    assert client.answers(id) == []
+
+
+async def test_numbers_beyond_every_line_mean_the_end(client):
+    client.initialize()
+    client.open("ab\ncd")
+    end = {"line": 1.7976931348623157e308, "character": 2**70}
+    client.change({"range": {"start": {"line": 0, "character": 1e308}, "end": end}, "text": "!"})
+    assert client.text() == "ab!"
+
+
+async def test_folders_that_come_and_go_decide_the_paths_of_documents(client):
+    client.initialize(workspaceFolders=[{"uri": "file:///w", "name": "w"}])
+    client.open("", uri="file:///w/p/a.py")
+    assert client.server.documents.get("file:///w/p/a.py").document.path == "p/a.py"
+    event = {"added": [{"uri": "file:///v", "name": "v"}], "removed": []}
+    client.notify("workspace/didChangeWorkspaceFolders", event=event)
+    client.open("", uri="file:///v/q/b.py")
+    assert client.server.documents.get("file:///v/q/b.py").document.path == "q/b.py"
