@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,7 @@ _LOCK: Final = "gateway.lock"
 _LOG: Final = "gateway.log"
 _POLL_S: Final = 0.05
 _HEALTH_TIMEOUT_S: Final = 2.0
+_HEALTH_ATTEMPTS: Final = 3
 _LOG_LIMIT_BYTES: Final = 1 << 20
 _TAIL_LINES: Final = 12
 
@@ -195,22 +197,34 @@ def _make_private(directory: Path) -> None:
 
 def _read(path: Path) -> GatewayRecord | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=GatewayRecord)
+        with path.open("rb") as file:
+            if not _is_own(os.fstat(file.fileno())):
+                return None
+            return msgspec.json.decode(file.read(), type=GatewayRecord)
     except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return None  # not there, half a file, or not ours: all mean that there is nobody to join
 
 
+def _is_own(status: os.stat_result) -> bool:
+    """Whether this user alone can have written it: a record of somebody else would lead source code to them."""
+    if sys.platform == "win32":  # no such bits; the directory is in the user's profile
+        return True
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
 def _may_run(pid: int) -> bool:
     """False only if no process has this id; an id in use proves nothing."""
+    if pid <= 0:
+        return False
     if sys.platform == "win32":  # there, kill(pid, 0) ends the process
         return True
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError, ValueError):
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return False  # another user's process, so not this user's gateway
-    return pid > 0
+    return True
 
 
 class _Health(msgspec.Struct):
@@ -224,10 +238,18 @@ async def _answers(record: GatewayRecord) -> bool:
     headers = {"Authorization": f"Bearer {record.token}"}
     try:
         async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT_S, trust_env=False) as client:
-            response = await client.get(f"{record.base}/healthz", headers=headers)
-        return response.status_code == 200 and msgspec.json.decode(response.content, type=_Health).authorized
+            for _ in range(_HEALTH_ATTEMPTS - 1):
+                with suppress(
+                    httpx.TimeoutException
+                ):  # it lives on a machine that is busy: not a reason for a second one
+                    return _authorized(await client.get(f"{record.base}/healthz", headers=headers))
+            return _authorized(await client.get(f"{record.base}/healthz", headers=headers))
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, UnicodeError, RecursionError):
         return False
+
+
+def _authorized(response: httpx.Response) -> bool:
+    return response.status_code == 200 and msgspec.json.decode(response.content, type=_Health).authorized
 
 
 def _tail(log: Path, start: int) -> str:

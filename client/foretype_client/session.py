@@ -25,7 +25,7 @@ from websockets.exceptions import ConnectionClosed
 from foretype_client.connecting import Backoff, check_url, is_loopback, mapped
 from foretype_client.ports import Call, Clock, Endpoint, GatewayError, GatewayGone
 from foretype_client.protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
-from foretype_client.stream import AnswerStream
+from foretype_client.stream import AnswerStream, with_network
 from foretype_client.tokenizers import TokenizerStore
 from foretype_client.wire import (
     MAX_FRAME_BYTES,
@@ -36,7 +36,6 @@ from foretype_client.wire import (
     ErrorCode,
     Goaway,
     Profile,
-    Timings,
     Workspace,
 )
 
@@ -270,7 +269,7 @@ class Session:
             case Done():
                 started_at = self._started_at.get(event.id, self._clock())
                 elapsed_ms = (self._clock() - started_at) * 1e3
-                self._finish(event.id, msgspec.structs.replace(event, timings_ms=_with_network(event, elapsed_ms)))
+                self._finish(event.id, msgspec.structs.replace(event, timings_ms=with_network(event, elapsed_ms)))
             case Failed():
                 self._finish(event.id, event.error)
             case Profile():
@@ -396,10 +395,3 @@ class Session:
             past[3] + now.needs,
             past[4] + now.bad_frames,
         )
-
-
-def _with_network(done: Done, elapsed_ms: float) -> Timings:
-    """The gateway's stages as they are; what they leave of the client's measurement is the network's."""
-    theirs = done.timings_ms
-    inside_ms = theirs.admit + theirs.queue + theirs.prefill + theirs.decode_first + theirs.stream + theirs.finish
-    return msgspec.structs.replace(theirs, network=max(0.0, elapsed_ms - inside_ms))

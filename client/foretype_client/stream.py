@@ -6,10 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
-from foretype_client.ports import GatewayError, GatewayGone
-from foretype_client.wire import Delta, Done
+import msgspec
 
-__all__ = ["AnswerStream"]
+from foretype_client.ports import GatewayError, GatewayGone
+from foretype_client.wire import Delta, Done, Timings
+
+__all__ = ["AnswerStream", "with_network"]
 
 
 class AnswerStream:
@@ -55,3 +57,10 @@ class AnswerStream:
         if isinstance(item, GatewayError | GatewayGone):
             raise item
         return item
+
+
+def with_network(done: Done, elapsed_ms: float) -> Timings:
+    """The gateway's stages as they are; what they leave of the client's measurement is the network's."""
+    theirs = done.timings_ms
+    inside_ms = theirs.admit + theirs.queue + theirs.prefill + theirs.decode_first + theirs.stream + theirs.finish
+    return msgspec.structs.replace(theirs, network=max(0.0, elapsed_ms - inside_ms))

@@ -118,6 +118,15 @@ async def test_a_port_that_was_used_again_is_not_this_users_gateway(state_dir: P
         assert len(started(state_dir)) == 1
 
 
+async def test_a_record_that_others_could_have_written_is_not_followed(state_dir: Path) -> None:
+    async with WireServer(token="mine") as stranger:
+        write_record(state_dir, port=stranger.port, token="mine")
+        (state_dir / "gateway.json").chmod(0o666)
+        assert await find_gateway(state_dir) is None
+        (state_dir / "gateway.json").chmod(0o600)
+        assert await find_gateway(state_dir) is not None
+
+
 async def test_a_gateway_that_answers_with_the_right_token_is_joined(state_dir: Path) -> None:
     async with WireServer(token="mine") as server:
         write_record(state_dir, port=server.port, token="mine")
