@@ -13,13 +13,21 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from enum import StrEnum
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-import msgspec
 from foretype_context.document import Snapshot
 
+from foretype_client.feedback_events import (
+    Accepted,
+    Displayed,
+    DisplaySource,
+    Ended,
+    EndReason,
+    FeedbackEvent,
+    PartiallyAccepted,
+    Taken,
+)
 from foretype_client.places import Place, Strand
 
 __all__ = [
@@ -41,71 +49,6 @@ _ENDED_KEPT: Final = 64
 _REJECTED_KEPT: Final = 256
 _PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``", "<>"})
 _CLOSED_BY_EDITOR: Final = frozenset(")]}>\"'`")
-
-
-class DisplaySource(StrEnum):
-    """Who says that a suggestion was displayed."""
-
-    EDITOR = "editor"
-    INFERRED = "inferred"
-
-
-class Taken(StrEnum):
-    """How the whole of a suggestion got into the document."""
-
-    REPORTED = "reported"  # the editor said so
-    INFERRED = "inferred"  # one change inserted all that was left of it
-    TYPED = "typed"  # the user typed it out
-
-
-class EndReason(StrEnum):
-    """Why a suggestion that was not taken is no longer visible."""
-
-    DIVERGED = "diverged"
-    LEFT = "left"
-    REPLACED = "replaced"
-    CLOSED = "closed"
-
-
-class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of all events: the suggestion's id, where it was served from at first, and monotonic seconds."""
-
-    id: str
-    served_from: str
-    at_s: float
-
-
-class Displayed(_Event, frozen=True, kw_only=True, tag="displayed"):
-    """The suggestion was visible; one event per suggestion, however often it was answered again while typed through."""
-
-    display_source: DisplaySource
-    characters: int
-    lines: int
-
-
-class PartiallyAccepted(_Event, frozen=True, kw_only=True, tag="partially_accepted"):
-    """Some more of the suggestion was taken in one go; `accepted_characters` is the total so far."""
-
-    accepted_characters: int
-    characters: int
-    inferred: bool
-
-
-class Accepted(_Event, frozen=True, kw_only=True, tag="accepted"):
-    how: Taken
-    characters: int
-
-
-class Ended(_Event, frozen=True, kw_only=True, tag="ended"):
-    """The suggestion went away; `rejected` when it had been displayed and the user went another way."""
-
-    reason: EndReason
-    rejected: bool
-    visible_ms: float
-    typed_characters: int
-
-
-FeedbackEvent = Displayed | PartiallyAccepted | Accepted | Ended
 
 
 @dataclass(slots=True)
