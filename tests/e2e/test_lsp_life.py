@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 from e2e.lsp_support import DEADLINE_S, INLINE, URI, GatewayProcess, editor, gateway, raw_editor
+from lsprotocol import types
 
 SOURCE = "def f(a):\n    x = 1\n\ndef g(b):\n    return \n"
 NOWHERE = ("--gateway", "ws://127.0.0.1:9/v1/stream")
@@ -108,3 +109,33 @@ async def test_a_killed_gateway_is_silent_and_coming_back_is_seen(tmp_path):
             await it.until("ready")
             assert (await it.suggestion(4, 11)).insert_text == "return return  # scripted"
         assert it.client.messages == []
+
+
+async def test_another_gateway_can_be_chosen_while_running(tmp_path):
+    with gateway(tmp_path) as served:
+        async with editor(tmp_path, options={"gatewayUrl": "ws://127.0.0.1:9/v1/stream"}, ready=False) as it:
+            await it.until("degraded")
+            it.open(SOURCE)
+            settings = {"foretype": {"gatewayUrl": served.url}}
+            it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
+            await it.until("ready")
+            assert (await it.suggestion(4, 11)).insert_text == "return return  # scripted"
+
+
+async def test_a_wrong_token_is_named_in_the_status_and_the_right_one_works(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("a-token-that-is-long-enough\n")
+    with gateway(tmp_path, options=("--token-file", str(token))) as served:
+        async with editor(tmp_path, "--gateway", served.url, options={"token": "wrong"}, ready=False) as it:
+            assert "token" in (await it.until("degraded"))["detail"]
+            assert it.client.messages == []
+        async with editor(tmp_path, "--gateway", served.url, "--token-file", str(token)) as it:
+            it.open(SOURCE)
+            assert await it.suggestion(4, 11) is not None
+
+
+async def test_a_token_file_that_cannot_be_read_is_a_problem_and_no_end(tmp_path):
+    with gateway(tmp_path) as served:
+        async with editor(tmp_path, "--gateway", served.url, "--token-file", str(tmp_path / "none")) as it:
+            assert "tokenFile" in (await it.status())["problems"][0]
+            assert "tokenFile" in it.client.log_messages[0].message
