@@ -9,7 +9,7 @@ from typing import Any
 
 from foretype_models.artifacts import Artifact, locate
 
-RESULTS = ("training", "evaluation", "parity")
+RESULTS = ("training", "evaluation", "parity", "positions_before")
 
 
 class CardError(Exception):
@@ -47,19 +47,24 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
 def _honest(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Says in words what the figures mean; the words follow from the figures."""
     lines = ["## What it can do, and what it cannot", ""]
-    wins = [kind for kind, row in rows.items() if row["exact_match"] > row["copy_line_exact_match"]]
     names = {"next_line": "whole next lines", "line_fill": "the rest of a line that is begun"}
-    if len(wins) == len(rows):
-        lines.append("- On held-out projects it completes more lines exactly than copying the last line alike does.")
-    elif wins:
-        lost = " and ".join(names[kind] for kind in rows if kind not in wins)
-        lines.append(
-            f"- It beats copying the last line alike on {' and '.join(names[kind] for kind in wins)}, not on {lost}."
+    for kind, row in rows.items():
+        against = (
+            f"{row['only_model_right']:.0f} cases only it has right, {row['only_copy_line_right']:.0f} only copying has, "
+            f"p = {row['p_value']:.2g}"
         )
-    else:
+        if row["p_value"] >= 0.05:
+            says = "no measurable difference to copying the most recent line that starts alike"
+        elif row["only_model_right"] > row["only_copy_line_right"]:
+            says = "more lines exactly right than by copying the most recent line that starts alike"
+        else:
+            says = "**fewer** lines exactly right than by copying the most recent line that starts alike"
+        lines.append(f"- On held-out projects, {names[kind]}: {says} ({against}).")
+    best = max(row["exact_match"] for row in rows.values())
+    if best < 0.1:
         lines.append(
-            "- It does **not** yet complete more lines exactly than copying the most recent line that starts alike. "
-            "It exists so that the whole path runs on a real model; do not expect useful suggestions of it."
+            f"- Fewer than one line in ten is exactly right (at best {_percent(best)}). It exists so that the whole path "
+            "runs on a real model; do not expect useful suggestions of it."
         )
     least = min(row["end_of_middle_rate"] for row in rows.values())
     verdict = (
@@ -77,7 +82,7 @@ def _honest(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> str:
     """The card as Markdown."""
-    training, evaluation, parity = (results[name] for name in RESULTS)
+    training, evaluation, parity, before = (results[name] for name in RESULTS)
     loss, fill, totals = training["held_out"], evaluation["fill"], manifest["totals"]
     config = training["config"]
     splits = totals["splits"]
@@ -122,8 +127,12 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
             [
                 ("training mixture, 512-token rows", f"{loss['mixture_512_nats']:.3f} nats per token"),
                 ("training mixture, 2,048-token rows", f"{loss['mixture_2048_nats']:.3f} nats per token"),
-                ("plain files, 2,048 tokens", f"{loss['plain_2048_bits_per_byte']:.3f} bits per byte"),
-                ("the same by eighth of the 2,048", ", ".join(f"{v:.2f}" for v in loss["plain_2048_nats_by_eighth"])),
+                ("plain files, 2,048 tokens", f"{loss['plain']['bits_per_byte']:.3f} bits per byte"),
+                ("the same by eighth of the 2,048", ", ".join(f"{v:.2f}" for v in loss["plain"]["nats_by_eighth"])),
+                (
+                    f"before the long rows, after {before['trained_tokens']:,} tokens",
+                    ", ".join(f"{v:.2f}" for v in before["nats_by_eighth"]),
+                ),
             ],
         ),
         "![loss](results/loss.png)",

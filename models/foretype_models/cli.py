@@ -99,6 +99,18 @@ def parity(checkpoint: _Checkpoint, store: _Store, prompts: int = 50, results: P
 
 
 @app.command()
+def positions(checkpoint: _Checkpoint, store: _Store, results: Path = _MODELS / "results") -> None:
+    """Measures the loss by position before the long rows of training; writes ``positions_before.json``."""
+    from foretype_models import data, evaluate
+    from foretype_models.export import read_checkpoint
+
+    held_out = data.Store(store / "validation")
+    result = evaluate.plain_loss(read_checkpoint(checkpoint), artifacts.FOLDER / "tokenizer.json", held_out)
+    evaluate.write(results / "positions_before.json", result)
+    typer.echo(json.dumps(result))
+
+
+@app.command()
 def evaluate(
     checkpoint: _Checkpoint,
     store: _Store,

@@ -148,12 +148,16 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[
     rows: dict[str, dict[str, float]] = {}
     for kind in ("next_line", "line_fill"):
         chosen = [(case, ids) for case, ids in zip(cases, outputs, strict=True) if case.kind == kind]
-        exact = copied = stopped = first_word = 0
+        exact = copied = stopped = first_word = only_model = only_copy = 0
         for case, ids in chosen:
             stops = bool(ids) and ids[-1] in STOPS
             shown = encoding.decode([token for token in ids if token < min(STOPS)]).split("\n")[0]
-            exact += shown.rstrip() == case.answer.rstrip()
-            copied += copy_line(case).rstrip() == case.answer.rstrip()
+            right = shown.rstrip() == case.answer.rstrip()
+            copy_right = copy_line(case).rstrip() == case.answer.rstrip()
+            exact += right
+            copied += copy_right
+            only_model += right and not copy_right
+            only_copy += copy_right and not right
             first_word += bool(shown.split()) and shown.split()[0] == (case.answer.split() or [""])[0]
             stopped += stops and ids[-1] == STOPS[0]
         count = len(chosen)
@@ -161,6 +165,9 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[
             "cases": count,
             "exact_match": exact / count,
             "copy_line_exact_match": copied / count,
+            "only_model_right": only_model,
+            "only_copy_line_right": only_copy,
+            "p_value": sign_test(only_model, only_copy),
             "empty_exact_match": sum(not case.answer.strip() for case, _ in chosen) / count,
             "first_word_match": first_word / count,
             "end_of_middle_rate": stopped / count,
@@ -168,51 +175,75 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[
     return {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "layout": "psm_line_last", "rows": rows}
 
 
-def held_out_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, rows: int = 48) -> dict[str, Any]:
-    """Loss on held-out projects in fp32: the training mixture, plain text in bits per byte, and by position.
+def sign_test(wins: int, losses: int) -> float:
+    """Two-sided p-value that wins and losses of a paired comparison are equally likely."""
+    count = wins + losses
+    tail = sum(math.comb(count, number) for number in range(min(wins, losses) + 1)) / 2**count
+    return min(1.0, 2 * tail)
 
-    Returns:
-        nats per token of the mixture at 512 and 2,048 tokens, bits per byte of plain text, and the mean loss in eight
-        equal parts of a 2,048-token row.
-    """
+
+def _model(checkpoint: Checkpoint) -> Any:
     import torch
 
     from foretype_models.model import LanguageModel, ModelConfig
 
     model = LanguageModel(ModelConfig(**checkpoint.config))
     model.load_state_dict({name: torch.from_numpy(value) for name, value in checkpoint.weights.items()})
-    model.eval()
-    encoding = to_tiktoken(tokenizer)
+    return model.eval()
 
-    def token_losses(row: Sequence[int]) -> Any:
-        ids = torch.tensor([list(row)])
-        with torch.no_grad():
-            losses = torch.nn.functional.cross_entropy(model(ids[:, :-1])[0].float(), ids[0, 1:], reduction="none")
-        return losses[ids[0, 1:] != PAD].numpy()
 
-    def mixture(length: int, count: int, context: float) -> float:
-        sampler = Sampler(store, encoding, Shape(length, context), 99)
-        return float(np.concatenate([token_losses([int(t) for t in sampler.row(n)]) for n in range(count)]).mean())
+def _token_losses(model: Any, row: Sequence[int]) -> Any:
+    import torch
 
+    ids = torch.tensor([list(row)])
+    with torch.no_grad():
+        losses = torch.nn.functional.cross_entropy(model(ids[:, :-1])[0].float(), ids[0, 1:], reduction="none")
+    return losses[ids[0, 1:] != PAD].numpy()
+
+
+def plain_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, files: int = 24) -> dict[str, Any]:
+    """Loss on whole files of held-out projects, their first 2,048 tokens.
+
+    Returns:
+        Bits per byte, and nats per token in eight equal parts of the 2,048 positions: where the later parts are worse,
+        the model cannot use prompts of that length.
+    """
+    model, encoding = _model(checkpoint), to_tiktoken(tokenizer)
     nats = total_bytes = 0.0
     parts: list[Any] = []
     draw = random.Random(3)
-    separator = SPECIAL_IDS["<|file_sep|>"]
-    while len(parts) < rows // 2:
-        file = draw.randrange(len(store))
+    for file in draw.sample(range(len(store)), len(store)):
         text = store.text(file)
-        ids = [separator, *encoding.encode_ordinary(store.index[file][1] + "\n" + text)][:2049]
+        ids = [SPECIAL_IDS["<|file_sep|>"], *encoding.encode_ordinary(store.index[file][1] + "\n" + text)][:2049]
         if len(ids) == 2049:
-            losses = token_losses(ids)
+            losses = _token_losses(model, ids)
             parts.append(losses)
             nats += float(losses.sum())
             total_bytes += len(encoding.decode_bytes(ids[1:]))
+        if len(parts) == files:
+            break
     by_position = np.stack(parts).mean(axis=0).reshape(8, -1).mean(axis=1)
+    return {
+        "files": len(parts),
+        "bits_per_byte": nats / total_bytes / math.log(2),
+        "nats_by_eighth": [round(float(value), 4) for value in by_position],
+        "trained_tokens": int(checkpoint.progress["tokens"]),
+    }
+
+
+def held_out_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, rows: int = 48) -> dict[str, Any]:
+    """Loss on held-out projects in fp32: the training mixture at both lengths, and :func:`plain_loss`."""
+    model, encoding = _model(checkpoint), to_tiktoken(tokenizer)
+
+    def mixture(length: int, count: int, context: float) -> float:
+        sampler = Sampler(store, encoding, Shape(length, context), 99)
+        losses = [_token_losses(model, [int(token) for token in sampler.row(number)]) for number in range(count)]
+        return float(np.concatenate(losses).mean())
+
     return {
         "mixture_512_nats": mixture(512, rows, 0.0),
         "mixture_2048_nats": mixture(2048, rows // 3, 0.5),
-        "plain_2048_bits_per_byte": nats / total_bytes / math.log(2),
-        "plain_2048_nats_by_eighth": [round(float(value), 4) for value in by_position],
+        "plain": plain_loss(checkpoint, tokenizer, store, rows // 2),
         "trained_tokens": int(checkpoint.progress["tokens"]),
         "trained_steps": int(checkpoint.progress["step"]),
         "trained_seconds": float(checkpoint.progress["seconds"]),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_models import artifacts, card
+from foretype_models import artifacts, card, evaluate
 
 MANIFEST: dict[str, Any] = {
     "never_train": {"runs": 1000, "matched_files": ["a", "b"], "benchmarks_checked": ["HumanEval"]},
@@ -19,11 +19,14 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def row(exact: float, copy_line: float, ends: float) -> dict[str, float]:
+def row(exact: float, wins: int, losses: int, ends: float) -> dict[str, float]:
     return {
         "cases": 300,
         "exact_match": exact,
-        "copy_line_exact_match": copy_line,
+        "copy_line_exact_match": 0.0312,
+        "only_model_right": wins,
+        "only_copy_line_right": losses,
+        "p_value": evaluate.sign_test(wins, losses),
         "empty_exact_match": 0.0,
         "first_word_match": 0.5,
         "end_of_middle_rate": ends,
@@ -41,7 +44,7 @@ def results(next_line: dict[str, float], line_fill: dict[str, float]) -> dict[st
             "train": {"length": 512, "long_length": 2048},
             "held_out": {
                 "trained_tokens": 9_876_543, "trained_steps": 2411, "trained_seconds": 5400.0, "mixture_512_nats": 3.21,
-                "mixture_2048_nats": 3.12, "plain_2048_bits_per_byte": 1.234, "plain_2048_nats_by_eighth": [3.5, 3.1],
+                "mixture_2048_nats": 3.12, "plain": {"bits_per_byte": 1.234, "nats_by_eighth": [3.5, 3.1]},
             },
         },
         "evaluation": {
@@ -54,6 +57,7 @@ def results(next_line: dict[str, float], line_fill: dict[str, float]) -> dict[st
             "prompts": 50, "positions": 9000, "openvino_mean_abs_logprob": 0.007, "openvino_max_abs_logprob": 0.05,
             "openvino_greedy_agreement": 0.99, "openvino_greedy_positions": 800, "q8_mean_logprob_change": 0.0001,
         },
+        "positions_before": {"trained_tokens": 7_654_321, "nats_by_eighth": [3.6, 5.6]},
     }  # fmt: skip
 
 
@@ -65,30 +69,39 @@ def artifact() -> artifacts.Artifact:
 
 
 def test_figures_come_from_the_results(artifact: artifacts.Artifact) -> None:
-    text = card.render(artifact, MANIFEST, results(row(0.0567, 0.0312, 0.97), row(0.1, 0.05, 0.99)))
-    for figure in ["10,227,968", "9,876,543", "90 minutes on two cores", "3.210 nats", "1.234 bits", "5.7 %", "3.1 %"]:
+    text = card.render(artifact, MANIFEST, results(row(0.0567, 30, 10, 0.97), row(0.1, 30, 10, 0.99)))
+    figures = ["10,227,968", "9,876,543", "90 minutes on two cores", "3.210 nats", "1.234 bits", "5.7 %", "3.1 %"]
+    for figure in [*figures, "7,654,321", "3.60, 5.60"]:
         assert figure in text
     assert "| MIT | 4.0 |" in text
     assert "| generated | 17 |" in text
     assert "1,000 distinct runs" in text
 
 
-def test_a_model_that_loses_to_copying_is_said_to(artifact: artifacts.Artifact) -> None:
-    text = card.render(artifact, MANIFEST, results(row(0.01, 0.03, 0.5), row(0.02, 0.05, 0.9)))
-    assert "does **not** yet complete more lines" in text
-    assert "does not always stop by itself" in text
-    better = card.render(artifact, MANIFEST, results(row(0.05, 0.03, 0.96), row(0.08, 0.05, 0.99)))
-    assert "does **not**" not in better
+def test_the_words_follow_from_the_figures(artifact: artifacts.Artifact) -> None:
+    weak = card.render(artifact, MANIFEST, results(row(0.01, 3, 20, 0.5), row(0.02, 5, 5, 0.9)))
+    assert "whole next lines: **fewer** lines exactly right" in weak
+    assert "the rest of a line that is begun: no measurable difference" in weak
+    assert "do not expect useful suggestions" in weak
+    assert "does not always stop by itself" in weak
+    better = card.render(artifact, MANIFEST, results(row(0.25, 40, 3, 0.96), row(0.3, 50, 2, 0.99)))
+    assert "**fewer**" not in better
+    assert better.count("more lines exactly right") == 2
+    assert "do not expect" not in better
     assert "stops by itself reliably" in better
-    mixed = card.render(artifact, MANIFEST, results(row(0.05, 0.03, 0.96), row(0.02, 0.05, 0.99)))
-    assert "on whole next lines, not on the rest of a line that is begun" in mixed
+
+
+def test_the_sign_test_is_exact_and_symmetric() -> None:
+    assert evaluate.sign_test(0, 0) == 1.0
+    assert evaluate.sign_test(5, 0) == evaluate.sign_test(0, 5) == pytest.approx(2 / 32)
+    assert evaluate.sign_test(8, 2) == pytest.approx(2 * (1 + 10 + 45) / 1024)
 
 
 def test_results_of_another_file_are_refused(tmp_path: Path, artifact: artifacts.Artifact) -> None:
-    made = results(row(0.05, 0.03, 0.96), row(0.08, 0.05, 0.99))
+    made = results(row(0.05, 3, 2, 0.96), row(0.08, 5, 3, 0.99))
     for name, result in made.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"sha256": "abc", **result}))
-    assert set(card.read_results(tmp_path, artifact)) == {"training", "evaluation", "parity"}
+    assert set(card.read_results(tmp_path, artifact)) == {"training", "evaluation", "parity", "positions_before"}
     stale = copy.deepcopy(made["parity"]) | {"sha256": "other"}
     (tmp_path / "parity.json").write_text(json.dumps(stale))
     with pytest.raises(card.CardError, match="measured on another file"):
