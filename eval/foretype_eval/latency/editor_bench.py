@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from foretype_eval.latency.lsp_client import LspClient
 from foretype_eval.latency.options import Figures, LatencyOptions, Progress
 from foretype_eval.latency.requests import Stopwatch, Typing
 from foretype_eval.latency.workload import Site, sites
+from foretype_eval.statistics import percentiles
 
 __all__ = ["measure_editor", "measure_start"]
 
@@ -98,6 +100,7 @@ async def measure_editor(gateway: Connected, options: LatencyOptions, figures: F
         bench = _EditorBench(server, options, figures, progress)
         await bench.suggestions()
         await bench.changes_during_generation(gateway)
+        figures.facts["file_chars"] = bench.sizes()
         figures.facts["server_counts"] = (await server.request("foretype/status", {}))["counts"]
     finally:
         await server.stop()
@@ -145,17 +148,23 @@ class _EditorBench:
         self._figures = figures
         self._progress = progress
         self._number = 0
+        self._sizes: list[int] = []
 
     def _files(self, salt: int) -> Iterator[_File]:
         found = sites(self._options.seed * 1000 + salt, chars_above=10_000, chars_below=3_000)
         for site in found:
             self._number += 1
+            self._sizes.append(len(site.text))
             if self._number > _SITES_MAX:
                 return
             yield _File(self._server, site, self._number)
 
     async def _counts(self) -> dict[str, Any]:
         return (await self._server.request("foretype/status", {}))["counts"]
+
+    def sizes(self) -> dict[str, Any]:
+        """Lengths of the files that were edited, in characters."""
+        return percentiles(self._sizes)._asdict()
 
     async def suggestions(self) -> None:
         """At each place: a first suggestion on a cold prompt, then fresh ones on a warm one, each typed through."""
@@ -170,6 +179,7 @@ class _EditorBench:
                 self._progress("type-through", done, counts.typethrough)
 
     async def _one_place(self, file: _File) -> None:
+        await self._counts()  # the first parse of a file belongs to its opening
         for number, typed in enumerate(("    ", "value", " = ", "self.", "x")):
             file.insert(typed)
             rest = await self._fresh(file, "shown_cold" if number == 0 else "shown")
@@ -213,6 +223,8 @@ class _EditorBench:
         """
         wanted, samples = self._options.counts.didchange, self._figures.samples["didchange"]
         busy = asyncio.create_task(_generate_for_ever(gateway, self._options.seed))
+        await asyncio.sleep(1.0)  # its prompt is built and computed by then
+        noise = asyncio.create_task(_watch_noise(self._figures))
         try:
             for round_ in range(4):
                 for file in self._files(50 + round_):
@@ -224,11 +236,12 @@ class _EditorBench:
                         await self._changes(file)
                     self._progress("changes", min(len(samples), wanted), wanted)
         finally:
-            busy.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await busy
+            for task in (busy, noise):
+                task.cancel()
+            await asyncio.gather(busy, noise, return_exceptions=True)
 
     async def _changes(self, file: _File) -> None:
+        await self._counts()  # the first parse of a file belongs to its opening
         for text in ("    result = ", "self.", "compute(", "a", "rgument, "):
             file.insert(text)
             running = file.ask(_INVOKED)
@@ -236,17 +249,28 @@ class _EditorBench:
             if running.done():
                 self._figures.count("generation_ended_before_the_change")
                 continue
-            started = time.perf_counter()
+            worked_ms, started = self._server.work_ms(), time.perf_counter()
             file.insert("x")
             await self._server.request("foretype/status", {})
             self._figures.add("didchange", (time.perf_counter() - started) * 1000)
+            if worked_ms is not None:
+                self._figures.add("didchange_work", (self._server.work_ms() or worked_ms) - worked_ms)
             await running
 
 
 async def _generate_for_ever(gateway: Connected, seed: int) -> None:
-    assembler, stopwatch = gateway.assembler(), Stopwatch(gateway.session)
+    """Long generations after one prompt: building others here would hold up the stopwatch of this process."""
+    site = next(sites(seed * 1000 + 90, chars_above=10_000, chars_below=3_000))
+    call, _ = Typing(site, gateway.assembler()).call(block=True, max_tokens=256, stop=Stop())
+    stopwatch = Stopwatch(gateway.session)
+    for number in itertools.count():
+        await stopwatch.whole(msgspec.structs.replace(call, id=f"{call.id}-{number}"))
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _watch_noise(figures: Figures) -> None:
+    """How late a timer of this process fires: what other work on the machine adds to a change, at least."""
     while True:
-        for site in sites(seed * 1000 + 90, chars_above=10_000, chars_below=3_000):
-            call, _ = Typing(site, assembler).call(block=True, max_tokens=256, stop=Stop())
-            await stopwatch.whole(call)
-            await asyncio.sleep(_PAUSE_S)
+        due = time.perf_counter() + _PAUSE_S
+        await asyncio.sleep(_PAUSE_S)
+        figures.add("noise", max(0.0, (time.perf_counter() - due) * 1000))

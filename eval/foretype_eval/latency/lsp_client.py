@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
@@ -62,6 +63,17 @@ class LspClient:
         )
         self.notify("initialized", {})
         return result
+
+    def work_ms(self) -> float | None:
+        """Processor time that the server's main thread has used, in milliseconds; None where the system does not tell.
+
+        Unlike elapsed time it does not contain the wait for a processor that other programs hold.
+        """
+        pid = self._process.pid
+        try:
+            return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text("ascii").split()[0]) / 1e6
+        except (OSError, ValueError, IndexError):
+            return None
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         self._send({"jsonrpc": "2.0", "method": method, "params": params})

@@ -37,7 +37,9 @@ _ROWS: Final = (
     "assemble",
     "engine",
     "didchange",
+    "didchange_work",
     "start_to_first_suggestion",
+    "noise",
 )
 _ENGINE_PACKAGES: Final = ("openvino-genai", "openvino", "vllm")
 _PREFILL_CHUNK_TOKENS: Final = 128
@@ -81,6 +83,8 @@ def report(figures: Figures, options: LatencyOptions, profile: Profile) -> dict[
             "assemble_ms": "building the prompt of a warm request; runs while the debounce runs",
             "engine_ms": "the engine's part of a warm TTFT",
             "didchange_ms": "change sent to answer of a status request sent right behind it, generations running",
+            "didchange_work_ms": "processor time of the server in the same span, without waiting for a processor (Linux)",
+            "noise_ms": "how late a timer fires in the bench during the changes: other work on the machine adds this to them",
             "cancel_ms": "cancel called to `done` received, which the gateway sends once the engine's slot is free",
         },
     }
