@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from foretype_eval.fim.baselines import Baseline, baseline
-from foretype_eval.fim.grade import error_nodes, execute, grade, no_harm, repeats
+from foretype_eval.fim.grade import Row, error_nodes, execute, grade, no_harm, repeats
 from foretype_eval.fim.items import Item, StopRule, load_items
 from foretype_eval.fim.summary import summarise
 from foretype_eval.sandbox import Limits, Sandbox
@@ -97,7 +97,7 @@ def test_copy_line_copies_the_rest_of_a_line_that_begins_alike() -> None:
 
 
 def test_the_summary_has_the_contract_and_its_intervals_contain_the_estimates() -> None:
-    rows = []
+    rows: list[Row] = []
     for cluster in range(20):
         for number in range(3):
             item = item_of("x = ", "1" if number else "}", "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -168,12 +169,12 @@ def test_verdicts_come_in_the_order_of_the_programs(sandbox: Sandbox) -> None:
 
 def test_a_killed_sandbox_process_is_replaced() -> None:
     with Sandbox(workers=1) as sandbox:
-        worker = sandbox._workers[0]
-        assert worker._process is not None
-        worker._process.kill()
-        worker._process.wait()
+        pids = sandbox.process_ids()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
         assert sandbox.submit(Program("pass")).result().status is Status.CRASHED
         assert sandbox.submit(Program("pass")).result().passed
+        assert set(sandbox.process_ids()).isdisjoint(pids)
 
 
 def test_no_folder_is_left_when_the_sandbox_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

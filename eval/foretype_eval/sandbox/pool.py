@@ -141,6 +141,10 @@ class _Worker:
         line, self._buffer = self._buffer.split(b"\n", 1)
         return json.loads(line)
 
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
     def run(self, program: Program) -> Verdict:
         message = {"source": program.source, "stdin": program.stdin, "wall_s": program.wall_s}
         try:
@@ -212,6 +216,10 @@ class Sandbox:
     @property
     def limits(self) -> Limits:
         return self._limits
+
+    def process_ids(self) -> list[int]:
+        """Ids of the fork servers, for a look at them."""
+        return [pid for worker in self._workers if (pid := worker.pid) is not None]
 
     def submit(self, program: Program) -> Future[Verdict]:
         """Run one program as soon as a process is free."""
