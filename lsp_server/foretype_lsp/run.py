@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final
 
 from foretype_lsp.connection import Connection
+from foretype_lsp.protocol import describe_fault
 from foretype_lsp.server import Server
 from foretype_lsp.stdio import FdWriter, read_forever, watch_process
 
@@ -23,14 +25,14 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
     server.protocol.set_writer(FdWriter(out_fd))
     read_forever(in_fd, asyncio.get_running_loop(), server.protocol.receive, server.stopped.set)
     background = [asyncio.create_task(_watch(server)), asyncio.create_task(Connection(server).run())]
+    for task in background:
+        task.add_done_callback(partial(_ended, server))
     try:
         await server.stopped.wait()
     finally:
         for task in background:
             task.cancel()
-        for result in await asyncio.gather(*background, return_exceptions=True):
-            if isinstance(result, Exception):
-                _log.error("at the end: %s", type(result).__name__)
+        await asyncio.gather(*background, return_exceptions=True)
     _log.info("ended, exit code %d", server.exit_code)
     return server.exit_code
 
@@ -40,3 +42,10 @@ async def _watch(server: Server) -> None:
     await server.initialized.wait()
     if server.editor_pid is not None:
         await watch_process(server.editor_pid, server.stopped.set)
+
+
+def _ended(server: Server, task: asyncio.Task[None]) -> None:
+    """A fault of ours in the background must be seen somewhere: without it the server would be silent for ever."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("background task failed: %s", describe_fault(error))
+        server.tell(server.status.lost("a fault in the language server; see its log, then restart it"))

@@ -214,8 +214,10 @@ class Server(LanguageServer):
 
     def _configure(self, raw: object) -> None:
         given = cast("dict[str, object]", raw) if isinstance(raw, dict) else raw
-        _, self._problems = parse(given)
-        self.options, _ = parse({**given, **self.overrides} if isinstance(given, dict) else self.overrides)
+        readable = isinstance(given, dict)
+        self.options, self._problems = parse({**given, **self.overrides} if readable else self.overrides)
+        if not readable:
+            self._problems += parse(given)[1]
         _log.info("options: %s", self.options.redacted())
         self.tell(self.status.configured(tuple(map(str, self._problems))))
         self.tell(self.status.switched(self.options.enabled("*") or any(self.options.enable.values())))

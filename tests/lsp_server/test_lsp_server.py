@@ -453,3 +453,17 @@ async def test_folders_that_come_and_go_decide_the_paths_of_documents(client):
     client.notify("workspace/didChangeWorkspaceFolders", event=event)
     client.open("", uri="file:///v/q/b.py")
     assert client.server.documents.get("file:///v/q/b.py").document.path == "q/b.py"
+
+
+async def test_options_of_the_command_line_win_and_their_problems_are_told(client):
+    client.server.overrides = {"gatewayUrl": "http://no.websocket", "debounceMs": 5.0}
+    client.initialize(options={"gatewayUrl": "ws://editor/v1/stream", "debounceMs": 50, "multiLine": False})
+    assert client.server.options.debounce_ms == 5
+    assert client.server.options.gateway_url == ""
+    assert not client.server.options.multi_line
+    assert "gatewayUrl" in client.notifications("window/logMessage")[0]["message"]
+
+
+async def test_options_that_are_no_object_are_a_problem_and_no_end(client):
+    client.initialize(options=[1, 2])
+    assert "object" in client.notifications("window/logMessage")[0]["message"]
