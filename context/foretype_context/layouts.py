@@ -33,6 +33,7 @@ IDLE_SECONDS: Final = 3.0
 """After this long without a request old edits may move up: nobody is typing on top of the cache."""
 
 _GROWING_LINES: Final = 20
+_GROWING_SHARE: Final = 6
 _MIDDLE_QUANTUM_TOKENS: Final = 64
 
 
@@ -98,11 +99,13 @@ def _above(request: Request, start: int, end: int) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _fits_above(request: Request, end_line: int, middle_tokens: int, used_tokens: int) -> int:
+def _fits_above(
+    request: Request, end_line: int, middle_tokens: int, used_tokens: int, quantum: int = _MIDDLE_QUANTUM_TOKENS
+) -> int:
     """Start of the window above `end_line` within what is left; the middle counts in steps, so that a key moves nothing."""
-    reserved = -(-max(middle_tokens, 1) // _MIDDLE_QUANTUM_TOKENS) * _MIDDLE_QUANTUM_TOKENS
+    reserved = -(-max(middle_tokens, 1) // quantum) * quantum
     left = request.tokens - used_tokens
-    limit = left - reserved if left >= 4 * reserved else left - middle_tokens
+    limit = left - reserved if left >= 2 * reserved else left - middle_tokens
     return window_start(request.view, end_line, max(limit, 0), request.tokenizer, request.memory)
 
 
@@ -192,7 +195,7 @@ def _remember(request: Request, start: int, hole: int, below: _Below) -> FileMem
     )
 
 
-def _psm(request: Request, hole: int, hole_line: int, *, freeze: bool = True) -> FilePart:
+def _psm(request: Request, hole: int, hole_line: int, quantum: int = _MIDDLE_QUANTUM_TOKENS) -> FilePart:
     """Lines above `hole`, suffix and tail, then what stands between `hole` and the cursor."""
     view, tokenizer = request.view, request.tokenizer
     middle, healed = _middle(request, hole, request.tokens // 2)
@@ -200,8 +203,8 @@ def _psm(request: Request, hole: int, hole_line: int, *, freeze: bool = True) ->
     tail, below_start = _tail(request, _tail_room(request))
     tail_tokens = tokenizer.count(tail.text) if tail is not None else 0
     room = min(request.suffix_tokens, request.tokens // 3) - (0 if request.grammar.tail else tail_tokens)
-    below = _below(request, below_start, max(room, 0), freeze=freeze)
-    start = _fits_above(request, hole_line, middle_tokens, tail_tokens + below.tokens)
+    below = _below(request, below_start, max(room, 0), freeze=True)
+    start = _fits_above(request, hole_line, middle_tokens, tail_tokens + below.tokens, quantum)
     middle_start = view.offset - len(healed) - len(middle)
     return FilePart(
         above=_above(request, start, hole),
@@ -223,12 +226,14 @@ def psm_growing(request: Request) -> FilePart:
     """Lines above and suffix both frozen at the last rebase · tail · middle token · all typed since.
 
     Rebases on any change before the end of the frozen lines, when the cursor left the hole, when the hole is 20 lines or a
-    quarter of the room, when the suffix no longer holds, and when the user was idle.
+    sixth of the room, when the suffix no longer holds, and when the user was idle.
     """
     view, memory = request.view, request.memory
+    # All that the hole may grow to is set aside at once: lines above that made room for it later would void everything.
+    quantum = max(request.tokens // _GROWING_SHARE, 1)
     if memory is None or not _still_growing(request, memory):
-        return psm_line_last(request)
-    return _psm(request, memory.hole_start, view.snapshot.line_of(memory.hole_start))
+        return _psm(request, view.line_start, view.line, quantum)
+    return _psm(request, memory.hole_start, view.snapshot.line_of(memory.hole_start), quantum)
 
 
 def _still_growing(request: Request, memory: FileMemory) -> bool:
@@ -243,7 +248,7 @@ def _still_growing(request: Request, memory: FileMemory) -> bool:
     lines = view.line - snapshot.line_of(hole)
     if lines > _GROWING_LINES or (lines and request.idle):
         return False
-    if request.tokenizer.count(snapshot.text[hole : view.offset]) * 4 > request.tokens:
+    if request.tokenizer.count(snapshot.text[hole : view.offset]) * _GROWING_SHARE > request.tokens:
         return False
     _, below_start = _tail(request, _tail_room(request))
     return memory.below_chars < 0 or still_holds(

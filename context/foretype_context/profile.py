@@ -71,6 +71,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         layout: prompt layout, e.g. `psm_line_last`.
         context_limit_tokens: the model's own context length.
         block_tokens: size of a prefix-cache block in the engine.
+        local_min_confidence: probability of being right from which the client's local candidate is shown at once, without
+            asking this model; low for a small model, near 1 for a good one.
         strategy, variant: version of the context strategy and the experiment arm.
     """
 
@@ -85,3 +87,4 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     strategy: str = "default-1"
     variant: str = "control"
     min_mean_logprob: MinMeanLogprob = MinMeanLogprob()
+    local_min_confidence: float = 0.9
