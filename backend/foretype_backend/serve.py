@@ -17,15 +17,13 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
 
-from foretype_client.wire import Finish, RequestClass, Timings, Usage
-from foretype_context.profile import Stop
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission import scheduler
-from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
+from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import PRIORITY, Ticket
+from foretype_backend.completion import Job, Outcome, Record
 from foretype_backend.config import LimitsConfig
 from foretype_backend.engines.port import (
     Chunk,
@@ -38,7 +36,6 @@ from foretype_backend.engines.port import (
 from foretype_backend.logs import log_fault
 from foretype_backend.metrics import Metrics
 from foretype_backend.output import OutputText, TextDelta
-from foretype_backend.render import Prompt
 
 __all__ = ["Job", "Outcome", "Service"]
 
@@ -46,73 +43,8 @@ _MAX_ENGINE_STOPS = 4
 """OpenAI-compatible servers answer 400 to more; the gateway enforces all of them itself."""
 
 _RETRY_PAUSE_S = 0.05
-_RETRY_AFTER_MS = 1000.0
-
-_NO_STOP = Stop()
-_NO_USAGE = Usage()
-_NO_TIMINGS = Timings()
 
 _log = logging.getLogger("foretype.gateway")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One completion to serve.
-
-    Attributes:
-        received: seconds on the service's `clock`, which measures stages.
-        deadline: seconds on the event loop's clock, which is coarser (uvloop: milliseconds) and drives timers.
-        key: unique among live requests of this gateway.
-        session: whose it is: a cancel or `supersedes` reaches requests of the same session only.
-        prefill_only: compute and cache the prompt, generate nothing.
-    """
-
-    key: str
-    session: str
-    prompt: Prompt
-    received: float
-    deadline: float
-    max_tokens: int
-    class_: RequestClass = RequestClass.INTERACTIVE
-    document: str = ""
-    supersedes: str | None = None
-    stop: Stop = _NO_STOP
-    temperature: float = 0.0
-    prefill_only: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a completion ended: `finish` or `refusal`, never both."""
-
-    reason: Reason
-    finish: Finish | None
-    refusal: Refusal | None
-    usage: Usage = _NO_USAGE
-    timings_ms: Timings = _NO_TIMINGS
-
-
-@dataclass(slots=True, eq=False)
-class _Record:
-    """One live request, as this module sees it."""
-
-    job: Job
-    output: OutputText
-    arrived: float
-    decision: asyncio.Future[Reason | None]  # None: start; a reason: refused
-    guard: asyncio.Timeout | None = None
-    stop_reason: Reason | None = None
-    generated_at_stop: int = 0
-    started: float | None = None
-    first_chunk: float | None = None
-    first_text: float | None = None
-    last_chunk: float | None = None
-    queue_ms: float = 0.0
-    prefill_ms: float | None = None
-    cached_tokens: int = 0
-    cached_source: str = ""
-    attempts: int = 0
-    enough: bool = False
 
 
 class Service:
@@ -136,7 +68,7 @@ class Service:
         self._state = scheduler.State(
             limits=scheduler.Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
         )
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, Record] = {}
         self._aborts: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(
             engine=engine.statistics, scheduler=lambda: self._state.statistics(), connections=connections
@@ -177,7 +109,7 @@ class Service:
         loop = asyncio.get_running_loop()
         if job.key in self._records:
             raise ValueError(f"request key {job.key!r} is live already; keys must be unique")
-        record = _Record(
+        record = Record(
             job=job,
             output=OutputText(self.tokenizer, job.stop),
             arrived=self.clock(),
@@ -192,7 +124,7 @@ class Service:
             del self._records[job.key]
             self._apply(scheduler.Leave(job.key))
             reason = Reason.DISCONNECTED if outcome is None else outcome.reason
-            usage = self._usage(record) if outcome is None else outcome.usage
+            usage = record.usage() if outcome is None else outcome.usage
             ttft_s = None if record.first_text is None else record.first_text - job.received
             self.metrics.finished(job.class_, reason, usage, ttft_s)
             _log.debug(
@@ -207,7 +139,7 @@ class Service:
             )
 
     async def _run(
-        self, record: _Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
+        self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
     ) -> Outcome:
         job = record.job
         ticket = Ticket(
@@ -222,7 +154,9 @@ class Service:
                     return self._ended(record, refused, "admission refused it")
                 record.started = self.clock()
                 return await self._attempts(record, deliver, loop)
-        except TimeoutError:
+        except TimeoutError as error:
+            if record.guard is None or not record.guard.expired():
+                return self._fault(record, error)  # a time-out of an adapter, not the deadline
             reason = record.stop_reason or Reason.EXPIRED
             return self._ended(record, reason, "the deadline passed before the first token")
         except PromptRefused as error:
@@ -230,11 +164,10 @@ class Service:
         except EngineUnavailable as error:
             return self._ended(record, Reason.ENGINE_LOST, str(error))
         except Exception as error:  # noqa: BLE001 - ours or an adapter's fault: ends this request, counts as `fault`
-            log_fault(_log, "request failed", error)
-            return self._ended(record, Reason.FAULT, "internal error; see the gateway's log")
+            return self._fault(record, error)
 
     async def _attempts(
-        self, record: _Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
+        self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
     ) -> Outcome:
         """Generate; when the engine is lost before the first token, once more as soon as it is back.
 
@@ -243,11 +176,13 @@ class Service:
         give_up_at = loop.time() + self.limits.retry_wait_ms / 1000
         restarts_before = self.engine.statistics().restarts
         while True:
+            if record.stop_reason is not None:
+                return self._ended(record, record.stop_reason)
             try:
                 return await self._generate(record, deliver, loop)
             except EngineUnavailable:
                 if record.stop_reason is not None:
-                    return self._ended(record, record.stop_reason, "")
+                    continue
                 died_twice = self.engine.statistics().restarts - restarts_before >= 2
                 if record.output.generated_tokens or died_twice or loop.time() >= give_up_at:
                     raise
@@ -256,16 +191,16 @@ class Service:
                 await asyncio.sleep(_RETRY_PAUSE_S)
 
     async def _generate(
-        self, record: _Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
+        self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
     ) -> Outcome:
         job = record.job
         record.attempts += 1
         if job.prefill_only:
             await self.engine.warm(job.prompt.ids)
             record.first_chunk = record.last_chunk = self.clock()
-            return self._ended(record, record.stop_reason or Reason.LENGTH, "")
+            return self._ended(record, record.stop_reason or Reason.LENGTH)
         stream = self.engine.generate(
-            _engine_id(record),
+            record.engine_id,
             job.prompt.ids,
             GenerationParams(
                 max_tokens=job.max_tokens,
@@ -284,27 +219,27 @@ class Service:
 
     async def _consume(
         self,
-        record: _Record,
+        record: Record,
         stream: AsyncIterator[Chunk],
         deliver: Callable[[TextDelta], None],
         loop: asyncio.AbstractEventLoop,
     ) -> Outcome:
         output = record.output
         async for chunk in stream:
-            self._note(record, chunk, self.clock())
+            record.note(chunk, self.clock())
             delta = output.feed(chunk)
             if record.stop_reason is not None:
                 if chunk.finish is None:
                     continue  # already aborted: only count what still comes
-                return self._ended(record, record.stop_reason, "")
+                return self._ended(record, record.stop_reason)
             if delta is not None:
                 if record.first_text is None:
                     record.first_text = self.clock()
                 deliver(delta)
             if output.stopped:
-                return self._ended(record, Reason.STOP, "")
+                return self._ended(record, Reason.STOP)
             if record.enough:
-                return self._ended(record, Reason.LENGTH, "")
+                return self._ended(record, Reason.LENGTH)
             if chunk.finish is not None:
                 break
         else:
@@ -319,21 +254,9 @@ class Service:
                 record.first_text = self.clock()
             deliver(rest)
         reason = Reason.END_OF_MIDDLE if chunk.finish is EngineFinish.END_TOKEN else Reason.LENGTH
-        return self._ended(record, reason, "")
+        return self._ended(record, reason)
 
-    def _note(self, record: _Record, chunk: Chunk, now: float) -> None:
-        if record.first_chunk is None:
-            record.first_chunk = now
-        record.last_chunk = now
-        if chunk.cached_tokens is not None:
-            record.cached_tokens = chunk.cached_tokens
-            record.cached_source = "engine"
-        if chunk.queue_ms is not None:
-            record.queue_ms = chunk.queue_ms
-        if chunk.prefill_ms is not None:
-            record.prefill_ms = chunk.prefill_ms
-
-    async def _release(self, record: _Record, stream: AsyncIterator[Chunk]) -> None:
+    async def _release(self, record: Record, stream: AsyncIterator[Chunk]) -> None:
         """Close the engine's stream, which aborts what still runs; never wait longer than the grace for it."""
         grace_s = self.limits.abort_grace_ms / 1000
         try:
@@ -341,7 +264,7 @@ class Service:
                 if isinstance(stream, AsyncGenerator):
                     await stream.aclose()
                 else:
-                    await self.engine.abort(_engine_id(record))
+                    await self.engine.abort(record.engine_id)
         except TimeoutError:
             _log.error("the engine did not release a request within %.0f ms", self.limits.abort_grace_ms)
         except EngineUnavailable:
@@ -356,18 +279,17 @@ class Service:
                 continue
             match effect:
                 case scheduler.Start():
-                    _decide(record, None)
+                    record.decide(None)
                 case scheduler.Refuse(_, reason):
-                    _decide(record, reason)
+                    record.decide(reason)
                 case scheduler.Stop(_, reason):
                     self._stop(record, reason)
 
-    def _stop(self, record: _Record, reason: Reason) -> None:
+    def _stop(self, record: Record, reason: Reason) -> None:
         """Abort the engine's work at once; the request's own task then sees the end of the stream."""
         loop = asyncio.get_running_loop()
-        record.stop_reason = reason
-        record.generated_at_stop = record.output.generated_tokens
-        task = loop.create_task(self.engine.abort(_engine_id(record)))
+        record.stop(reason)
+        task = loop.create_task(self.engine.abort(record.engine_id))
         self._aborts.add(task)
         task.add_done_callback(self._aborted)
         grace = loop.time() + (0.0 if record.job.prefill_only else self.limits.abort_grace_ms / 1000)
@@ -379,58 +301,9 @@ class Service:
         if not task.cancelled() and (error := task.exception()) is not None:
             log_fault(_log, "abort failed", error)
 
-    def _usage(self, record: _Record) -> Usage:
-        generated = record.output.generated_tokens
-        started = record.first_chunk is not None
-        return Usage(
-            prompt_tokens=len(record.job.prompt.ids) if started else 0,
-            cached_tokens=record.cached_tokens,
-            cached_source=record.cached_source,
-            generated_tokens=generated,
-            tokens_after_cancel=generated - record.generated_at_stop if record.stop_reason is not None else 0,
-        )
+    def _fault(self, record: Record, error: Exception) -> Outcome:
+        log_fault(_log, "request failed", error)
+        return self._ended(record, Reason.FAULT, "internal error; see the gateway's log")
 
-    def _ended(self, record: _Record, reason: Reason, message: str, *, field: str | None = None) -> Outcome:
-        usage = self._usage(record)
-        timings = _timings(record, self.clock())
-        finish = FINISHES.get(reason)
-        if reason is Reason.EXPIRED and record.first_text is None:
-            finish = None
-        if finish is not None:
-            return Outcome(reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings)
-        retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
-        refused = refusal(reason, message, field=field, retry_after_ms=retry)
-        return Outcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
-
-
-def _engine_id(record: _Record) -> str:
-    """A retry needs an id of its own: the engine may still remember the first."""
-    return record.job.key if record.attempts <= 1 else f"{record.job.key}~{record.attempts}"
-
-
-def _decide(record: _Record, refused: Reason | None) -> None:
-    if not record.decision.done():
-        record.decision.set_result(refused)
-
-
-def _timings(record: _Record, now: float) -> Timings:
-    """Split the time of a request into its stages; they add up to `now - received`, in milliseconds."""
-    received, arrived = record.job.received, record.arrived
-    started = record.started if record.started is not None else now
-    first_chunk = record.first_chunk if record.first_chunk is not None else now
-    waited_ms = max(0.0, (first_chunk - started) * 1000) if record.started is not None else 0.0
-    engine_queue_ms = min(record.queue_ms, waited_ms)
-    prefill_ms = waited_ms - engine_queue_ms
-    if record.prefill_ms is not None:
-        prefill_ms = min(record.prefill_ms, prefill_ms)
-    first_text = record.first_text
-    last_chunk = record.last_chunk if record.last_chunk is not None else now
-    until_text_ms = ((first_text if first_text is not None else last_chunk) - started) * 1000
-    return Timings(
-        admit=(arrived - received) * 1000,
-        queue=(started - arrived) * 1000 + engine_queue_ms,
-        prefill=prefill_ms,
-        decode_first=max(0.0, until_text_ms - engine_queue_ms - prefill_ms) if record.started is not None else 0.0,
-        stream=max(0.0, (last_chunk - first_text) * 1000) if first_text is not None else 0.0,
-        finish=max(0.0, (now - max(last_chunk, first_text or 0.0)) * 1000),
-    )
+    def _ended(self, record: Record, reason: Reason, message: str = "", *, field: str | None = None) -> Outcome:
+        return record.ended(reason, self.clock(), message, field=field)

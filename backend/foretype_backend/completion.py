@@ -1,0 +1,161 @@
+"""One completion while it lives: what was asked, what has been seen of it, how it ended. No I/O and no clock."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from foretype_client.wire import Finish, RequestClass, Timings, Usage
+from foretype_context.profile import Stop
+
+from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
+from foretype_backend.engines.port import Chunk
+from foretype_backend.output import OutputText
+from foretype_backend.render import Prompt
+
+__all__ = ["Job", "Outcome", "Record"]
+
+_RETRY_AFTER_MS = 1000.0
+
+_NO_STOP = Stop()
+_NO_USAGE = Usage()
+_NO_TIMINGS = Timings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One completion to serve.
+
+    Attributes:
+        received: seconds on the service's `clock`, which measures stages.
+        deadline: seconds on the event loop's clock, which is coarser (uvloop: milliseconds) and drives timers.
+        key: unique among live requests of this gateway.
+        session: whose it is: a cancel or `supersedes` reaches requests of the same session only.
+        prefill_only: compute and cache the prompt, generate nothing.
+    """
+
+    key: str
+    session: str
+    prompt: Prompt
+    received: float
+    deadline: float
+    max_tokens: int
+    class_: RequestClass = RequestClass.INTERACTIVE
+    document: str = ""
+    supersedes: str | None = None
+    stop: Stop = _NO_STOP
+    temperature: float = 0.0
+    prefill_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a completion ended: `finish` or `refusal`, never both."""
+
+    reason: Reason
+    finish: Finish | None
+    refusal: Refusal | None
+    usage: Usage = _NO_USAGE
+    timings_ms: Timings = _NO_TIMINGS
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One live request. Times are seconds on the service's clock.
+
+    Attributes:
+        decision: of admission: None starts it, a reason refuses it.
+        guard: the deadline, and after a cancel the grace of the engine.
+        stop_reason: why it is to end, once it is.
+        enough: the caller has enough text; it ends as if at its token limit.
+    """
+
+    job: Job
+    output: OutputText
+    arrived: float
+    decision: asyncio.Future[Reason | None]
+    guard: asyncio.Timeout | None = None
+    stop_reason: Reason | None = None
+    generated_at_stop: int = 0
+    started: float | None = None
+    first_chunk: float | None = None
+    first_text: float | None = None
+    last_chunk: float | None = None
+    queue_ms: float = 0.0
+    prefill_ms: float | None = None
+    cached_tokens: int = 0
+    cached_source: str = ""
+    attempts: int = 0
+    enough: bool = False
+
+    @property
+    def engine_id(self) -> str:
+        """The id for the engine. A retry needs one of its own: the engine may still remember the first."""
+        return self.job.key if self.attempts <= 1 else f"{self.job.key}~{self.attempts}"
+
+    def decide(self, refused: Reason | None) -> None:
+        """Take admission's decision; the first one counts."""
+        if not self.decision.done():
+            self.decision.set_result(refused)
+
+    def stop(self, reason: Reason) -> None:
+        """From now on tokens are tokens after a cancel."""
+        self.stop_reason = reason
+        self.generated_at_stop = self.output.generated_tokens
+
+    def note(self, chunk: Chunk, now: float) -> None:
+        """Remember what a chunk says beside its text."""
+        if self.first_chunk is None:
+            self.first_chunk = now
+        self.last_chunk = now
+        if chunk.cached_tokens is not None:
+            self.cached_tokens = chunk.cached_tokens
+            self.cached_source = "engine"
+        if chunk.queue_ms is not None:
+            self.queue_ms = chunk.queue_ms
+        if chunk.prefill_ms is not None:
+            self.prefill_ms = chunk.prefill_ms
+
+    def usage(self) -> Usage:
+        generated = self.output.generated_tokens
+        return Usage(
+            prompt_tokens=len(self.job.prompt.ids) if self.first_chunk is not None else 0,
+            cached_tokens=self.cached_tokens,
+            cached_source=self.cached_source,
+            generated_tokens=generated,
+            tokens_after_cancel=generated - self.generated_at_stop if self.stop_reason is not None else 0,
+        )
+
+    def ended(self, reason: Reason, now: float, message: str = "", *, field: str | None = None) -> Outcome:
+        """The outcome for `reason`. A deadline that passed after the first text is a finish, before it a refusal."""
+        usage, timings = self.usage(), self.timings(now)
+        finish = FINISHES.get(reason)
+        if reason is Reason.EXPIRED and self.first_text is None:
+            finish = None
+        if finish is not None:
+            return Outcome(reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings)
+        retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
+        refused = refusal(reason, message, field=field, retry_after_ms=retry)
+        return Outcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
+
+    def timings(self, now: float) -> Timings:
+        """Split the time of a request into its stages; they add up to `now - received`, in milliseconds."""
+        received, arrived = self.job.received, self.arrived
+        started = self.started if self.started is not None else now
+        first_chunk = self.first_chunk if self.first_chunk is not None else now
+        waited_ms = max(0.0, (first_chunk - started) * 1000) if self.started is not None else 0.0
+        engine_queue_ms = min(self.queue_ms, waited_ms)
+        prefill_ms = waited_ms - engine_queue_ms
+        if self.prefill_ms is not None:
+            prefill_ms = min(self.prefill_ms, prefill_ms)
+        first_text = self.first_text
+        last_chunk = self.last_chunk if self.last_chunk is not None else now
+        until_text_ms = ((first_text if first_text is not None else last_chunk) - started) * 1000
+        return Timings(
+            admit=(arrived - received) * 1000,
+            queue=(started - arrived) * 1000 + engine_queue_ms,
+            prefill=prefill_ms,
+            decode_first=max(0.0, until_text_ms - engine_queue_ms - prefill_ms) if self.started is not None else 0.0,
+            stream=max(0.0, (last_chunk - first_text) * 1000) if first_text is not None else 0.0,
+            finish=max(0.0, (now - max(last_chunk, first_text or 0.0)) * 1000),
+        )

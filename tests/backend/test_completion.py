@@ -1,0 +1,82 @@
+import asyncio
+
+import msgspec
+import pytest
+from backend.world import TOKENIZER
+from foretype_backend.admission.outcomes import FINISHES, HTTP_STATUS, Reason
+from foretype_backend.completion import Job, Record
+from foretype_backend.engines.port import Chunk
+from foretype_backend.output import OutputText
+from foretype_backend.render import Prompt
+from foretype_client.wire import ErrorCode
+from foretype_context.profile import Stop
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def record(received: float = 0.0, arrived: float = 0.0) -> Record:
+    job = Job(key="k", session="s", prompt=Prompt(ids=[1, 2], text="x"), received=received, deadline=9.0, max_tokens=4)
+    loop = asyncio.new_event_loop()
+    decision: asyncio.Future[Reason | None] = loop.create_future()
+    loop.close()
+    return Record(job=job, output=OutputText(TOKENIZER, Stop()), arrived=arrived, decision=decision)
+
+
+STEPS = st.lists(st.floats(0, 5), min_size=7, max_size=7)
+
+
+@given(STEPS, st.integers(0, 4), st.none() | st.floats(0, 20_000), st.none() | st.floats(0, 20_000))
+def test_stages_are_never_negative_and_add_up_to_the_whole(
+    steps: list[float], reached: int, queue_ms: float | None, prefill_ms: float | None
+) -> None:
+    """However far a request came, and whatever the engine claims about its own time."""
+    marks = [sum(steps[: count + 1]) for count in range(7)]
+    received, arrived, started, first_chunk, first_text, last_chunk, now = marks
+    one = record(received, arrived)
+    if reached >= 1:
+        one.started = started
+    if reached >= 2:
+        one.note(Chunk(queue_ms=queue_ms, prefill_ms=prefill_ms), first_chunk)
+    if reached >= 3:
+        one.first_text = first_text
+    if reached >= 4:
+        one.note(Chunk(), last_chunk)
+    stages = msgspec.structs.asdict(one.timings(now))
+    assert min(stages.values()) >= 0
+    assert sum(stages.values()) == pytest.approx((now - received) * 1000, abs=1e-6)
+
+
+def test_a_retry_has_an_id_of_its_own() -> None:
+    one = record()
+    one.attempts = 1
+    assert one.engine_id == "k"
+    one.attempts = 2
+    assert one.engine_id == "k~2"
+
+
+def test_tokens_are_counted_after_the_cancel_only() -> None:
+    one = record()
+    one.note(Chunk(token_ids=(300, 301)), 1.0)
+    one.output.feed(Chunk(token_ids=(300, 301)))
+    assert one.usage().tokens_after_cancel == 0
+    one.stop(Reason.CANCELLED)
+    one.output.feed(Chunk(token_ids=(302,)))
+    assert (one.usage().generated_tokens, one.usage().tokens_after_cancel) == (3, 1)
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_has_exactly_one_answer_on_the_wire(reason: Reason) -> None:
+    outcome = record().ended(reason, 1.0, "why")
+    assert (outcome.finish is None) != (outcome.refusal is None)
+    if outcome.refusal is not None:
+        assert outcome.refusal.code in ErrorCode
+        assert reason in HTTP_STATUS
+    else:
+        assert outcome.finish is FINISHES[reason]
+
+
+def test_a_deadline_is_a_refusal_before_the_first_text_and_a_finish_after_it() -> None:
+    one = record()
+    assert one.ended(Reason.EXPIRED, 1.0).refusal is not None
+    one.first_text = 0.5
+    assert one.ended(Reason.EXPIRED, 1.0).finish == "expired"
