@@ -1,5 +1,6 @@
 import gzip
 import json
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,18 @@ def test_the_committed_manifest_keeps_its_promises() -> None:
 
     assert all(permissive_expression(item["licence"]) for item in manifest["sources"])
     assert "HumanEval" in manifest["never_train"]["benchmarks_checked"]
+
+
+def test_downloads_never_build_and_failures_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel(tmp_path, "present", {"present/a.py": code("alpha")})
+    commands: list[list[str]] = []
+
+    def pip(command: list[str], **_options: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        failed = command[-1] == "gone"
+        return subprocess.CompletedProcess(command, int(failed), "", "noise\nERROR: no wheel\n" if failed else "")
+
+    monkeypatch.setattr(sources.subprocess, "run", pip)
+    assert sources.download(("Present==1.0", "gone", "new==2.0"), tmp_path) == ["gone: ERROR: no wheel"]
+    assert sorted(command[-1] for command in commands) == ["gone", "new==2.0"], "what is there is not fetched again"
+    assert all({"--no-deps", "--only-binary=:all:"} <= set(command) for command in commands)
