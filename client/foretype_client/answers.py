@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -110,17 +111,24 @@ class Answers:
             return self._give(document, question, judged, flight.strand, flight, flight.kind, now)
         return judged
 
-    def local(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | None:
-        """The candidate that needs no gateway."""
-        text = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
-        if not text:
+    def local(
+        self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float = 0.0
+    ) -> Suggestion | None:
+        """The candidate that needs no gateway, if it is as sure as this."""
+        found = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
+        if found is None or not found.text or found.confidence < min_confidence:
             return None
         kind = SuggestionKind.LINE
-        candidate = Candidate(id=self._new_id(), text=text, kind=kind, final=True, source=Origin.LOCAL)
+        candidate = Candidate(id=self._new_id(), text=found.text, kind=kind, final=True, source=Origin.LOCAL)
         judged = judge(candidate, question, self._finisher, self._feedback, now)
         if not isinstance(judged, Suggestion):
             return None
+        judged = msgspec.structs.replace(judged, logprob=math.log(found.confidence))
         return self._give(document, question, judged, Strand(question.place, judged.text), None, kind, now)
+
+    def learn(self, uri: str, text: str) -> None:
+        if self._local is not None:
+            self._local.learn(uri, text)
 
     def grown(self, document: TrackedDocument, flight: Flight, now: float) -> Suggestion | None:
         """The visible suggestion, if its request has made it longer and nothing was typed since it was answered."""

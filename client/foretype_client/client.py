@@ -16,10 +16,11 @@ from foretype_context.assemble import Assembler
 from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
 
+from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.neighbours import learn_neighbours
 from foretype_client.cache import CompletionCache
 from foretype_client.flow import CompletionFlow, FlowOptions
 from foretype_client.local import ensure_gateway
-from foretype_client.local_model import CopyLine
 from foretype_client.policy import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, GatewayGone
 from foretype_client.session import Session
@@ -47,7 +48,7 @@ class ClientOptions:
         client_name: name and version of the program, for the gateway's logs.
         workspaces: open folders.
         policy, flow: their own defaults.
-        local: whether to suggest without a model what the model has not answered yet.
+        local: whether to suggest, without any model, what this file and its neighbours say; reads files of `workspaces`.
     """
 
     gateway: str | None = None
@@ -187,14 +188,18 @@ async def open_client(
         clock=clock,
         policy=Policy(options.policy),
         cache=CompletionCache(),
-        local=CopyLine() if options.local else None,
+        local=AdaptiveModel() if options.local else None,
         rng=rng,
         options=options.flow,
     )
     await session.start()
+    roots = [Path(workspace.root) for workspace in options.workspaces] if options.local else []
+    learning = asyncio.create_task(learn_neighbours(roots, flow.learn), name="foretype neighbours")
     try:
         yield Client(session, flow, assemblers)
     finally:
+        learning.cancel()
+        await asyncio.gather(learning, return_exceptions=True)
         await flow.close()
         await assemblers.close()
         await session.close()

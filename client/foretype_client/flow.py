@@ -96,6 +96,12 @@ class CompletionFlow:
 
     def document_opened(self, snapshot: Snapshot) -> None:
         self._documents[snapshot.uri] = TrackedDocument(snapshot)
+        self.learn(snapshot.uri, snapshot.text)
+
+    def learn(self, uri: str, text: str) -> None:
+        """A file of the user's that the local candidate may draw on; open documents are learned by themselves."""
+        if not self._closed and len(text) <= self._policy.options.file_chars_max:
+            self._answers.learn(uri, text)
 
     def document_changed(self, snapshot: Snapshot) -> None:
         """Call after every change, before the next `suggest`: its arrival starts the debounce."""
@@ -218,6 +224,9 @@ class CompletionFlow:
         planner = None if reason is not None or profile is None else self._assembler_for(profile)
         if planner is None or profile is None:
             return self._answers.local(document, question, now) or reason or Outcome.NOT_READY
+        sure = self._answers.local(document, question, now, min_confidence=profile.local_min_confidence)
+        if sure is not None:
+            return sure
         return Attempt(
             document,
             question,

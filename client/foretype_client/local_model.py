@@ -1,26 +1,41 @@
 """Local candidates: what a client can suggest with no gateway, in microseconds.
 
-For now the copy-line predictor: the rest of the most recent line that starts like this one. An adaptive model takes its
-place behind the same port.
+The adaptive model (:mod:`foretype_client.adaptive`) is what ships; here are the port and the copy-line predictor, the rest
+of the most recent line that starts like this one, which every evaluation prints beside it.
 """
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from foretype_context.document import Snapshot
 
-__all__ = ["CopyLine", "LocalModel"]
+__all__ = ["CopyLine", "LocalCandidate", "LocalModel"]
 
 _BLANKS: Final = " \t"
 _INDENT_CHARS_MAX: Final = 200
 
 
+_COPY_LINE_CONFIDENCE: Final = 0.3
+"""Share of its candidates that were exactly right in 1,120 rest-of-line cuts of held-out repositories."""
+
+
+class LocalCandidate(NamedTuple):
+    """Text to insert, and how probable it is that all of it is right."""
+
+    text: str
+    confidence: float
+
+
 class LocalModel(Protocol):
     """A predictor that answers on the spot: no engine, no network, no await."""
 
-    def suggest(self, snapshot: Snapshot, offset: int) -> str | None:
-        """Text to insert at character `offset`, or None. Must take well below a millisecond at any document size."""
+    def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
+        """What to insert at character `offset`, or None. Takes about a millisecond at most, at any document size."""
+        ...
+
+    def learn(self, uri: str, text: str) -> None:
+        """Another file of the user's: opened, or a neighbour of an open one."""
         ...
 
 
@@ -49,14 +64,18 @@ class CopyLine:
         self._below_chars = below_chars
         self._probes_max = probes_max
 
-    def suggest(self, snapshot: Snapshot, offset: int) -> str | None:
+    def learn(self, uri: str, text: str) -> None:
+        """Looks into one file only."""
+
+    def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
         line = snapshot.line_of(offset)
         start, end = snapshot.line_start(line), snapshot.line_end(line)
         text = snapshot.text
         typed = text[start:offset].lstrip(_BLANKS)
         if len(typed) - sum(map(typed.count, _BLANKS)) < self._typed_chars_min:
             return None
-        return self._above(text, typed, start) or self._below(text, typed, end)
+        rest = self._above(text, typed, start) or self._below(text, typed, end)
+        return LocalCandidate(rest, _COPY_LINE_CONFIDENCE) if rest else None
 
     def _above(self, text: str, typed: str, start: int) -> str | None:
         low = max(0, start - self._above_chars)

@@ -20,7 +20,8 @@ def snapshot(text: str, uri: str = "file:///a.py") -> Snapshot:
 
 
 def at_end(model: AdaptiveModel, text: str) -> str | None:
-    return model.suggest(snapshot(text), len(text))
+    found = model.suggest(snapshot(text), len(text))
+    return None if found is None else found.text
 
 
 @given(TEXT)
@@ -112,7 +113,7 @@ def test_an_empty_file_and_a_cursor_in_white_space_are_answered_with_nothing() -
 def test_any_text_is_answered_with_one_line_or_nothing(lines: list[str], typed: str) -> None:
     text = "\n".join([*lines, typed])
     answer = AdaptiveModel(confidence_min=0.01).suggest(snapshot(text), len(text))
-    assert answer is None or (answer and "\n" not in answer)
+    assert answer is None or (answer.text and "\n" not in answer.text and 0 < answer.confidence <= 1)
 
 
 def test_a_long_file_is_looked_at_through_a_window_around_the_cursor() -> None:

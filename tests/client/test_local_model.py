@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 def suggest(text: str, **options: int) -> str | None:
     offset = text.index("|")
     snapshot = Document("file:///a.py", text.replace("|", "", 1), language="plaintext").snapshot()
-    return CopyLine(**options).suggest(snapshot, offset)
+    found = CopyLine(**options).suggest(snapshot, offset)
+    return None if found is None else found.text
 
 
 def test_the_most_recent_line_above_wins() -> None:
@@ -71,4 +72,4 @@ def test_what_is_copied_is_the_rest_of_a_line_of_the_document(text: str, offset:
     typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset].lstrip(" \t")
     if found is not None:
         lines = [line.strip() for line in text.replace("\r", "\n").split("\n")]
-        assert any(line.startswith(typed.strip()) and line.endswith(found.strip()) for line in lines)
+        assert any(line.startswith(typed.strip()) and line.endswith(found.text.strip()) for line in lines)

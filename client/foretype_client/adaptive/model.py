@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from foretype_context.document import Snapshot
@@ -12,19 +12,13 @@ from foretype_context.document import Snapshot
 from foretype_client.adaptive.blend import CONTEXT_MAX, Corpus, blend, gather
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.stream import Ids, LexemeStream
+from foretype_client.local_model import LocalCandidate
 
-__all__ = ["AdaptiveModel", "Candidate"]
+__all__ = ["AdaptiveModel"]
 
 _LEXEMES_MAX: Final = 40
 _HALF_WORD: Final = re.compile(r" ?\w+$")
 _BLANKS: Final = " \t\r\f\v"
-
-
-class Candidate(NamedTuple):
-    """A rest of line, and the product of its lexemes' probabilities, which is calibrated on held-out code."""
-
-    text: str
-    confidence: float
 
 
 class AdaptiveModel:
@@ -65,13 +59,12 @@ class AdaptiveModel:
     def forget(self, uri: str) -> None:
         self._streams.pop(uri, None)
 
-    def suggest(self, snapshot: Snapshot, offset: int) -> str | None:
-        """The port of local candidates: text to insert at `offset`, or None."""
+    def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
         candidate = self.candidate(snapshot, offset)
-        return candidate.text if candidate is not None and candidate.confidence >= self._confidence_min else None
+        return candidate if candidate is not None and candidate.confidence >= self._confidence_min else None
 
-    def candidate(self, snapshot: Snapshot, offset: int) -> Candidate | None:
-        """The most probable rest of the line, however sure; None where nothing is known."""
+    def candidate(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
+        """The most probable rest of the line, however sure; its confidence is the product of its lexemes' chances."""
         line = snapshot.line_of(offset)
         typed = snapshot.text[snapshot.line_start(line) : offset].lstrip(_BLANKS)
         first = self._window(snapshot, line)
@@ -99,7 +92,7 @@ class AdaptiveModel:
             self._joined_key = key
         return self._joined
 
-    def _rest_of_line(self, corpora: list[Corpus], history: list[int], half: str) -> Candidate | None:
+    def _rest_of_line(self, corpora: list[Corpus], history: list[int], half: str) -> LocalCandidate | None:
         parts: list[str] = []
         confidence = 1.0
         for _ in range(_LEXEMES_MAX):
@@ -117,7 +110,7 @@ class AdaptiveModel:
                 return None
             if best == LINE_END:
                 text = "".join(parts)
-                return Candidate(text, confidence) if text else None
+                return LocalCandidate(text, confidence) if text else None
             parts.append(self._vocabulary.lexeme(best)[len(half) :])
             half = ""
             history.append(best)

@@ -36,7 +36,7 @@ def _copy_line(item: Item) -> str:
     text = item.prefix + item.suffix
     snapshot = Document("file:///item", text, language=item.language).snapshot()
     found = CopyLine(typed_chars_min=1).suggest(snapshot, len(item.prefix))
-    return found if found is not None else _after_a_line_like_the_last(item.prefix)
+    return found.text if found is not None else _after_a_line_like_the_last(item.prefix)
 
 
 def _after_a_line_like_the_last(prefix: str) -> str:

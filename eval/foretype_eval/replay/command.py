@@ -24,7 +24,7 @@ def replay(
     repo: Annotated[Path, typer.Option(help="Git repository whose commits are typed.")],
     commits: Annotated[str, typer.Option(help="Number of newest commits, or a range A..B.")] = "10",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    systems: Annotated[str, typer.Option(help="Of model, network, copy_line, empty.")] = ",".join(SYSTEMS),
+    systems: Annotated[str, typer.Option(help="Of model, network, adaptive, copy_line, empty.")] = ",".join(SYSTEMS),
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     client: Annotated[str, typer.Option(help="reuse (the product's) or strict.")] = "reuse",
     debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
@@ -45,7 +45,7 @@ def replay(
         token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
         named = tuple(part.strip() for part in systems.split(",") if part.strip())
         if unknown := set(named) - {*SYSTEMS, "network"}:
-            fail(f"--systems: {', '.join(sorted(unknown))} is none of model, network, copy_line, empty")
+            fail(f"--systems: {', '.join(sorted(unknown))} is none of model, network, adaptive, copy_line, empty")
         if client not in ("reuse", "strict"):
             fail(f"--client: {client!r} is neither reuse nor strict")
         options = ReplayOptions(

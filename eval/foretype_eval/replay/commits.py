@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "load_commit", "stretches_of"]
+__all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "files_before", "load_commit", "stretches_of"]
 
 MAX_FILE_BYTES = 1 << 20
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
@@ -98,6 +98,27 @@ def _blob(repo: Path, commit: str, path: str, skipped: Counter[str]) -> str | No
     except UnicodeDecodeError:
         skipped["not utf-8"] += 1
         return None
+
+
+def files_before(repo: Path, commit: str, *, suffixes: Sequence[str], bytes_max: int = 1_200_000) -> dict[str, str]:
+    """Files as they stood before `commit`, smallest folders' first files first, up to `bytes_max` in all: the neighbours."""
+    try:
+        listing = _git(repo, "ls-tree", "-r", "-z", "-l", f"{commit}^").decode("utf-8", "surrogateescape")
+    except RepositoryError:  # the root commit has no parent
+        return {}
+    found: dict[str, str] = {}
+    for entry in filter(None, listing.split("\0")):
+        head, path = entry.split("\t", 1)
+        size = head.split()[3]
+        if not path.endswith(tuple(suffixes)) or not size.isdigit() or not 0 < int(size) <= 50_000:
+            continue
+        bytes_max -= int(size)
+        if bytes_max < 0:
+            break
+        text = _blob(repo, f"{commit}^", path, Counter())
+        if text is not None:
+            found[path] = text
+    return found
 
 
 def stretches_of(path: str, old: str, new: str, hunks: Sequence[tuple[int, int, int, int]]) -> list[Stretch]:

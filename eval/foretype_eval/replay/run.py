@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.cache import CompletionCache
 from foretype_client.flow import CompletionFlow
 from foretype_client.local_model import CopyLine, LocalModel
@@ -24,7 +25,7 @@ from foretype_context.languages import language_of
 
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
-from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, load_commit
+from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 from foretype_eval.replay.developer import Developer, Flow
 from foretype_eval.replay.results import CommitRow, row_of, summary
 from foretype_eval.replay.sides import RealSide, Simulator
@@ -34,7 +35,7 @@ from foretype_eval.replay.virtual import VirtualLoop
 
 __all__ = ["ReplayOptions", "run_replay"]
 
-SYSTEMS: Final = ("model", "copy_line", "empty")
+SYSTEMS: Final = ("model", "adaptive", "copy_line", "empty")
 NEURAL: Final = ("model", "network")
 
 
@@ -43,7 +44,8 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         commits: number of newest commits, or a range `A..B`.
-        systems: of `model` (the product), `network` (the product without its local candidate), `copy_line`, `empty`.
+        systems: of `model` (the product), `network` (the product without its local candidate), `adaptive` (the local
+            candidate alone), `copy_line`, `empty`.
         reuse: the product's client; False is the strict one.
         simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
         decide_ms: how long a suggestion must be visible before it can be accepted.
@@ -154,7 +156,8 @@ async def _work(
     loop: VirtualLoop,
     seed: int,
 ) -> Developer:
-    local: LocalModel | None = CopyLine() if system in ("model", "copy_line") else None
+    root = options.repo.resolve().as_posix()
+    local: LocalModel | None = _local(options, system, commit, root)
     completion: CompletionFlow | None = None
     flow: Flow | None = None
     if system != "empty" and options.reuse:
@@ -172,15 +175,26 @@ async def _work(
             gateway,
             lambda _: planner,
             debounce_s=options.debounce_ms / 1000,
-            local=local if system == "copy_line" else None,
+            local=local if system not in NEURAL else None,
         )
     developer = Developer(flow, rule=options.rule, rng=random.Random(seed), decide_s=options.decide_ms / 1000)
-    root = options.repo.resolve().as_posix()
     for stretch in commit.stretches:
         await developer.type(stretch, root=root, language=language_of(stretch.path))
     if completion is not None:
         await completion.close()
     return developer
+
+
+def _local(options: ReplayOptions, system: str, commit: Commit, root: str) -> LocalModel | None:
+    """The client's own candidate, knowing the files of the repository as they stood before the commit."""
+    if system == "copy_line":
+        return CopyLine()
+    if system not in ("model", "adaptive"):
+        return None
+    model = AdaptiveModel()
+    for path, text in files_before(options.repo, commit.id, suffixes=options.suffixes).items():
+        model.learn(f"file://{root}/{path}", text)
+    return model
 
 
 def _key(options: ReplayOptions) -> str:

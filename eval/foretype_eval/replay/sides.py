@@ -95,4 +95,5 @@ def copy_line_of(call: Call) -> str:
     left = parts[Kind.PREFIX] + parts[Kind.MIDDLE]
     right = parts[Kind.TAIL] + "\n" + parts[Kind.SUFFIX]
     snapshot = Document(call.document, left + right, language="plaintext").snapshot()
-    return CopyLine().suggest(snapshot, len(left)) or ""
+    found = CopyLine().suggest(snapshot, len(left))
+    return found.text if found is not None else ""

@@ -57,8 +57,8 @@ class StrictFlow:
         self._asked += 1
         mine = self._asked
         if self._local is not None:
-            text = self._local.suggest(snapshot, offset)
-            return Suggestion(id=f"l{mine}", text=text, source=Origin.LOCAL) if text else None
+            found = self._local.suggest(snapshot, offset)
+            return Suggestion(id=f"l{mine}", text=found.text, source=Origin.LOCAL) if found is not None else None
         profile = self._gateway.profile
         planner = None if profile is None else self._planner_for(profile)
         if planner is None:
