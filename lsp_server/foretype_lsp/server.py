@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from cattrs import Converter
 from foretype_client.policy import Trigger
-from foretype_client.suggestion import FlowStatus, SelectedCompletion, Suggestion
-from foretype_context.document import Snapshot
+from foretype_client.suggestion import SelectedCompletion
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from foretype_lsp import messages
-from foretype_lsp.completions import ACCEPT_COMMAND, Place, accepted_characters, item, place_of
+from foretype_lsp.asking import Asked, Asking, Flow
+from foretype_lsp.completions import ACCEPT_COMMAND, place_of
 from foretype_lsp.documents import Documents, Held, Outcome, path_of
 from foretype_lsp.globs import first_match
 from foretype_lsp.log import set_level
@@ -35,7 +34,7 @@ from foretype_lsp.protocol import Protocol as JsonRpc
 from foretype_lsp.status import Counts, Status, StatusMachine
 from foretype_lsp.stdio import process_alive
 
-__all__ = ["DID_CHANGE_STATUS", "STATUS", "SUGGESTION_GREW", "Flow", "Server"]
+__all__ = ["DID_CHANGE_STATUS", "STATUS", "SUGGESTION_GREW", "Server"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -48,38 +47,6 @@ DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
 _About = TypeVar("_About", messages.DidOpen, messages.DidChange)
 
 _INVOKED: Final = 1
-_SENT_KEPT: Final = 64
-
-
-class Flow(Protocol):
-    """The completion flow as the server uses it (`foretype_client.flow.CompletionFlow`)."""
-
-    def document_opened(self, snapshot: Snapshot) -> None: ...
-    def document_changed(self, snapshot: Snapshot) -> None: ...
-    def document_closed(self, snapshot: Snapshot) -> None: ...
-    async def suggest(
-        self, snapshot: Snapshot, offset: int, *, trigger: Trigger, selected: SelectedCompletion | None = None
-    ) -> Suggestion | None: ...
-    def accepted(self, id: str) -> None: ...
-    def shown(self, id: str) -> None: ...
-    def partially_accepted(self, id: str, characters: int) -> None: ...
-    def status(self) -> FlowStatus: ...
-
-
-class Asked(NamedTuple):
-    """One request for a suggestion, by value: the document moves on while the answer is awaited.
-
-    Attributes:
-        superseded: done as soon as a newer request for the same document is there.
-    """
-
-    held: Held
-    snapshot: Snapshot
-    place: Place
-    offset: int
-    trigger: Trigger
-    selected: SelectedCompletion | None
-    superseded: asyncio.Future[None]
 
 
 class Server(LanguageServer):
@@ -110,10 +77,7 @@ class Server(LanguageServer):
         self.client_name = f"foretype-lsp/{self.version}"
         self.on_options: Callable[[], None] = lambda: None
         self._flow: Flow | None = None
-        self._live: dict[str, asyncio.Future[None]] = {}
-        self._tasks: set[asyncio.Task[Suggestion | None]] = set()
-        self._sent: OrderedDict[str, tuple[str, int]] = OrderedDict()  # insert text, characters typed, by id
-        self._counts: Counter[str] = Counter()
+        self._asking = Asking()
         self._problems: list[Problem] = []
         self._reported: set[Problem] = set()
         self.protocol.on_disconnect = self.stopped.set
@@ -281,82 +245,24 @@ class Server(LanguageServer):
         request = messages.read(params, messages.InlineCompletion)
         held = self.documents.get(request.text_document.uri)
         if held is None or self._flow is None or self._obstacle(held) is not None:
-            self._counts["answered"] += 1
+            self._asking.counts["answered"] += 1
             return None
         snapshot = held.snapshot()
-        if (older := self._live.pop(snapshot.uri, None)) is not None and not older.done():
-            older.set_result(None)
+        superseded = self._asking.supersede(snapshot.uri)
         if request.text_document.version not in (None, snapshot.version):
-            self._counts["answered"] += 1
+            self._asking.counts["answered"] += 1
             return None  # a position in a text that we do not have
         offset = held.offset_at(request.position.position)
         info = request.context.selected_completion_info
-        superseded = self._live[snapshot.uri] = asyncio.get_running_loop().create_future()
-        return self._answer(
-            self._flow,
-            Asked(
-                held,
-                snapshot,
-                place_of(held.lines, offset),
-                offset,
-                Trigger.INVOKED if request.context.trigger_kind == _INVOKED else Trigger.AUTOMATIC,
-                _selected(held, info) if info is not None else None,
-                superseded,
-            ),
-        )
-
-    async def _answer(self, flow: Flow, asked: Asked) -> dict[str, Any] | None:
-        try:
-            suggestion = await self._suggestion(flow, asked)
-        except asyncio.CancelledError:
-            self._counts["cancelled"] += 1
-            raise
-        finally:
-            self._counts["answered"] += 1
-            if self._live.get(asked.snapshot.uri) is asked.superseded:
-                del self._live[asked.snapshot.uri]
-        if suggestion is None:
-            return None
-        if asked.held.document.version != asked.snapshot.version:
-            self._counts["stale"] += 1
-            return None  # not every client checks that its cursor is where it was (neovim #36529)
-        text = suggestion.text if self.options.multi_line else suggestion.text.partition("\n")[0]
-        if not text:
-            return None
-        made = item(asked.place, suggestion.id, text, suggestion.replaces)
-        self._remember(suggestion.id, made["insertText"], len(made["insertText"]) - len(text))
-        self._counts["suggested"] += 1
-        return {"items": [made]}
-
-    async def _suggestion(self, flow: Flow, asked: Asked) -> Suggestion | None:
-        """What the flow says, or None as soon as a newer request is there: some editors never cancel."""
-        if not asked.superseded.done() and asked.held.document.version == asked.snapshot.version:
-            task = asyncio.create_task(
-                flow.suggest(asked.snapshot, asked.offset, trigger=asked.trigger, selected=asked.selected)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            try:
-                await asyncio.wait((task, asked.superseded), return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError:
-                task.cancel()
-                raise
-            if task.done() and not asked.superseded.done():
-                return task.result()
-            # The flow has the newer request by now and knows whether the older one's work is of use to it.
-        self._counts["superseded"] += 1
-        return None
-
-    def _remember(self, id: str, insert_text: str, typed: int) -> None:
-        self._sent[id] = (insert_text, typed)
-        self._sent.move_to_end(id)
-        if len(self._sent) > _SENT_KEPT:
-            self._sent.popitem(last=False)
+        trigger = Trigger.INVOKED if request.context.trigger_kind == _INVOKED else Trigger.AUTOMATIC
+        selected = _selected(held, info) if info is not None else None
+        asked = Asked(held, snapshot, place_of(held.lines, offset), offset, trigger, selected, superseded)
+        return self._asking.answer(self._flow, asked, multi_line=self.options.multi_line)
 
     def _on_accepted(self, *arguments: Any) -> None:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
             raise messages.InvalidParams(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
-        self._counts["accepted"] += 1
+        self._asking.counts["accepted"] += 1
         if self._flow is not None:
             self._flow.accepted(arguments[0])
 
@@ -367,17 +273,17 @@ class Server(LanguageServer):
 
     def _on_partially_accepted(self, params: object) -> None:
         report = messages.read(params, messages.PartiallyAccepted)
-        suggestion_id = report.item.suggestion_id
-        sent = self._sent.get(suggestion_id or "")
-        if self._flow is not None and suggestion_id is not None and sent is not None:
-            self._flow.partially_accepted(suggestion_id, accepted_characters(*sent, report.accepted_length))
+        suggestion_id = report.item.suggestion_id or ""
+        characters = self._asking.accepted_characters(suggestion_id, report.accepted_length)
+        if self._flow is not None and characters is not None:
+            self._flow.partially_accepted(suggestion_id, characters)
 
     # Status
 
     def _current_status(self) -> Status:
         flow = self._flow.status() if self._flow is not None else None
         names = ("answered", "suggested", "superseded", "cancelled", "stale", "accepted")
-        counts = Counts(**{name: self._counts[name] for name in names})
+        counts = Counts(**{name: self._asking.counts[name] for name in names})
         if flow is not None:
             counts = msgspec.structs.replace(
                 counts,
