@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 from foretype_context.assemble import Assembler
 from foretype_context.profile import Stop
 
@@ -22,6 +23,7 @@ _CHARS_PER_TOKEN: Final = 5
 _LEAST_SHARE: Final = 0.75
 _MOST_SHARE: Final = 1.1
 _WARM_PER_SITE: Final = 12
+_CANCELS_PER_SITE: Final = 8
 _TRIES_PER_SAMPLE: Final = 4
 
 
@@ -145,12 +147,13 @@ class _Bench:
         for tried, site in enumerate(self._sites(prompt_tokens, 2)):
             if len(samples) >= wanted or tried > _TRIES_PER_SAMPLE * wanted:
                 break
-            typing = Typing(site, assembler)
-            for step in (5, 4, 4, 4):
-                typing.type(min(step, typing.left))
-                call, _ = typing.call(block=True, max_tokens=256, stop=Stop())
-                timed = await self._stopwatch.cancel_in_decode(call, after_deltas=self._rng.randint(2, 6))
+            call, _ = Typing(site, assembler).call(block=True, max_tokens=256, stop=Stop())
+            for number in range(_CANCELS_PER_SITE):
+                again = msgspec.structs.replace(call, id=f"{call.id}-{number}")
+                timed = await self._stopwatch.cancel_in_decode(again, after_deltas=self._rng.randint(1, 4))
                 self._cancelled("cancel_decode", timed)
+                if timed.cancel_ms is None:
+                    break  # too short a generation here; another place has a longer one
             progress("cancel decode", len(samples), wanted)
 
     async def cancel_in_prefill(self, prompt_tokens: int, wanted: int, progress: Progress) -> None:

@@ -75,7 +75,7 @@ def report(figures: Figures, options: LatencyOptions, profile: Profile) -> dict[
         "command": " ".join(["foretype", *sys.argv[1:]]),
         "seed": options.seed,
         "definitions": {
-            "typethrough_ms": "language server, request to answer while a suggestion is typed through",
+            "typethrough_ms": "language server, request to answer while a suggestion is typed through, no request needed",
             "ttft": "request sent to first delta at the client; debounce and assembly excluded",
             "overhead_ms": "warm TTFT minus the engine's queue, prefill and first decode, as the gateway timed them",
             "shown_ms": "language server, request to answer of a fresh request on a warm prefix, debounce included",
