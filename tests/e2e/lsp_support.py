@@ -17,7 +17,7 @@ from pytest_lsp import LanguageClient
 from pytest_lsp.client import make_test_lsp_client
 
 URI = "file:///w/a.py"
-DEADLINE_S = 20.0
+DEADLINE_S = 45.0
 STATUS, DID_CHANGE_STATUS = "foretype/status", "foretype/didChangeStatus"
 INLINE = "textDocument/inlineCompletion"
 ACCEPT = "foretype.didAcceptCompletionItem"

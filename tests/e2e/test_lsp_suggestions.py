@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from e2e.lsp_support import ACCEPT, DEADLINE_S, INLINE, URI, editor, gateway, raw_editor
+from e2e.lsp_support import ACCEPT, INLINE, URI, editor, gateway, raw_editor
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
@@ -149,24 +149,6 @@ async def test_a_local_candidate_needs_no_gateway(tmp_path):
         item = await it.suggestion(2, 8)
         assert item.insert_text == "self.first_value = compute(first)"
         assert (await it.status())["counts"]["requests"] == 0
-
-
-async def test_a_suggestion_that_grew_is_told_and_asking_again_gives_more(tmp_path):
-    with gateway(tmp_path, decode_s=0.4) as served:  # answered before its line is whole
-        async with editor(tmp_path, "--gateway", served.url, options={"suggestionGrew": True}) as it:
-            grew = asyncio.get_running_loop().create_future()
-            it.client.protocol.fm.features["foretype/suggestionGrew"] = lambda params: (
-                grew.done() or grew.set_result(params)
-            )
-            it.open("def f(a):\n    \n\nx = 1\n")
-            first = await it.suggestion(1, 4)
-            told = await asyncio.wait_for(grew, DEADLINE_S)
-            assert told.textDocument.uri == URI
-            assert told.id == first.command.arguments[0]
-            again = await it.suggestion(1, 4)
-            assert again.insert_text.startswith(first.insert_text)
-            assert len(again.insert_text) > len(first.insert_text)
-            assert (await it.status())["counts"]["requests"] == 1
 
 
 async def test_what_the_completion_menu_has_selected_begins_the_suggestion(served, tmp_path):
