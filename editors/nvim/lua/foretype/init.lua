@@ -1,0 +1,71 @@
+--- Foretype for Neovim: inline completion through `foretype lsp`.
+---
+--- Neovim 0.12 and later show the suggestions themselves (`vim.lsp.inline_completion`); this adds what they leave open.
+local M = {}
+
+--- Language ids of the protocol, where they are not Neovim's file types.
+local LANGUAGE_IDS = { cs = 'csharp', sh = 'shellscript', bash = 'shellscript' }
+
+M.defaults = {
+  --- Command that starts the language server.
+  cmd = { 'foretype', 'lsp' },
+  filetypes = {
+    'python', 'javascript', 'typescript', 'typescriptreact', 'go', 'rust', 'java', 'c', 'cpp', 'cs', 'ruby', 'php', 'sh',
+  },
+  root_markers = { '.git' },
+  --- Initialization options of the server: enable, debounceMs, multiLine, excludedGlobs, gatewayUrl ...
+  options = {},
+  --- Keys of insert mode; false for none.
+  keys = { accept = '<Tab>', accept_word = '<M-Right>', accept_line = '<M-l>' },
+}
+
+function M.language_id(_, filetype)
+  return LANGUAGE_IDS[filetype] or filetype
+end
+
+--- @param settings table? what differs from `M.defaults`
+function M.setup(settings)
+  M.settings = vim.tbl_deep_extend('force', M.defaults, settings or {})
+  if vim.lsp.inline_completion then
+    M.backend = require('foretype.native')
+  else
+    vim.notify('foretype: needs Neovim 0.12 or later', vim.log.levels.ERROR)
+    return
+  end
+  M.backend.setup(M.settings)
+  local keys = M.settings.keys or {}
+  for name, part in pairs({ accept = 'all', accept_word = 'word', accept_line = 'line' }) do
+    if keys[name] then
+      vim.keymap.set('i', keys[name], function()
+        return M.accept(part, keys[name]) and '' or keys[name]
+      end, { expr = true, desc = 'Foretype: accept ' .. part })
+    end
+  end
+end
+
+--- Accept what is shown: 'all', its next 'word', or its 'line'. False if nothing is shown.
+--- @param part string?
+--- @param otherwise string? key to press when it turns out that what is shown does not fit any more
+function M.accept(part, otherwise)
+  return M.backend.accept(part or 'all', otherwise)
+end
+
+--- The part of a suggestion's text that is accepted.
+--- @param rest string text after the cursor
+--- @param part string 'all' | 'word' | 'line'
+function M.part_of(rest, part)
+  if part == 'all' then
+    return rest
+  end
+  local first, more = rest:match('^([^\n]*)(.*)$')
+  if first == '' then -- the rest begins with a new line: it is taken along
+    return '\n' .. M.part_of(more:sub(2), part)
+  end
+  if part == 'line' then
+    return first
+  end
+  -- A word of ASCII letters or whole characters beyond ASCII, or one run of anything else; blanks before it go along.
+  return first:match('^%s*[%w_\128-\255]+') or first:match('^%s*[^%w%s_\128-\255]+') or first
+end
+
+return M

@@ -1,0 +1,151 @@
+"""Editors of the terminal, driven as a user would: keys into tmux, and the screen that comes back."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+DEADLINE_S = 30.0
+ROOT = Path(__file__).resolve().parents[3]
+INSTALLED = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "foretype-editors"
+
+
+def find(name, variable):
+    """A program of an editor: named by a variable of the environment, installed by `editors/install-*`, or on the path."""
+    if given := os.environ.get(variable):
+        return given
+    installed = INSTALLED / name / "bin" / {"neovim": "nvim", "helix": "hx"}[name]
+    return str(installed) if installed.exists() else shutil.which(installed.name)
+
+
+def version_of(program):
+    """The version as a tuple of numbers; empty if it cannot be run."""
+    try:
+        out = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    word = next((word for word in out.stdout.split() if word.strip("v")[:1].isdigit()), "0")
+    return tuple(int(part) for part in word.strip("v").split("+")[0].split("-")[0].split(".") if part.isdigit())
+
+
+def environment(folder: Path, **more):
+    """An environment in which a program has no past: its own home, and the rest of ours."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "TMUX", "NVIM", "VIM"))}
+    return {**kept, "HOME": str(home), "SHELL": "/bin/sh", "LANG": "C.UTF-8", "TERM": "screen-256color", **more}
+
+
+class Terminal:
+    """A program in a tmux of its own. Without a server of the user's: the socket lies in `folder`."""
+
+    def __init__(self, folder: Path, *command, cwd, env, columns=120, lines=40):
+        self._socket = folder / "tmux"
+        self._env = env
+        size = ("-x", str(columns), "-y", str(lines))
+        self._tmux("-f", "/dev/null", "new-session", "-d", *size, "-c", str(cwd), *map(str, command))
+        self._tmux("set", "-g", "escape-time", "0")
+
+    def _tmux(self, *arguments):
+        command = ["tmux", "-S", str(self._socket), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=self._env, timeout=DEADLINE_S)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def type(self, text, pause_s=0.0):
+        """Type characters, one at a time where there is a pause."""
+        for part in text if pause_s else [text]:
+            self._tmux("send-keys", "-l", "--", part)
+            time.sleep(pause_s)
+
+    def press(self, *keys):
+        """Press keys by tmux's names: `Tab`, `Escape`, `M-Right`."""
+        self._tmux("send-keys", *keys)
+
+    def screen(self):
+        return self._tmux("capture-pane", "-p")
+
+    def until(self, shows, deadline_s=DEADLINE_S):
+        """The screen, as soon as it shows a text or satisfies a predicate."""
+        satisfied = shows if callable(shows) else lambda screen: shows in screen
+        end_s = time.monotonic() + deadline_s
+        while not satisfied(screen := self.screen()):
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"never on screen: {shows!r}\n{screen}")
+            time.sleep(0.02)
+        return screen
+
+    def close(self):
+        subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=DEADLINE_S)
+
+
+class Neovim(Terminal):
+    """Neovim with one file open and the cursor where `+call cursor` put it. Asked about its state over its own socket."""
+
+    def __init__(self, program, folder: Path, source: str, config: str, *, env=None, name="a.py"):
+        self._program = program
+        self._listen = folder / "nvim"
+        self.work = folder / "work"
+        (self.work / ".git").mkdir(parents=True)
+        self.file = self.work / name
+        self.file.write_text(source)
+        (folder / "init.lua").write_text(config)
+        self._full_env = environment(folder, **(env or {}))
+        self.log = folder / "home/.local/state/nvim/lsp.log"
+        command = (program, "--clean", "-n", "-u", folder / "init.lua", "--listen", self._listen, self.file)
+        super().__init__(folder, *command, cwd=self.work, env=self._full_env)
+
+    def ask(self, lua):
+        """What a Lua expression is, as JSON carries it."""
+        code = f"json_encode(luaeval({_vim_string(lua)}))"
+        command = [self._program, "--server", str(self._listen), "--remote-expr", code]
+        end_s = time.monotonic() + DEADLINE_S
+        while True:
+            done = subprocess.run(command, capture_output=True, text=True, env=self._full_env, timeout=DEADLINE_S)
+            try:
+                return json.loads(done.stdout)
+            except ValueError:  # it is not up yet
+                if time.monotonic() > end_s:
+                    raise TimeoutError(f"neovim does not answer: {done.stdout} {done.stderr}") from None
+                time.sleep(0.05)
+
+    def buffer(self):
+        return "\n".join(self.ask("vim.api.nvim_buf_get_lines(0, 0, -1, false)"))
+
+    def status(self):
+        """What the server says about itself."""
+        return self.ask("vim.lsp.get_clients()[1]:request_sync('foretype/status', vim.empty_dict(), 5000).result")
+
+    def until_ready(self):
+        end_s = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end_s:
+            if self.ask("#vim.lsp.get_clients({bufnr = 0})") and self.status()["state"] == "ready":
+                return
+            time.sleep(0.1)
+        raise TimeoutError(f"the server never became ready\n{self.screen()}")
+
+    def ghost(self):
+        """The text of the suggestion that is shown, from the marks it is drawn with; empty for none."""
+        marks = self.ask(
+            "vim.api.nvim_buf_get_extmarks(0, vim.api.nvim_create_namespace('nvim.lsp.inline_completion'),"
+            " 0, -1, {details = true})"
+        )
+        lines = [
+            "".join(chunk[0] for chunk in line)
+            for _, _, _, details in marks
+            for line in [details.get("virt_text") or [], *(details.get("virt_lines") or [])]
+        ]
+        return "\n".join(lines)
+
+    def complaints(self):
+        """What it told the user, and what it logged as an error about the server."""
+        log = self.log.read_text() if self.log.exists() else ""
+        errors = [line for line in log.splitlines() if line.startswith("[ERROR]")]
+        return [self.ask("vim.api.nvim_exec2('messages', {output = true}).output"), *errors]
+
+
+def _vim_string(text):
+    return "'" + text.replace("'", "''") + "'"

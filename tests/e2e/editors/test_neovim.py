@@ -1,0 +1,123 @@
+"""Neovim 0.12 in a terminal, with the real server and a real gateway that answers by a script."""
+
+import sys
+
+import pytest
+from e2e.editors.terminal_support import ROOT, Neovim, find, version_of
+from e2e.lsp_support import gateway
+
+NVIM = find("neovim", "FORETYPE_NVIM")
+pytestmark = [
+    pytest.mark.skipif(
+        NVIM is None or version_of(NVIM) < (0, 12),
+        reason="needs Neovim 0.12: editors/install-neovim.sh (or FORETYPE_NVIM)",
+    ),
+    pytest.mark.timeout(300),
+]
+
+SOURCE = "def f(a):\n    x = 1\n    return x\n"
+CONFIG = """
+vim.opt.runtimepath:prepend('{root}/editors/nvim')
+vim.opt.showmode = false
+vim.opt.swapfile = false
+vim.opt.autoindent = true
+require('foretype').setup({{
+  cmd = {{ '{python}', '-m', 'foretype_lsp', '--gateway', '{url}', '--log-file', '{log}', '--log-level', 'debug' }},
+}})
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with gateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture
+def neovim(served, tmp_path):
+    config = CONFIG.format(root=ROOT, python=sys.executable, url=served.url, log=tmp_path / "lsp.log")
+    it = Neovim(NVIM, tmp_path, SOURCE, config)
+    try:
+        it.until_ready()
+        yield it
+    finally:
+        it.close()
+
+
+def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    assert neovim.buffer() == SOURCE + "    value = "
+    neovim.press("Tab")
+    neovim.until(lambda _: "scripted" in neovim.buffer())
+    assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
+    assert neovim.status()["counts"]["accepted"] == 1
+    assert neovim.complaints() == [""]
+
+
+def test_several_lines_are_shown_and_accepted_at_once(neovim):
+    neovim.press("G")
+    neovim.type("odef g(b):\n")  # Neovim indents the line
+    neovim.until("    return None")
+    assert neovim.ghost() == "  # scripted\n    return None"
+    neovim.press("Tab")
+    neovim.until(lambda _: "scripted" in neovim.buffer())
+    assert neovim.buffer() == SOURCE + "def g(b):\n      # scripted\n    return None"
+    assert neovim.complaints() == [""]
+
+
+def test_what_was_typed_through_before_the_next_answer_is_not_left_behind(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.type("val")  # within the 200 ms that Neovim waits before it asks again
+    neovim.press("Tab")
+    neovim.until(lambda _: "scripted" in neovim.buffer())
+    assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
+
+
+def test_what_was_typed_away_from_is_hidden_and_tab_is_a_tab(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.type("X")
+    neovim.until("value = X")
+    assert neovim.ghost() == ""
+    neovim.press("Tab")
+    neovim.until(lambda _: "X " in neovim.buffer())
+    assert neovim.buffer() == SOURCE + "    value = X   "
+
+
+def test_an_answer_without_a_suggestion_takes_the_old_one_off_the_screen(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("# scripted")
+    neovim.press("Left", "Left")  # in the middle of a line nothing is offered
+    neovim.until(lambda _: neovim.ghost() == "")
+    assert neovim.buffer() == SOURCE + "    value = "
+
+
+def test_a_word_and_a_line_are_accepted_by_themselves(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.press("M-Right")
+    neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value")
+    neovim.until("value = value =  # scripted")
+    neovim.press("M-l")
+    neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value =  # scripted")
+    assert neovim.complaints() == [""]
+
+
+def test_closers_right_of_the_cursor_stay_right(neovim):
+    neovim.press("G")
+    neovim.type("o    print()")
+    neovim.press("Left")
+    neovim.type("va")
+    neovim.until(lambda _: neovim.ghost() != "")
+    neovim.press("Tab")
+    neovim.until(lambda _: "scripted" in neovim.buffer())
+    line = neovim.buffer().splitlines()[-1]
+    assert line.startswith("    print(va")
+    assert "vava" not in line
