@@ -6,6 +6,7 @@ import typer
 
 from foretype_eval.fim.cli import fim
 from foretype_eval.latency.cli import latency
+from foretype_eval.prefill.command import prefill
 
 __all__ = ["app", "bench"]
 
@@ -14,6 +15,7 @@ bench = typer.Typer(no_args_is_help=True, help="Measure speed.")
 
 app.command("fim")(fim)
 bench.command("latency")(latency)
+bench.command("prefill")(prefill)
 
 
 @app.callback()

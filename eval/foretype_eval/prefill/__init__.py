@@ -1,0 +1,1 @@
+"""Prompt tokens that an exact-prefix cache has to compute, per layout, over one editing session."""
