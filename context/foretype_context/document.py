@@ -23,8 +23,6 @@ TREE_LIMIT_CHARS: Final = 600_000
 """No tree above this size: a first parse holds the GIL for 90 ms per million characters, and nothing may wait for that."""
 
 FIRST_PARSE_STEPS: Final = 6_000
-CATCH_UP_PARSE_STEPS: Final = 2_000
-REPAIR_PARSE_STEPS: Final = 150
 EDIT_PARSE_STEPS: Final = 100
 """Limits of a parse, counted in the parser's own progress calls (10 µs each as a rule, 50 µs while it recovers from an error),
 so that the same text gives the same tree on every machine. A key in 10,000 lines takes 40 to 100 steps, 0.4 to 1 ms; an opening bracket
@@ -32,8 +30,7 @@ that nothing closes took 760 steps and 30 ms, and so did every key after it. Suc
 it, and syntax is then asked of the neighbourhood alone (:func:`foretype_context.syntax.spot_before`)."""
 
 _EAGER_TRIES: Final = 2
-_CATCH_UP_FIRST: Final = 12
-_CATCH_UP_EVERY: Final = 256
+_REPAIR_TRIES: Final = 4
 _REPAIRS: Final = frozenset(")]}\"'`")
 _SETTLE_CHARS: Final = 50_000
 _SETTLING_PARSES: Final = 4
@@ -179,6 +176,7 @@ class Document:
         elif self._tree is None:
             self._tree = self._parsed(self._base, steps)
             self._base = self._tree or self._base
+            self._late = 0
             if self._tree is not None and len(self._text) > _SETTLE_CHARS:
                 # The first re-parses after a fresh parse cost ten times the later ones: have them now, not at the first keys.
                 for _ in range(_SETTLING_PARSES):
@@ -192,16 +190,11 @@ class Document:
         if len(self._text) > TREE_LIMIT_CHARS:
             self._base = None
             return
-        # While the text stays broken, trying at every key would cost the limit at every key. What closes something may have
-        # repaired it; and once in a long while a longer try is worth its cost.
-        if self._late == _CATCH_UP_FIRST or (self._late and self._late % _CATCH_UP_EVERY == 0):
-            self._tree = self._parsed(base, CATCH_UP_PARSE_STEPS)
-            self._late += 1
-        elif repairs or self._late < _EAGER_TRIES:
-            self._tree = self._parsed(base, REPAIR_PARSE_STEPS if repairs else EDIT_PARSE_STEPS)
+        # While the text stays broken, trying at every key would cost the limit at every key, up to 20 ms. What closes
+        # something may have repaired it, but not for ever; then `refresh` tries when nobody types.
+        if self._late < (_REPAIR_TRIES if repairs else _EAGER_TRIES):
+            self._tree = self._parsed(base, EDIT_PARSE_STEPS)
             self._late = 0 if self._tree is not None else self._late + 1
-        else:
-            self._late += 1
         self._base = self._tree or base
 
     def _parsed(self, base: Tree | None, steps: int) -> Tree | None:

@@ -47,6 +47,8 @@ DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
 _About = TypeVar("_About", messages.DidOpen, messages.DidChange)
 
 _INVOKED: Final = 1
+_IDLE_S: Final = 1.0
+"""After this long without a change, a text whose tree was too slow to follow the keys is parsed again."""
 
 
 class Server(LanguageServer):
@@ -78,6 +80,7 @@ class Server(LanguageServer):
         self.on_options: Callable[[], None] = lambda: None
         self._flow: Flow | None = None
         self._asking = Asking()
+        self._idle: asyncio.TimerHandle | None = None
         self._problems: list[Problem] = []
         self._reported: set[Problem] = set()
         self.protocol.on_disconnect = self.stopped.set
@@ -213,6 +216,12 @@ class Server(LanguageServer):
             _log.debug("change ignored: %s", outcome)
         elif self._flow is not None and (held := self.documents.get(uri)) and self._obstacle(held) is None:
             self._flow.document_changed(held.snapshot())
+            self._when_idle(held)
+
+    def _when_idle(self, held: Held) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(_IDLE_S, held.document.refresh)
 
     def _read_about_text(self, params: object, type_: type[_About]) -> _About:
         """Parameters that carry text. If they cannot be read, the text is not known any more: guessing would be wrong."""
