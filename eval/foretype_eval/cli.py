@@ -7,6 +7,7 @@ import typer
 from foretype_eval.fim.cli import fim
 from foretype_eval.latency.cli import latency
 from foretype_eval.prefill.command import prefill
+from foretype_eval.replay.command import replay
 
 __all__ = ["app", "bench"]
 
@@ -14,6 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure quality: benchmarks, repla
 bench = typer.Typer(no_args_is_help=True, help="Measure speed.")
 
 app.command("fim")(fim)
+app.command("replay")(replay)
 bench.command("latency")(latency)
 bench.command("prefill")(prefill)
 

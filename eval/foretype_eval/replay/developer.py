@@ -45,7 +45,8 @@ class Tally:
     accepts: int = 0
     accepted_chars: int = 0
     wrong_accepts: int = 0
-    shown_right: int = 0
+    sessions: int = 0
+    sessions_right: int = 0
     by_source: dict[str, int] = field(default_factory=dict[str, int])
     key_times_s: list[float] = field(default_factory=list[float])
 
@@ -87,9 +88,10 @@ class Developer:
                 offset = base + done
                 suggestion = await self._wait_for(self._flow, document.snapshot(), offset, due_s)
                 if suggestion is not None:
-                    if not (visible and visible == suggestion.text):
+                    merged = bool(visible) and visible == suggestion.text
+                    if not merged:
                         since_s = loop.time()
-                    self._saw(suggestion, remaining)
+                    self._saw(suggestion, remaining, merged=merged)
                     taken = decide(self._rule, suggestion.text, remaining, self._rng)
                     moment_s = max(since_s + self._decide_s, loop.time())
                     if taken is not None and moment_s < due_s:
@@ -119,10 +121,13 @@ class Developer:
         await asyncio.wait([asked], timeout=delay)
         return asked.result() if asked.done() else None
 
-    def _saw(self, suggestion: Suggestion, remaining: str) -> None:
+    def _saw(self, suggestion: Suggestion, remaining: str, *, merged: bool) -> None:
+        """Displays whose resulting text is the same are one session, right if its text is what was written."""
         tally = self.tally
         tally.shown += 1
-        tally.shown_right += decide(Rule.LINE, suggestion.text, remaining, self._rng) is not None
+        if not merged:
+            tally.sessions += 1
+            tally.sessions_right += decide(Rule.LINE, suggestion.text, remaining, self._rng) is not None
         tally.by_source[str(suggestion.source)] = tally.by_source.get(str(suggestion.source), 0) + 1
 
     def _take(self, flow: Flow, document: Document, offset: int, suggestion: Suggestion, taken: Accepted) -> int:

@@ -25,7 +25,8 @@ class CommitRow(msgspec.Struct, frozen=True, kw_only=True):
     keys_with: int
     opportunities: int
     shown: int
-    shown_right: int
+    sessions: int
+    sessions_right: int
     accepts: int
     accepted_chars: int
     requests: int
@@ -55,7 +56,8 @@ def row_of(system: str, commit: str, tally: Tally, records: Sequence[RequestReco
         keys_with=tally.keys_with,
         opportunities=tally.opportunities,
         shown=tally.shown,
-        shown_right=tally.shown_right,
+        sessions=tally.sessions,
+        sessions_right=tally.sessions_right,
         accepts=tally.accepts,
         accepted_chars=tally.accepted_chars,
         requests=len(records),
@@ -88,7 +90,7 @@ def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:
     keep, keep_ci = _ratio(rows, "keys_with", "keys_without", seed)
     cpo, cpo_ci = _ratio(rows, "accepted_chars", "opportunities", seed)
     late, late_ci = _ratio(rows, "late", "answered", seed)
-    precision, precision_ci = _ratio(rows, "shown_right", "shown", seed)
+    precision, precision_ci = _ratio(rows, "sessions_right", "sessions", seed)
     show, show_ci = _ratio(rows, "shown", "opportunities", seed)
     cached, cached_ci = _ratio(rows, "cached_tokens", "prompt_tokens", seed)
     sources: dict[str, int] = {}
@@ -103,6 +105,7 @@ def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:
             "accepts",
             "accepted_chars",
             "shown",
+            "sessions",
             "opportunities",
             "keys_without",
             "keys_with",

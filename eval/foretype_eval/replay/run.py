@@ -1,6 +1,6 @@
 """The replay: systems × commits, each on a fresh client and on a virtual clock.
 
-Rows are written as they are made, so an interrupted run goes on where it stopped (`out`). All systems see the same typing
+All systems see the same typing
 rhythm for the same seed and commit.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import zlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 from foretype_eval.replay.developer import Developer, Flow
+from foretype_eval.replay.journal import Journal
 from foretype_eval.replay.results import CommitRow, row_of, summary
 from foretype_eval.replay.sides import RealSide, Simulator
 from foretype_eval.replay.strict import StrictFlow
@@ -83,22 +84,22 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
             f"{options.repo}: no commits in {options.commits!r} that touch {', '.join(options.suffixes)}"
         )
     commits = [load_commit(options.repo, id, suffixes=options.suffixes) for id in ids]
-    kept: dict[tuple[str, str], CommitRow] = _resume(options)
     measured: list[TraceRow] = []
     with contextlib.ExitStack() as stack:
         needs_gateway = not options.simulate and set(NEURAL) & set(options.systems)
         real = stack.enter_context(RealSide(options.gateway)) if needs_gateway else None
         simulator = Simulator.make(trace) if options.simulate and trace is not None else None
-        journal = stack.enter_context(_journal(options))
+        side = real or simulator
+        # How many commits, which systems and where things are written change no row.
+        settings = msgspec.structs.replace(options, out=None, save_trace=None, commits=0, systems=())
+        journal = Journal(options.out, (settings, options.repo.resolve(), None if side is None else side.profile))
         for system in options.systems:
             for number, commit in enumerate(commits, start=1):
-                if (system, commit.id) not in kept:
-                    row, rows = _one(options, system, commit, real or simulator, trace)
+                if journal.get(system, commit.id) is None:
+                    row, rows = _one(options, system, commit, side, trace)
                     measured += rows
-                    kept[system, commit.id] = row
-                    journal(row)
+                    journal.add(row)
                 progress(system, number, len(commits))
-        side = real or simulator
         model = None if side is None else side.profile.model
     if options.save_trace is not None and measured:
         LatencyTrace(measured).save(options.save_trace)
@@ -121,7 +122,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         "simulate": options.simulate,
         "seed": options.seed,
         "systems": {
-            system: summary([kept[system, commit.id] for commit in commits], seed=options.seed)
+            system: summary([row for id in ids if (row := journal.get(system, id))], seed=options.seed)
             for system in options.systems
         },
     }
@@ -195,38 +196,3 @@ def _local(options: ReplayOptions, system: str, commit: Commit, root: str) -> Lo
     for path, text in files_before(options.repo, commit.id, suffixes=options.suffixes).items():
         model.learn(f"file://{root}/{path}", text)
     return model
-
-
-def _key(options: ReplayOptions) -> str:
-    """Names the settings that rows belong to; where to write and how to connect do not change a row."""
-    blank = msgspec.structs.replace(
-        options, out=None, save_trace=None, commits=0, systems=(), repo=options.repo.resolve()
-    )
-    return f"{zlib.crc32(msgspec.json.encode(blank)):08x}"
-
-
-def _resume(options: ReplayOptions) -> dict[tuple[str, str], CommitRow]:
-    path = None if options.out is None else options.out / f"items-{_key(options)}.jsonl"
-    if path is None or not path.exists():
-        return {}
-    rows: dict[tuple[str, str], CommitRow] = {}
-    for line in path.read_bytes().splitlines():
-        with contextlib.suppress(msgspec.DecodeError):  # the run was stopped while it wrote its last line
-            row = msgspec.json.decode(line, type=CommitRow)
-            rows[row.system, row.commit] = row
-    return rows
-
-
-@contextlib.contextmanager
-def _journal(options: ReplayOptions) -> Generator[Callable[[CommitRow], None]]:
-    if options.out is None:
-        yield lambda _: None
-        return
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / f"items-{_key(options)}.jsonl").open("ab") as file:
-
-        def write(row: CommitRow) -> None:
-            file.write(msgspec.json.encode(row) + b"\n")
-            file.flush()
-
-        yield write

@@ -1,0 +1,50 @@
+"""Rows of a replay on disk: written as they are made, so that an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from foretype_eval.replay.results import CommitRow
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """Rows by system and commit, kept in `folder` under a name made of the settings they belong to.
+
+    Args:
+        folder: None keeps them in memory only.
+        settings: everything that can change a row; another setting is another file.
+    """
+
+    def __init__(self, folder: Path | None, settings: object) -> None:
+        self._rows: dict[tuple[str, str], CommitRow] = {}
+        self._path: Path | None = None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            key = zlib.crc32(msgspec.json.encode(settings, enc_hook=str))
+            self._path = folder / f"items-{key:08x}.jsonl"
+            self._read(self._path)
+
+    def get(self, system: str, commit: str) -> CommitRow | None:
+        return self._rows.get((system, commit))
+
+    def add(self, row: CommitRow) -> None:
+        self._rows[row.system, row.commit] = row
+        if self._path is not None:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(row) + b"\n")
+
+    def _read(self, path: Path) -> None:
+        data = path.read_bytes() if path.exists() else b""
+        whole, _, half = data.rpartition(b"\n")
+        for line in whole.splitlines():
+            with contextlib.suppress(msgspec.DecodeError):
+                row = msgspec.json.decode(line, type=CommitRow)
+                self._rows[row.system, row.commit] = row
+        if half:  # the run was stopped while it wrote its last line
+            path.write_bytes(whole + b"\n" if whole else b"")

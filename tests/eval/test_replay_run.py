@@ -1,0 +1,145 @@
+"""Whole replays: simulated, through a real gateway process, resumed, refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foretype_eval.cli import app
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.replay.commits import RepositoryError
+from foretype_eval.replay.run import ReplayOptions, run_replay
+from foretype_eval.replay.trace import LatencyTrace, TraceError, TraceRow
+from typer.testing import CliRunner
+
+BASE = "".join(
+    f"def check_{i}(runner):\n    result = runner.invoke(command_{i}, ['--help'])\n    assert result.exit_code == 0\n\n\n"
+    for i in range(4)
+)
+ADDED = (
+    "def check_new(runner):\n    result = runner.invoke(command_new, ['--help'])\n    assert result.exit_code == 0\n"
+)
+
+
+def git(repo: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
+    subprocess.run(["git", "-C", str(repo), *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    for number, text in enumerate([BASE, BASE + ADDED, BASE + ADDED + ADDED.replace("new", "last")]):
+        (folder / "checks.py").write_text(text)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", str(number))
+    return folder
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.jsonl"
+    LatencyTrace([TraceRow([20.0 + i], 60.0 + i) for i in range(7)]).save(path)
+    return path
+
+
+def quiet(step: str, done: int, total: int) -> None:
+    pass
+
+
+def test_what_repeats_is_saved_and_the_empty_row_saves_nothing(repo: Path) -> None:
+    options = ReplayOptions(repo=repo, commits=2, systems=("adaptive", "copy_line", "empty"), decide_ms=0)
+    systems = run_replay(options, progress=quiet)["systems"]
+    assert systems["empty"]["ksr"] == 0.0 and systems["empty"]["requests"] == 0
+    assert systems["copy_line"]["ksr"] > 0.1
+    assert systems["adaptive"]["ksr"] > systems["copy_line"]["ksr"]
+    assert systems["copy_line"]["keys_without"] == systems["empty"]["keys_with"]
+    low, high = systems["copy_line"]["ci"]["ksr"]
+    assert low <= systems["copy_line"]["ksr"] <= high
+
+
+@pytest.mark.engine
+def test_two_simulated_runs_give_equal_bytes_and_latency_costs(repo: Path, trace: Path) -> None:
+    arguments = ["replay", "--repo", str(repo), "--commits", "2", "--simulate", "--latency-trace", str(trace), "--json"]
+    first, second = (CliRunner().invoke(app, arguments) for _ in range(2))
+    assert first.exit_code == second.exit_code == 0, first.output
+    assert first.stdout == second.stdout
+    systems = json.loads(first.stdout)["systems"]
+    assert set(systems) == {"model", "adaptive", "copy_line", "empty"}
+    for row in systems.values():
+        assert {"ksr", "cpo", "requests", "accepted_chars", "late_rate", "ci"} <= set(row)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("reuse", [True, False])
+def test_a_late_answer_is_counted_late(repo: Path, tmp_path: Path, reuse: bool) -> None:
+    def late_rate(ms: float) -> float:
+        path = tmp_path / f"{ms}.jsonl"
+        LatencyTrace([TraceRow([ms], ms)]).save(path)
+        options = ReplayOptions(
+            repo=repo, commits=2, systems=("network",), simulate=True, latency_trace=path, reuse=reuse, debounce_ms=0
+        )
+        rate: float = run_replay(options, progress=quiet)["systems"]["network"]["late_rate"]
+        return rate
+
+    assert late_rate(5.0) < late_rate(400.0)
+
+
+@pytest.mark.timeout(180)
+def test_a_real_gateway_is_measured_and_its_trace_can_be_laid_again(repo: Path, tmp_path: Path) -> None:
+    saved, out = tmp_path / "saved.jsonl", tmp_path / "out"
+    gateway = GatewayOptions(engine="scripted")
+    options = ReplayOptions(repo=repo, commits=1, systems=("network",), gateway=gateway, save_trace=saved, out=out)
+    result = run_replay(options, progress=quiet)
+    assert result["latency"] == "measured" and result["model"]
+    row = result["systems"]["network"]
+    assert row["requests"] > 10 and 0 < row["cached_share"] < 1
+    assert len(LatencyTrace.load(saved).rows) == row["requests"]
+
+    again = run_replay(options, progress=quiet)
+    assert again["systems"] == result["systems"], "rows that are there are not made again"
+    (items,) = out.glob("items-*.jsonl")
+    assert len(items.read_text().splitlines()) == 1
+    assert ADDED.splitlines()[1].strip() not in items.read_text()
+
+
+def test_a_half_written_row_is_made_again(repo: Path, tmp_path: Path) -> None:
+    options = ReplayOptions(repo=repo, commits=2, systems=("copy_line",), out=tmp_path / "out")
+    whole = run_replay(options, progress=quiet)
+    (items,) = (tmp_path / "out").glob("items-*.jsonl")
+    items.write_text(items.read_text()[:-40])
+    assert run_replay(options, progress=quiet) == whole
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"commits": "nothing..such"}, RepositoryError, "nothing..such"),
+        ({"commits": 3, "suffixes": (".rs",)}, RepositoryError, "no commits"),
+        ({"simulate": True}, TraceError, "--latency-trace"),
+        ({"latency_trace": Path("/nowhere/trace.jsonl")}, TraceError, "/nowhere/trace.jsonl"),
+    ],
+)
+def test_bad_input_names_what_is_wrong(
+    repo: Path, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        run_replay(ReplayOptions(repo=repo, **options), progress=quiet)
+
+
+def test_a_broken_trace_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"deltas_ms": [1], "done_ms": 2}\n{"deltas_ms": "x"}\n')
+    with pytest.raises(TraceError, match=r"trace\.jsonl:2: .*deltas_ms"):
+        LatencyTrace.load(path)
+
+
+def test_the_command_refuses_unknown_systems(repo: Path) -> None:
+    done = CliRunner().invoke(app, ["replay", "--repo", str(repo), "--systems", "gpt"])
+    assert done.exit_code == 2
+    assert "none of model, network, adaptive, copy_line, empty" in " ".join(done.output.split())
