@@ -20,7 +20,8 @@ no environment variable.
 | `model.grammar` | detected | id of the FIM grammar |
 | `model.layout` | `psm_line_last` | prompt layout that clients use |
 | `model.context_limit_tokens` | from the engine | prompt and output together |
-| `model.budgets.*`, `model.stop.*`, `model.min_mean_logprob.*` | see `foretype_context.profile` | |
+| `model.budgets.*`, `model.stop.*` | see `foretype_context.profile` | |
+| `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.profile` | |
 | `limits.max_running`, `max_waiting` | 64, 256 | requests in the engine at once, and waiting |
 | `limits.live_per_connection` | 64 | live requests of one connection; beyond it `overloaded` |
 | `limits.max_tokens` | 1024 | most tokens that one request may generate |
@@ -97,7 +98,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     variant: str = "control"
     budgets: Budgets = Budgets()
     stop: StopRules = StopRules()
-    min_mean_logprob: MinMeanLogprob = MinMeanLogprob()
+    min_mean_logprob: MinMeanLogprob | None = None
+    local_min_confidence: float | None = None
 
 
 class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -82,6 +82,8 @@ class Artifact:
         trained_tokens: tokens it has seen.
         version: version of this model.
         licence: SPDX expression for the weights.
+        profile: thresholds that belong to these weights, by the names of the gateway's profile (`min_mean_logprob`,
+            `local_min_confidence`); empty where none were measured.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Artifact:
     trained_tokens: int
     version: str
     licence: str
+    profile: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 # (path, size, mtime_ns) -> sha256, for this process. Hashing 11 MB takes some 10 ms once, so there is nothing to gain
@@ -145,6 +148,7 @@ def _artifact(folder: Path, item: Mapping[str, Any]) -> Artifact:
         trained_tokens=int(item["trained_tokens"]),
         version=str(item["version"]),
         licence=str(item["licence"]),
+        profile=cast("Mapping[str, Any]", item.get("profile", {})),
     )
 
 
