@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from fastapi import FastAPI
 from foretype_client.wire import Changed
@@ -31,7 +30,7 @@ def create_app(
     tokenizer: Tokenizer,
     profile: Profile,
     *,
-    tokenizer_path: Path | None = None,
+    tokenizer_file: bytes | None = None,
     feedback: FeedbackSink | None = None,
     changed: ChangeSink | None = None,
 ) -> FastAPI:
@@ -40,7 +39,7 @@ def create_app(
     Args:
         engine: started and closed by the caller.
         profile: what clients are told; its grammar renders every prompt.
-        tokenizer_path: the file served at `/v1/tokenizers/{digest}`.
+        tokenizer_file: what is served at `/v1/tokenizers/{digest}`.
         feedback: takes feedback batches; the default discards them after counting.
         changed: told about changed documents.
     """
@@ -67,7 +66,7 @@ def create_app(
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     health = HealthDoor(
-        service, profile, keeper, tokenizer_path=tokenizer_path, connections=lambda: len(stream.connections)
+        service, profile, keeper, tokenizer_file=tokenizer_file, connections=lambda: len(stream.connections)
     )
 
     # No generated documentation pages: they would be one more thing that answers without a token.
@@ -80,6 +79,7 @@ def create_app(
     app.add_route("/v1/models", openai.models, methods=["GET"])
     app.add_route("/infill", infill.infill, methods=["POST"])
     app.add_route("/healthz", health.healthz, methods=["GET"])
+    app.add_route("/health", health.healthz, methods=["GET"])  # llama.cpp's name for it
     app.add_route("/metrics", health.metrics, methods=["GET"])
     app.add_route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"])
     return app

@@ -86,7 +86,7 @@ async def _main(config: Config) -> None:
         raise ConfigError("engine", str(error)) from error
     try:
         profile = make_profile(config, parts)
-        gateway = create_app(config, parts.engine, parts.tokenizer, profile, tokenizer_path=parts.tokenizer_path)
+        gateway = create_app(config, parts.engine, parts.tokenizer, profile, tokenizer_file=parts.tokenizer_file)
 
         def ready(address: Address) -> None:
             host, port = address

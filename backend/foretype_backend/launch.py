@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foretype_context.profile import Profile
+import msgspec
+from foretype_context.profile import MinMeanLogprob, Profile
 from foretype_context.templates import Grammar, UnknownGrammar, detect, grammar
-from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, load_tokenizer
+from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
 
 from foretype_backend.config import Config, ConfigError, read_token
+from foretype_backend.engines.gguf_header import BadModelFile
+from foretype_backend.engines.gguf_tokenizer import tokenizer_of
 from foretype_backend.engines.load import load_engine
 from foretype_backend.engines.port import Engine
 
@@ -22,24 +26,24 @@ _LATER = "comes with the fast-tier release; use --engine embedded, or --engine o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a gateway is made of, before anything runs."""
+    """What a gateway is made of, before anything runs; `tokenizer_file` holds the bytes that clients get."""
 
     engine: Engine
     tokenizer: Tokenizer
-    tokenizer_path: Path
+    tokenizer_file: bytes
     grammar: Grammar
     model_name: str | None
+    thresholds: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def prepare(config: Config) -> Parts:
     """Find the model's files and make the engine, not started. Raises ConfigError naming field and remedy."""
-    name = config.engine.name
-    if name in ("vllm", "vllm-server"):
-        raise ConfigError("engine.name", f"engine `{name}` {_LATER}")
+    if config.engine.name in ("vllm", "vllm-server"):
+        raise ConfigError("engine.name", f"engine `{config.engine.name}` {_LATER}")
     artifact = _artifact(config)
-    tokenizer_path = _tokenizer_path(config, artifact)
+    name, tokenizer_file = _tokenizer_file(config, artifact)
     try:
-        tokenizer = load_tokenizer(tokenizer_path)
+        tokenizer = tokenizer_from_bytes(tokenizer_file, name=name)
     except TokenizerUnusable as error:
         raise ConfigError("model.tokenizer", str(error)) from error
     chosen = _grammar(config, artifact, tokenizer)
@@ -49,7 +53,12 @@ def prepare(config: Config) -> Parts:
         model_name = Path(model).stem
     engine = _engine(config, model, tokenizer, model_name)
     return Parts(
-        engine=engine, tokenizer=tokenizer, tokenizer_path=tokenizer_path, grammar=chosen, model_name=model_name
+        engine=engine,
+        tokenizer=tokenizer,
+        tokenizer_file=tokenizer_file,
+        grammar=chosen,
+        model_name=model_name,
+        thresholds={} if artifact is None else artifact.profile,
     )
 
 
@@ -79,8 +88,23 @@ def make_profile(config: Config, parts: Parts) -> Profile:
         block_tokens=model.block_tokens or capabilities.block_tokens,
         strategy=model.strategy,
         variant=model.variant,
-        min_mean_logprob=model.min_mean_logprob,
+        **_thresholds(config, parts),
     )
+
+
+def _thresholds(config: Config, parts: Parts) -> dict[str, Any]:
+    """What decides what is shown: as configured, else as measured for these weights, else the profile's defaults."""
+    chosen: dict[str, Any] = {}
+    for name, type_ in {"min_mean_logprob": MinMeanLogprob, "local_min_confidence": float}.items():
+        value: object = getattr(config.model, name)
+        if value is None and name in parts.thresholds:
+            try:
+                value = msgspec.convert(parts.thresholds[name], type_)
+            except msgspec.ValidationError as error:
+                raise ConfigError("engine.model", f"the model's index.json: profile.{name}: {error}") from error
+        if value is not None:
+            chosen[name] = value
+    return chosen
 
 
 def _artifact(config: Config) -> Artifact | None:
@@ -93,7 +117,26 @@ def _artifact(config: Config) -> Artifact | None:
         raise ConfigError("engine.model", f"{error}; or give --model FILE") from error
 
 
-def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path:
+def _tokenizer_file(config: Config, artifact: Artifact | None) -> tuple[str, bytes]:
+    """Name and bytes of the tokenizer: what is named, what lies beside the model, else what the GGUF file carries."""
+    path = _tokenizer_path(config, artifact)
+    if path is not None:
+        try:
+            return str(path), path.read_bytes()
+        except OSError as error:
+            raise ConfigError("model.tokenizer", f"cannot read {path}: {error.strerror}") from error
+    model = config.engine.model
+    if model is None or "://" in model:
+        raise ConfigError(
+            "model.tokenizer", "no tokenizer is named; name one in --profile FILE as `[model] tokenizer = …`"
+        )
+    try:
+        return model, tokenizer_of(Path(model))
+    except BadModelFile as error:
+        raise ConfigError("engine.model", str(error)) from error
+
+
+def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path | None:
     if config.model.tokenizer is not None:
         return Path(config.model.tokenizer)
     if artifact is not None:
@@ -101,15 +144,9 @@ def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path:
     if config.engine.name == "scripted":
         return FOLDER / "tokenizer.json"
     model = config.engine.model
-    where = ""
-    if model is not None and "://" not in model:
-        beside = Path(model).parent / "tokenizer.json"
-        if beside.is_file():
-            return beside
-        where = f"put tokenizer.json beside {model}, or "
-    raise ConfigError(
-        "model.tokenizer", f"no tokenizer is named; {where}name one in --profile FILE as `[model] tokenizer = …`"
-    )
+    if model is not None and "://" not in model and (beside := Path(model).parent / "tokenizer.json").is_file():
+        return beside
+    return None
 
 
 def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer) -> Grammar:

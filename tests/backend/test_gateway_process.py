@@ -4,18 +4,23 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import socket as socket_module
 import stat
 import sys
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import httpx
 import pytest
+from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.config import Config, GatewayConfig
 from foretype_backend.server import bind
+from foretype_client.session import Session
 from foretype_client.wire import GatewayMessage, Goaway, Hello
+from foretype_context.tokens import load_tokenizer
 from msgspec import msgpack
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -166,3 +171,39 @@ def test_small_frames_never_wait_for_an_acknowledgement() -> None:
     listener = bind(Config(gateway=GatewayConfig(port=0)))
     assert listener.proto == socket_module.IPPROTO_TCP
     listener.close()
+
+
+@pytest.mark.engine
+async def test_a_gguf_file_of_the_user_is_served_with_nothing_beside_it(tmp_path: Path) -> None:
+    names = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>"]
+    model = write_tiny_gguf(tmp_path / "mine.gguf", architecture="qwen2", controls=[*names, "<|file_sep|>"])
+    async with (
+        serving("--engine", "embedded", "--model", str(model), "--port", "0") as (_, url),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+    ):
+        health = (await http.get("/health")).json()
+        assert (health["status"], health["model"], health["grammar"]) == ("ok", "mine", "qwen2.5-coder")
+        body = {"prompt": "def f(", "suffix": "):\n    pass\n", "max_tokens": 4}
+        answer = (await http.post("/v1/completions", json=body)).json()
+        assert answer["usage"]["prompt_tokens"] == len("def f():\n    pass\n") + 3  # one token for each byte
+        session = Session(
+            f"{url.replace('http', 'ws')}/v1/stream",
+            clock=time.monotonic,
+            rng=random.Random(0),
+            cache_dir=tmp_path / "c",
+        )
+        await session.start()
+        try:
+            profile = await session.ready()
+            tokenizer = load_tokenizer(await session.tokenizer_path())
+            assert tokenizer.digest == profile.tokenizer_digest
+            assert tokenizer.count("def f(") == 6
+        finally:
+            await session.close()
+
+
+async def test_a_gguf_file_without_a_usable_tokenizer_says_what_to_put_beside_it(tmp_path: Path) -> None:
+    model = write_tiny_gguf(tmp_path / "mine.gguf", pretokenizer="viking")
+    error = await refused("--engine", "embedded", "--model", str(model), "--port", "0")
+    assert "pre-tokeniser 'viking' is not known" in error
+    assert "put its tokenizer.json beside it" in error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import gguf
@@ -10,11 +11,14 @@ import numpy as np
 END_TOKEN = 0
 
 
-def byte_level_tokens(vocabulary_tokens: int) -> tuple[list[str], list[str]]:
+CONTROLS = ("<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+
+
+def byte_level_tokens(vocabulary_tokens: int, controls: Sequence[str] = CONTROLS) -> tuple[list[str], list[str]]:
     """Tokens and merges of a byte-level BPE: the 256 byte symbols, then pairs of them."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     symbols = [chr(b) for b in printable] + [chr(256 + i) for i in range(256 - len(printable))]
-    tokens, merges = ["<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", *symbols], []
+    tokens, merges = [*controls, *symbols], []
     for left in symbols:
         for right in symbols:
             if len(tokens) >= vocabulary_tokens:
@@ -37,6 +41,7 @@ def write_tiny_gguf(
     quantisation: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.Q8_0,
     file_type: gguf.LlamaFileType = gguf.LlamaFileType.MOSTLY_Q8_0,
     pretokenizer: str = "qwen2",
+    controls: Sequence[str] = CONTROLS,
     without: str = "",
     seed: int = 0,
 ) -> Path:
@@ -55,12 +60,14 @@ def write_tiny_gguf(
     writer.add_rope_freq_base(10_000.0)
     writer.add_rope_dimension_count(hidden // heads)
     writer.add_vocab_size(vocabulary_tokens)
-    tokens, merges = byte_level_tokens(vocabulary_tokens)
+    tokens, merges = byte_level_tokens(vocabulary_tokens, controls)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pretokenizer)
     writer.add_token_list(tokens)
     writer.add_token_merges(merges)
-    writer.add_token_types([gguf.TokenType.CONTROL] * 4 + [gguf.TokenType.NORMAL] * (len(tokens) - 4))
+    writer.add_token_types(
+        [gguf.TokenType.CONTROL] * len(controls) + [gguf.TokenType.NORMAL] * (len(tokens) - len(controls))
+    )
     for add in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_pad_token_id):
         add(END_TOKEN)
     writer.add_add_bos_token(False)

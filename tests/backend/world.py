@@ -37,6 +37,7 @@ from foretype_models.artifacts import FOLDER
 from websockets.asyncio.client import ClientConnection, connect
 
 TOKENIZER_PATH: Path = FOLDER / "tokenizer.json"
+TOKENIZER_FILE = TOKENIZER_PATH.read_bytes()
 TOKENIZER: Tokenizer = load_tokenizer(TOKENIZER_PATH)
 TOKEN = "a-token-of-the-tests"
 
@@ -187,7 +188,7 @@ async def gateway(
     )
     engine = engine or scripted()
     await engine.start()
-    app = create_app(config, engine, tokenizer, with_profile or profile(), tokenizer_path=TOKENIZER_PATH, **app_options)
+    app = create_app(config, engine, tokenizer, with_profile or profile(), tokenizer_file=TOKENIZER_FILE, **app_options)
     try:
         async with running(app, config) as (host, port):
             yield World(app, engine, app.state.service, config, host, port)

@@ -23,7 +23,7 @@ __all__ = ["CLOSE_CREDENTIALS", "CLOSE_FORBIDDEN", "Gatekeeper", "GuardMiddlewar
 CLOSE_CREDENTIALS: Final = 4401
 CLOSE_FORBIDDEN: Final = 4403
 
-_OPEN_PATHS: Final = frozenset({"/healthz"})
+_OPEN_PATHS: Final = frozenset({"/healthz", "/health"})
 
 
 class Gatekeeper:

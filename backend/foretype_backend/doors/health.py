@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from foretype_context.profile import Profile
 from starlette.requests import Request
@@ -32,13 +31,13 @@ class HealthDoor:
         profile: Profile,
         keeper: Gatekeeper,
         *,
-        tokenizer_path: Path | None,
+        tokenizer_file: bytes | None,
         connections: Callable[[], int],
     ) -> None:
         self._service = service
         self._profile = profile
         self._keeper = keeper
-        self._tokenizer = tokenizer_path.read_bytes() if tokenizer_path is not None else None
+        self._tokenizer = tokenizer_file
         self._connections = connections
         self._version = gateway_version()
 

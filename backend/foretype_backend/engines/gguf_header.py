@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
-__all__ = ["BadModelFile", "ModelHeader", "kv_block_bytes", "read_header"]
+__all__ = ["BadModelFile", "ModelHeader", "kv_block_bytes", "read_header", "read_metadata"]
 
 ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 _TYPES: Final = {  # id: (name, values in a block, bytes of a block)
@@ -39,6 +40,9 @@ _OPENS: Final = frozenset({"F16", "Q8_0", "Q6_K", "Q4_K", "Q4_1", "Q4_0"})
 _SCALARS: Final = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING: Final = 8
 _ARRAY: Final = 9
+
+
+_T = TypeVar("_T")
 
 
 class BadModelFile(ValueError):
@@ -81,9 +85,18 @@ def read_header(path: Path) -> ModelHeader:
     Raises:
         BadModelFile: it is missing, not a GGUF file, truncated, or of a kind that does not open.
     """
+    return _opened(path, lambda reader: _parse(path, reader))
+
+
+def read_metadata(path: Path, keys: Collection[str]) -> dict[str, Any]:
+    """The values of `keys`, arrays whole; absent keys are left out. Raises BadModelFile."""
+    return _opened(path, lambda reader: _metadata(path, reader, keys)[0])
+
+
+def _opened(path: Path, read: Callable[[_Reader], _T]) -> _T:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _parse(path, _Reader(data))
+            return read(_Reader(data))
     except FileNotFoundError:
         raise BadModelFile(f"{path}: no such file; give --model the path of a .gguf file") from None
     except IsADirectoryError:
@@ -117,22 +130,30 @@ class _Reader:
         self.offset = end
         return raw.decode()
 
-    def value(self, kind: int) -> Any:
-        """A scalar or string; of an array its length alone, since only that of the vocabulary is of use."""
+    def value(self, kind: int, *, whole: bool = False) -> Any:
+        """A scalar or string; of an array its length alone unless it is wanted `whole`."""
         if kind == _STRING:
             return self.string()
         if kind != _ARRAY:
             return self.scalar(_SCALARS[kind])
         item, count = self.scalar("<I"), self.scalar("<Q")
+        if whole and item == _STRING:
+            return [self.string() for _ in range(count)]
         if item == _STRING:
             for _ in range(count):
                 self.offset += 8 + struct.unpack_from("<Q", self.data, self.offset)[0]
-        else:
-            self.offset += count * struct.calcsize(_SCALARS[item])
-        return cast("int", count)
+            return cast("int", count)
+        form = _SCALARS[item]
+        start, self.offset = self.offset, self.offset + count * struct.calcsize(form)
+        if not whole:
+            return cast("int", count)
+        if self.offset > len(self.data):
+            raise IndexError
+        return list(struct.unpack_from(f"<{count}{form[1]}", self.data, start))
 
 
-def _parse(path: Path, reader: _Reader) -> ModelHeader:
+def _metadata(path: Path, reader: _Reader, whole: Collection[str] = ()) -> tuple[dict[str, Any], int]:
+    """All key-value pairs, or those of `whole` alone with their arrays; and the number of tensors that follow."""
     if reader.data[:4] != b"GGUF":
         raise BadModelFile(f"{path}: is not a GGUF file (it starts with {bytes(reader.data[:4])!r}); give a .gguf file")
     reader.offset = 4
@@ -144,9 +165,16 @@ def _parse(path: Path, reader: _Reader) -> ModelHeader:
     try:
         for _ in range(key_count):
             key = reader.string()
-            meta[key] = reader.value(reader.scalar("<I"))
+            value = reader.value(reader.scalar("<I"), whole=key in whole)
+            if not whole or key in whole:
+                meta[key] = value
     except KeyError:
         raise struct.error from None
+    return meta, tensor_count
+
+
+def _parse(path: Path, reader: _Reader) -> ModelHeader:
+    meta, tensor_count = _metadata(path, reader)
     architecture = str(meta.get("general.architecture", ""))
     if architecture not in ARCHITECTURES:
         raise BadModelFile(

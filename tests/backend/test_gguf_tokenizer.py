@@ -1,0 +1,131 @@
+"""The tokenizer that a GGUF file carries gives the ids of the `tokenizer.json` it was made from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+from context.tiny import KINDS, raw
+from foretype_backend.engines.gguf_header import BadModelFile
+from foretype_backend.engines.gguf_tokenizer import tokenizer_of
+from foretype_context.templates import detect, grammar
+from foretype_context.tokens import PROBE, tokenizer_from_bytes
+from foretype_models.artifacts import locate
+
+TEXTS = [PROBE, PROBE.upper(), PROBE.replace("\n", "\n    "), "naïve  12345 '''s 漢字\r\n\t\tx", ""]
+TYPES = {"normal": 1, "unknown": 2, "control": 3, "user": 4, "unused": 5, "byte": 6}
+
+
+def write(path: Path, **values: Any) -> Path:
+    """A file with metadata alone; a list's entries decide its type."""
+    writer = gguf.GGUFWriter(path, "llama")
+    for name, value in values.items():
+        if isinstance(value, list):
+            writer.add_array(f"tokenizer.ggml.{name}", value)
+        elif isinstance(value, int):
+            writer.add_uint32(f"tokenizer.ggml.{name}", value)
+        else:
+            writer.add_string(f"tokenizer.ggml.{name}", value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+def as_gguf(path: Path, data: dict[str, Any], pre: str) -> Path:
+    """The tokenizer of a `tokenizer.json` in the form of a GGUF file."""
+    special = {token["id"]: token for token in data["added_tokens"]}
+    by_id = {identity: token for token, identity in data["model"]["vocab"].items()}
+    by_id |= {identity: token["content"] for identity, token in special.items()}
+    tokens = [by_id.get(identity, f"[PAD{identity}]") for identity in range(max(by_id) + 3)]
+    types = [
+        TYPES["unused"]
+        if identity not in by_id
+        else TYPES["control"]
+        if identity in special
+        else TYPES["byte"]
+        if len(token) == 6 and token.startswith("<0x")
+        else TYPES["normal"]
+        for identity, token in enumerate(tokens)
+    ]
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in data["model"]["merges"]]
+    if data["model"].get("byte_fallback"):
+        order = {merge.replace(" ", ""): -float(rank) for rank, merge in reversed(list(enumerate(merges)))}
+        scores = [order.get(token, -1e6) for token in tokens]
+        unknown = tokens.index("<unk>")
+        types[unknown] = TYPES["unknown"]
+        return write(
+            path, model="llama", tokens=tokens, scores=scores, token_type=types, unknown_token_id=unknown, pre="default"
+        )
+    return write(path, model="gpt2", pre=pre, tokens=tokens, merges=merges, token_type=types)
+
+
+@pytest.mark.parametrize(
+    ("grammar_id", "kind", "pre"),
+    [
+        ("qwen2.5-coder", "qwen2", "qwen2"),
+        ("starcoder2", "starcoder", "starcoder"),
+        ("starcoder2", "starcoder", "smollm"),
+        ("deepseek-coder", "gpt2", "gpt-2"),
+        ("codellama", "sentencepiece", ""),
+        ("codestral", "sentencepiece", ""),
+    ],
+)
+def test_the_ids_are_those_of_the_file_it_was_made_from(tmp_path: Path, grammar_id: str, kind: str, pre: str) -> None:
+    assert kind == KINDS[grammar_id]
+    original = raw(kind, grammar(grammar_id).controls())
+    expected = tokenizer_from_bytes(original)
+    carried = tokenizer_from_bytes(tokenizer_of(as_gguf(tmp_path / "m.gguf", json.loads(original), pre)))
+    for text in TEXTS:
+        assert carried.encode(text) == expected.encode(text)
+        assert carried.decode(carried.encode(text)) == expected.decode(expected.encode(text))
+    assert carried.controls() == expected.controls()
+    assert {name: carried.control(name) for name in carried.controls()} == {
+        name: expected.control(name) for name in expected.controls()
+    }
+    found = detect(carried.controls())
+    assert found is not None and found.id == grammar_id
+    assert carried.vocabulary_tokens == expected.vocabulary_tokens
+    assert type(carried) is type(expected)  # tiktoken where the original has it
+
+
+def test_the_shipped_model_carries_the_tokenizer_that_lies_beside_it() -> None:
+    artifact = locate()
+    beside = tokenizer_from_bytes(artifact.tokenizer_path.read_bytes())
+    carried = tokenizer_from_bytes(tokenizer_of(artifact.path))
+    for text in [*TEXTS, Path(__file__).read_text("utf-8")]:
+        assert carried.encode(text) == beside.encode(text)
+    assert carried.controls() == beside.controls()
+    assert carried.cut_rule == beside.cut_rule
+
+
+def test_the_digest_is_the_same_at_each_start() -> None:
+    path = locate().path
+    assert tokenizer_of(path) == tokenizer_of(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"model": "gpt2", "pre": "viking", "tokens": ["a"], "token_type": [1]}, "pre-tokeniser 'viking' is not known"),
+        ({"model": "gpt2", "tokens": ["a"], "token_type": [1]}, "pre-tokeniser None is not known"),
+        ({"model": "bert", "tokens": ["a"], "token_type": [1]}, "of kind 'bert'"),
+        ({"model": "llama", "tokens": ["a"], "token_type": [1]}, "has no scores"),
+        ({"model": "gpt2", "pre": "qwen2"}, "carries no whole tokenizer"),
+        ({"model": "gpt2", "pre": "qwen2", "tokens": ["a", "b"], "token_type": [1]}, "carries no whole tokenizer"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_the_remedy(tmp_path: Path, values: dict[str, Any], message: str) -> None:
+    path = write(tmp_path / "m.gguf", **values)
+    with pytest.raises(BadModelFile, match=message) as caught:
+        tokenizer_of(path)
+    assert "tokenizer.json beside it" in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_cut_off_inside_its_vocabulary_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", model="gpt2", pre="qwen2", tokens=["abc"] * 50, token_type=[1] * 50)
+    path.write_bytes(path.read_bytes()[:-120])
+    with pytest.raises(BadModelFile, match="cut off"):
+        tokenizer_of(path)
