@@ -50,7 +50,7 @@ class Terminal:
 
     def _tmux(self, *arguments):
         command = ["tmux", "-S", str(self._socket), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, env=self._env, timeout=DEADLINE_S)
+        done = subprocess.run(command, capture_output=True, text=True, env=self._env, timeout=DEADLINE_S, check=False)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout
@@ -79,7 +79,9 @@ class Terminal:
         return screen
 
     def close(self):
-        subprocess.run(["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=DEADLINE_S)
+        subprocess.run(
+            ["tmux", "-S", str(self._socket), "kill-server"], capture_output=True, timeout=DEADLINE_S, check=False
+        )
 
 
 class Neovim(Terminal):
@@ -104,7 +106,9 @@ class Neovim(Terminal):
         command = [self._program, "--server", str(self._listen), "--remote-expr", code]
         end_s = time.monotonic() + DEADLINE_S
         while True:
-            done = subprocess.run(command, capture_output=True, text=True, env=self._full_env, timeout=DEADLINE_S)
+            done = subprocess.run(
+                command, capture_output=True, text=True, env=self._full_env, timeout=DEADLINE_S, check=False
+            )
             try:
                 return json.loads(done.stdout)
             except ValueError:  # it is not up yet

@@ -30,7 +30,8 @@ local function watch(client)
     local row = params.position.line
     local asked = { row = row, length = #line_of(bufnr, row) }
     local before = live[bufnr]
-    if before and before.client == self then
+    local waiting = before and before.client == self and self.requests[before.id]
+    if waiting and waiting.type == 'pending' then -- leaving insert mode cancels by itself
       self:cancel_request(before.id)
     end
     local sent, id = request(self, method, params, function(err, result, ctx)
