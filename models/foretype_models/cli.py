@@ -82,6 +82,23 @@ def export(
 
 
 @app.command()
+def calibrate(
+    store: _Store,
+    per_kind: int = 200,
+    local_min_confidence: Annotated[float, typer.Option(help="from when on the client does not ask this model")] = 0.5,
+    results: Path = _MODELS / "results",
+) -> None:
+    """Chooses from which confidence on suggestions are shown; writes ``thresholds.json`` and the model's index entry."""
+    from foretype_models import data, evaluate, thresholds
+
+    model = artifacts.locate()
+    scored = thresholds.measure(model.path, model.tokenizer_path, data.Store(store / "validation"), per_kind)
+    chosen = thresholds.write(artifacts.FOLDER, scored, local_min_confidence)
+    evaluate.write(results / "thresholds.json", {"sha256": model.sha256, **chosen})
+    typer.echo(json.dumps(chosen))
+
+
+@app.command()
 def parity(checkpoint: _Checkpoint, store: _Store, prompts: int = 50, results: Path = _MODELS / "results") -> None:
     """Compares the shipped file in OpenVINO with transformers in fp32; writes ``parity.json``."""
     from foretype_models import data, evaluate, tokenizer
