@@ -8,7 +8,7 @@ comparison: it recomputes the suffix with every key.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -23,6 +23,7 @@ from foretype_context.windows import (
     chunks,
     first_tokens,
     last_tokens,
+    relocated,
     still_holds,
     window_start,
 )
@@ -34,6 +35,7 @@ IDLE_SECONDS: Final = 3.0
 
 _GROWING_LINES: Final = 20
 _GROWING_SHARE: Final = 6
+_REMEMBERED_PLACES: Final = 4
 _MIDDLE_QUANTUM_TOKENS: Final = 64
 
 
@@ -183,7 +185,7 @@ def _middle(request: Request, start: int, tokens: int) -> tuple[str, str]:
 
 def _remember(request: Request, start: int, hole: int, below: _Below) -> FileMemory:
     text = request.view.snapshot.text
-    return FileMemory(
+    shown = FileMemory(
         window_start=start,
         anchor=anchor_at(text, start),
         hole_start=hole,
@@ -193,6 +195,34 @@ def _remember(request: Request, start: int, hole: int, below: _Below) -> FileMem
         below_chars=below.chars,
         planned_at=request.now,
     )
+    return replace(shown, earlier=_earlier(request.memory, shown))
+
+
+def _earlier(memory: FileMemory | None, shown: FileMemory) -> tuple[FileMemory, ...]:
+    """The places before `shown`, newest first, each once."""
+    if memory is None:
+        return ()
+    places = (replace(memory, earlier=()), *memory.earlier)
+    others = [one for one in places if (one.above, one.below) != (shown.above, shown.below)]
+    return tuple(others[:_REMEMBERED_PLACES])
+
+
+def _recalled(request: Request, fits: Callable[[Request, FileMemory], bool]) -> Request | None:
+    """The request with the newest memory that fits the cursor's place, or None."""
+    memory, text = request.memory, request.view.snapshot.text
+    if memory is None:
+        return None
+    places = (replace(memory, earlier=()), *memory.earlier)
+    for at, place in enumerate(places):
+        start = relocated(place, text)
+        if start is None or not text.startswith(place.above, start):
+            continue
+        moved = start - place.window_start
+        place = replace(place, window_start=start, hole_start=place.hole_start + moved)
+        if fits(request, place):
+            others = (*places[:at], *places[at + 1 :])
+            return replace(request, memory=replace(place, planned_at=memory.planned_at, earlier=others))
+    return None
 
 
 def _psm(request: Request, hole: int, hole_line: int, quantum: int = _MIDDLE_QUANTUM_TOKENS) -> FilePart:
@@ -219,40 +249,49 @@ def _psm(request: Request, hole: int, hole_line: int, quantum: int = _MIDDLE_QUA
 
 def psm_line_last(request: Request) -> FilePart:
     """Lines above · frozen suffix · tail · middle token · typed part of the line."""
-    return _psm(request, request.view.line_start, request.view.line)
+    view = request.view
+    return _psm(_recalled(request, _same_line) or request, view.line_start, view.line)
 
 
 def psm_growing(request: Request) -> FilePart:
     """Lines above and suffix both frozen at the last rebase · tail · middle token · all typed since.
 
     Rebases on any change before the end of the frozen lines, when the cursor left the hole, when the hole is 20 lines or a
-    sixth of the room, when the suffix no longer holds, and when the user was idle.
+    sixth of the room, and when the suffix no longer holds; unless an earlier place of this file still fits. A pause is no
+    reason: what it would tidy up, the user would wait for at the next key.
     """
-    view, memory = request.view, request.memory
+    view = request.view
     # All that the hole may grow to is set aside at once: lines above that made room for it later would void everything.
     quantum = max(request.tokens // _GROWING_SHARE, 1)
-    if memory is None or not _still_growing(request, memory):
+    kept = _recalled(request, _still_growing)
+    if kept is None or kept.memory is None:
         return _psm(request, view.line_start, view.line, quantum)
-    return _psm(request, memory.hole_start, view.snapshot.line_of(memory.hole_start), quantum)
+    hole = kept.memory.hole_start
+    return _psm(kept, hole, view.snapshot.line_of(hole), quantum)
 
 
-def _still_growing(request: Request, memory: FileMemory) -> bool:
+def _same_line(request: Request, place: FileMemory) -> bool:
+    return place.hole_start == request.view.line_start and _suffix_holds(request, place)
+
+
+def _still_growing(request: Request, place: FileMemory) -> bool:
     view = request.view
-    snapshot, hole = view.snapshot, memory.hole_start
-    if not memory.window_start <= hole <= view.line_start or not snapshot.text.startswith(
-        memory.above, memory.window_start
-    ):
+    snapshot, hole = view.snapshot, place.hole_start
+    if not place.window_start <= hole <= view.line_start or place.window_start + len(place.above) != hole:
         return False
-    if memory.window_start + len(memory.above) != hole or (hole and snapshot.text[hole - 1] not in "\r\n"):
-        return False
-    lines = view.line - snapshot.line_of(hole)
-    if lines > _GROWING_LINES or (lines and request.idle):
+    if (hole and snapshot.text[hole - 1] not in "\r\n") or view.line - snapshot.line_of(hole) > _GROWING_LINES:
         return False
     if request.tokenizer.count(snapshot.text[hole : view.offset]) * _GROWING_SHARE > request.tokens:
         return False
-    _, below_start = _tail(request, _tail_room(request))
-    return memory.below_chars < 0 or still_holds(
-        memory.below, memory.below_chars, below_start, snapshot, request.suffix_tokens, request.tokenizer
+    return _suffix_holds(request, place)
+
+
+def _suffix_holds(request: Request, place: FileMemory) -> bool:
+    if place.below_chars < 0:
+        return True
+    _, start = _tail(request, _tail_room(request))
+    return still_holds(
+        place.below, place.below_chars, start, request.view.snapshot, request.suffix_tokens, request.tokenizer
     )
 
 

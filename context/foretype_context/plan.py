@@ -80,6 +80,8 @@ class FileMemory:
         below_source: where and when `below` was read.
         below_chars: how much text stood below when it was frozen; less now means a deletion.
         planned_at: seconds, on the caller's clock.
+        earlier: what was shown at other places of the document, newest first, each without any `earlier` of its own: who
+            comes back finds it in the cache.
     """
 
     window_start: int = 0
@@ -90,6 +92,7 @@ class FileMemory:
     below_source: Source = field(default_factory=Source)
     below_chars: int = -1
     planned_at: float = float("-inf")
+    earlier: tuple[FileMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from foretype_context.document import Snapshot
 from foretype_context.plan import FileMemory
 from foretype_context.tokens import CutRule, Tokenizer, cut_points
 
-__all__ = ["View", "below_end", "chunks", "first_tokens", "last_tokens", "still_holds", "window_start"]
+__all__ = ["View", "below_end", "chunks", "first_tokens", "last_tokens", "relocated", "still_holds", "window_start"]
 
 _QUANTUM_LINES: Final = 32
 _ANCHOR_CHARS: Final = 200
@@ -75,7 +75,7 @@ def first_tokens(tokenizer: Tokenizer, text: str, limit: int) -> str:
     return text
 
 
-def _relocated(memory: FileMemory, text: str) -> int | None:
+def relocated(memory: FileMemory, text: str) -> int | None:
     """Where the window that the last prompt showed begins now, or None where it is gone."""
     start, anchor = memory.window_start, memory.anchor
     if start == 0 or not anchor:
@@ -97,7 +97,7 @@ def window_start(view: View, end_line: int, limit_tokens: int, tokenizer: Tokeni
     snapshot, text = view.snapshot, view.snapshot.text
     end = snapshot.line_start(end_line)
     if memory is not None:
-        kept = _relocated(memory, text)
+        kept = relocated(memory, text)
         if kept is not None and kept <= end <= kept + limit_tokens * _CHARS_PER_TOKEN:
             tokens = tokenizer.count(text[kept:end])
             if tokens <= limit_tokens and (kept == 0 or tokens * 4 >= limit_tokens):
