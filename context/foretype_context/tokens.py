@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import itertools
+import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -32,6 +33,7 @@ __all__ = [
     "cut_points",
     "load_tokenizer",
     "split_pieces",
+    "tokenizer_from_bytes",
     "well_formed",
 ]
 
@@ -39,6 +41,11 @@ _CACHE_ENTRIES: Final = 20_000
 _CACHED_PIECE_CHARS: Final = 2_000
 _CACHE_WHOLES: Final = 256
 _CACHED_WHOLE_CHARS: Final = 40_000
+_MOST_BLANKS: Final = 200_000
+"""tiktoken panics (a BaseException, past every `except Exception`) between 600,000 and 1,000,000 white-space characters in a
+row: its regular-expression engine runs out of stack. Longer runs are encoded in parts of this length, by every process alike.
+"""
+_LONG_BLANK: Final = re.compile(rf"\s{{{_MOST_BLANKS}}}")
 
 
 class TokenizerUnusable(Exception):
@@ -179,7 +186,11 @@ class _Tiktoken(_Base):
             import unicodedata
 
             text = unicodedata.normalize("NFC", text)
-        return self._encode(well_formed(text))
+        text = well_formed(text)
+        if len(text) <= _MOST_BLANKS or _LONG_BLANK.search(text) is None:
+            return self._encode(text)
+        edges = [0, *(found.end() for found in _LONG_BLANK.finditer(text)), len(text)]
+        return [identity for start, end in itertools.pairwise(edges) for identity in self._encode(text[start:end])]
 
 
 class _HuggingFace(_Base):
