@@ -15,7 +15,16 @@ from typing import Final, cast
 
 from tree_sitter import Language, Parser
 
-__all__ = ["LANGUAGES", "PLAINTEXT", "LanguageSpec", "grammar_of", "language_of", "language_spec", "parser_for"]
+__all__ = [
+    "LANGUAGES",
+    "PLAINTEXT",
+    "LanguageSpec",
+    "grammar_of",
+    "language_of",
+    "language_spec",
+    "missing_grammars",
+    "parser_for",
+]
 
 PLAINTEXT: Final = "plaintext"
 
@@ -252,6 +261,15 @@ def grammar_of(language: str) -> Language | None:
         return Language(pointer)
     except (ImportError, AttributeError, ValueError):
         return None
+
+
+def missing_grammars() -> dict[str, str]:
+    """The languages of the table that have no syntax tree here, and the distribution whose wheel would give them one."""
+    return {
+        language: spec.wheel.replace("_", "-")
+        for language, spec in LANGUAGES.items()
+        if spec.wheel and grammar_of(language) is None
+    }
 
 
 def parser_for(language: str) -> Parser | None:

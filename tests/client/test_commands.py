@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from client.wire_server import Behaviour, Peer, WireServer, answer
 from context.tiny import raw
 from foretype_client.cli import app
 from foretype_client.wire import Complete, Delta, Done, Error, ErrorCode, Finish, Profile, RequestClass, Usage
+from foretype_context.languages import grammar_of
 from foretype_context.templates import grammar
 from typer.testing import CliRunner
 
@@ -296,6 +298,35 @@ class TestDoctor:
         )
         assert findings["grammar"]["detail"] == "return 'a + b'"
         assert all(finding["remedy"] for finding in report["findings"] if finding["status"] != "ok")
+
+    def test_languages_whose_grammar_wheel_is_missing_are_listed(
+        self, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for wheel in ("tree_sitter_go", "tree_sitter_typescript"):
+            monkeypatch.setitem(sys.modules, wheel, None)  # what an import of something not installed sees
+        grammar_of.cache_clear()
+        try:
+            report = json.loads(run("doctor", "--json").stdout)
+        finally:
+            grammar_of.cache_clear()
+        found = {finding["name"]: finding for finding in report["findings"]}["languages"]
+        assert found["status"] == "warn"
+        assert found["detail"].startswith("no syntax for typescript, typescriptreact, go:")
+        assert "missing: tree-sitter-go, tree-sitter-typescript" in found["remedy"]
+
+    @pytest.mark.parametrize("written", ["42", "", "return return"])
+    def test_a_weak_model_is_a_warning_and_not_a_fault(self, gateway: Gateway, written: str) -> None:
+        async def write(peer: Peer, message: Complete) -> None:
+            await peer.send(Delta(id=message.id, text=written))
+            await peer.send(Done(id=message.id, finish=Finish.END_OF_MIDDLE))
+
+        gateway.behaviour = write
+        result = run("doctor", "--json")
+        assert result.exit_code == 0
+        report = json.loads(result.stdout)
+        found = {finding["name"]: finding for finding in report["findings"]}["grammar"]
+        assert (report["status"], found["status"]) == ("warn", "warn")
+        assert found["remedy"]
 
     def test_a_wrong_template_fails(self, gateway: Gateway) -> None:
         async def write(peer: Peer, message: Complete) -> None:

@@ -17,6 +17,7 @@ import httpx
 import msgspec
 import platformdirs
 import typer
+from foretype_context.languages import LANGUAGES, missing_grammars
 from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import TokenizerUnusable, UnknownControl
 from rich.console import Console
@@ -45,7 +46,6 @@ _EXTRAS: Final = {
     "lsp": ("pygls", "no language server, so no editor can be attached"),
     "gateway": ("fastapi", "no gateway can be started on this machine"),
     "embedded": ("openvino_genai", "no model can run on this machine"),
-    "languages": ("tree_sitter_javascript", "syntax is known for Python alone"),
 }
 _LEAST_PYTHON: Final = (3, 11)
 
@@ -72,10 +72,10 @@ def doctor(
     model: ModelOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
-    """Check versions, extras, gateway, engine, tokenizer and grammar; exit with 1 if something fails."""
+    """Check versions, extras, languages, gateway, engine, tokenizer and grammar; exit with 1 if something fails."""
     with errors_told():
         options = client_options("doctor", gateway, token, model, state_dir)
-        findings = [*_versions(), *_extras(own_gateway=gateway is None), *_directories(options)]
+        findings = [*_versions(), *_extras(own_gateway=gateway is None), _languages(), *_directories(options)]
         findings += asyncio.run(_gateway(options))
     worst = max((list(Verdict).index(finding.status) for finding in findings), default=0)
     if json:
@@ -122,6 +122,19 @@ def _extras(*, own_gateway: bool) -> Generator[Finding]:
             detail=f"not installed: {consequence}",
             remedy=f"pip install 'foretype[{extra}]'" + (", or name a gateway with --gateway URL" if needed else ""),
         )
+
+
+def _languages() -> Finding:
+    missing = missing_grammars()
+    known = [language for language, spec in LANGUAGES.items() if spec.wheel and language not in missing]
+    if not missing:
+        return Finding(name="languages", status=Verdict.OK, detail=f"syntax is known for {', '.join(known)}")
+    return Finding(
+        name="languages",
+        status=Verdict.WARN,
+        detail=f"no syntax for {', '.join(missing)}: there blocks are told by indentation alone",
+        remedy=f"pip install 'foretype[languages]' (missing: {', '.join(sorted(set(missing.values())))})",
+    )
 
 
 def _directories(options: ClientOptions) -> Generator[Finding]:
