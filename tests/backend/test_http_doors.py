@@ -228,6 +228,66 @@ async def test_infill_ends_before_a_line_that_is_indented_less() -> None:
         assert answer["content"] == "a = 1\n    b = 2"
 
 
+LLAMA_VIM = {
+    "id_slot": 0,
+    "input_prefix": "def f(x):\n",
+    "input_suffix": "\n",
+    "input_extra": [{"text": "import os\n", "time": [1, 2], "filename": "lib.py"}],
+    "prompt": "    ret",
+    "n_predict": 128,
+    "stop": [],
+    "n_indent": 4,
+    "top_k": 40,
+    "top_p": 0.90,
+    "samplers": ["top_k", "top_p", "infill"],
+    "stream": False,
+    "cache_prompt": True,
+    "t_max_prompt_ms": 500,
+    "t_max_predict_ms": 250,
+    "response_fields": [
+        "content",
+        *(
+            f"timings/{kind}_{what}"
+            for kind in ("prompt", "predicted")
+            for what in ("n", "ms", "per_token_ms", "per_second")
+        ),
+        "truncated",
+        "tokens_cached",
+    ],
+}
+"""What llama.vim sends (autoload/llama.vim, `llama#fim`), field by field."""
+
+
+async def test_infill_serves_llama_vim() -> None:
+    async with gateway(scripted("urn x\n")) as world, world.http() as http:
+        response = await http.post("/infill", json=LLAMA_VIM | {"model": "any"})
+        assert response.text.startswith("{")
+        assert '"content":"' in response.text  # it looks for this before it decodes
+        answer = response.json()
+        assert set(answer) == set(LLAMA_VIM["response_fields"])
+        assert answer["content"] == "urn x\n"
+        assert all(isinstance(answer[field], int | float) for field in answer if field.startswith("timings/"))
+        ring = LLAMA_VIM | {"input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "samplers": []}
+        warmed = await http.post("/infill", json=ring | {"t_max_prompt_ms": 1, "response_fields": [""]})
+        assert (warmed.status_code, warmed.json()) == (200, {})
+
+
+async def test_infill_serves_llama_vscode() -> None:
+    body = {name: LLAMA_VIM[name] for name in LLAMA_VIM if name not in ("stop", "response_fields")}
+    body |= {"n_cmpl": 3, "top_p": 0.99, "t_max_prompt_ms": 2500, "lora": [{"id": 0, "scale": 0.5}]}
+    async with gateway(scripted("urn x\n")) as world, world.http() as http:
+        answer = (await http.post("/infill", json=body)).json()
+        assert answer["content"] == "urn x\n"  # one candidate; a list is optional for it
+        assert answer["generation_settings"]["n_ctx"] == 2048  # read without a check: it throws where this is missing
+        assert answer["tokens_cached"] > 0
+        for kind in ("prompt", "predicted"):
+            assert {f"{kind}_n", f"{kind}_ms", f"{kind}_per_second"} <= set(answer["timings"])
+        warm = {name: body[name] for name in ("id_slot", "input_prefix", "input_suffix", "input_extra", "prompt")}
+        warm |= {"n_predict": 0, "samplers": [], "cache_prompt": True, "t_max_prompt_ms": 2500, "t_max_predict_ms": 1}
+        assert (await http.post("/infill", json=warm)).json()["content"] == ""
+        assert (await http.get("/health")).json()["status"] == "ok"
+
+
 async def test_infill_streams() -> None:
     async with gateway(scripted("urn x\n")) as world, world.http() as http:
         *deltas, last = events(await http.post("/infill", json={"prompt": "ret", "stream": True}))

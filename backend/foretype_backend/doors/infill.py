@@ -110,7 +110,7 @@ class InfillDoor:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
         if outcome.refusal is not None:
             return refused(outcome, _error)
-        return JSONResponse(_pick(self._answer("".join(parts), outcome, truncated), body.response_fields))
+        return JSONResponse(_pick(self._answer("".join(parts), outcome, truncated, body.n_predict), body.response_fields))
 
     def _stream(self, body: _Body, job: Job, truncated: bool) -> Response:
         def on_delta(delta: TextDelta) -> bytes:
@@ -119,7 +119,7 @@ class InfillDoor:
         def on_end(outcome: Outcome) -> bytes:
             if outcome.refusal is not None:
                 return _event(_error(outcome.refusal.message, str(outcome.refusal.code), None))
-            return _event(_pick(self._answer("", outcome, truncated), body.response_fields))
+            return _event(_pick(self._answer("", outcome, truncated, body.n_predict), body.response_fields))
 
         return EventStream(
             lambda deliver: self._run(body, job, deliver),
@@ -144,7 +144,7 @@ class InfillDoor:
 
         return await self._jobs.service.run(job, watch)
 
-    def _answer(self, content: str, outcome: Outcome, truncated: bool) -> dict[str, Any]:
+    def _answer(self, content: str, outcome: Outcome, truncated: bool, predict: int) -> dict[str, Any]:
         usage, timings = outcome.usage, outcome.timings_ms
         computed = max(0, usage.prompt_tokens - usage.cached_tokens)
         predicted_ms = timings.decode_first + timings.stream
@@ -157,6 +157,11 @@ class InfillDoor:
             "tokens_evaluated": usage.prompt_tokens,
             "tokens_cached": usage.prompt_tokens + usage.generated_tokens,
             "truncated": truncated,
+            # llama.vscode reads n_ctx for its status bar and stops short of its own cache where there is none.
+            "generation_settings": {
+                "n_ctx": self._profile.context_limit_tokens,
+                "n_predict": predict,
+            },
             "stop_type": _STOP_TYPES.get(outcome.reason, "eos"),
             "timings": {
                 "cache_n": usage.cached_tokens,
