@@ -79,7 +79,10 @@ class Asking:
         return None if sent is None else accepted_characters(*sent, accepted_utf16)
 
     async def answer(self, flow: Flow, asked: Asked, *, multi_line: bool) -> dict[str, Any] | None:
-        """An LSP `InlineCompletionList`, or None. Raises CancelledError alone."""
+        """An LSP `InlineCompletionList`, or None if the question is void. Raises CancelledError alone.
+
+        No items and None differ: Neovim takes what it shows off the screen for the one, and keeps it for the other.
+        """
         try:
             suggestion = await self._suggestion(flow, asked)
         except asyncio.CancelledError:
@@ -89,14 +92,16 @@ class Asking:
             self.counts["answered"] += 1
             if self._live.get(asked.snapshot.uri) is asked.superseded:
                 del self._live[asked.snapshot.uri]
-        if suggestion is None:
+        if asked.superseded.done():
             return None
         if asked.held.document.version != asked.snapshot.version:
-            self.counts["stale"] += 1
+            self.counts["stale"] += suggestion is not None
             return None  # not every client checks that its cursor is where it was (neovim #36529)
+        if suggestion is None:
+            return {"items": []}
         text = suggestion.text if multi_line else suggestion.text.partition("\n")[0]
         if not text:
-            return None
+            return {"items": []}
         made = item(asked.place, suggestion.id, text, suggestion.replaces)
         self._remember(suggestion.id, made["insertText"], len(made["insertText"]) - len(text))
         self.counts["suggested"] += 1

@@ -23,6 +23,9 @@ def lsp(
     token_file: Annotated[Path | None, typer.Option(help="File with the token for the gateway.")] = None,
     state_dir: Annotated[Path | None, typer.Option(help="Where the private gateway says that it runs.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file for the private gateway.")] = None,
+    popup: Annotated[
+        bool, typer.Option("--popup", help="Offer suggestions in the completion menu: for editors without ghost text.")
+    ] = False,
     log_file: Annotated[Path | None, typer.Option(help="Log to this file instead of standard error.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "",
     stdio: Annotated[
@@ -40,10 +43,10 @@ def lsp(
         "model": str(model or ""),
         "logLevel": log_level,
     }
-    raise typer.Exit(main({name: value for name, value in given.items() if value}, log_file))
+    raise typer.Exit(main({name: value for name, value in given.items() if value}, log_file, popup=popup))
 
 
-def main(overrides: dict[str, object] | None = None, log_file: Path | None = None) -> int:
+def main(overrides: dict[str, object] | None = None, log_file: Path | None = None, *, popup: bool = False) -> int:
     """Serve on file descriptors 0 and 1. Returns the exit code."""
     import asyncio
     import logging
@@ -58,7 +61,7 @@ def main(overrides: dict[str, object] | None = None, log_file: Path | None = Non
 
     configure(log_file, str((overrides or {}).get("logLevel", "info")))
     try:
-        return asyncio.run(run(Server(overrides), 0, out_fd))
+        return asyncio.run(run(Server(overrides, popup=popup), 0, out_fd))
     except KeyboardInterrupt:
         return 1
     finally:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
+from lsprotocol import types
+
 from foretype_lsp.positions import Encoding, Lines, index_at, units
 
-__all__ = ["ACCEPT_COMMAND", "Place", "accepted_characters", "item", "place_of"]
+__all__ = ["ACCEPT_COMMAND", "Place", "accepted_characters", "item", "menu_item", "place_of"]
 
 ACCEPT_COMMAND: Final = "foretype.didAcceptCompletionItem"
 
@@ -67,6 +69,29 @@ def item(place: Place, suggestion_id: str, text: str, replaces: int) -> dict[str
             "end": {"line": place.line, "character": units(place.text[:end], place.encoding)},
         },
         "command": {"title": "Accepted", "command": ACCEPT_COMMAND, "arguments": [suggestion_id]},
+    }
+
+
+def menu_item(inline: dict[str, Any]) -> dict[str, Any]:
+    """The `CompletionItem` for an ordinary completion menu that does what an inline item does.
+
+    The menu filters by what the range holds up to the cursor (VS Code) or by the word there (Helix): the text starts with
+    the one and contains the other. It stands first, and is asked for again with each key, because it follows what is typed.
+    """
+    text: str = inline["insertText"]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return {
+        "label": lines[0] if lines else text,
+        "kind": types.CompletionItemKind.Text.value,
+        "detail": "Foretype" if len(lines) < 2 else f"Foretype, {len(lines)} lines",
+        "documentation": text,
+        "sortText": "\x00",
+        "filterText": text.partition("\n")[0],
+        "preselect": True,
+        "insertTextFormat": types.InsertTextFormat.PlainText.value,
+        "insertTextMode": types.InsertTextMode.AsIs.value,
+        "textEdit": {"range": inline["range"], "newText": text},
+        "command": inline["command"],
     }
 
 

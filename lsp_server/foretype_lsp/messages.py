@@ -14,6 +14,7 @@ from msgspec import Meta
 from foretype_lsp.positions import Position
 
 __all__ = [
+    "Completion",
     "ContentChange",
     "DidChange",
     "DidClose",
@@ -108,6 +109,13 @@ class InlineCompletion(Params, frozen=True):
     text_document: Identifier
     position: Point
     context: Context
+
+
+class Completion(Params, frozen=True):
+    """A request of the ordinary completion menu; why it comes (a word, a character, a key) does not matter here."""
+
+    text_document: Identifier
+    position: Point
 
 
 class ShownCommand(Params, frozen=True):

@@ -60,6 +60,7 @@ class Protocol(LanguageServerProtocol):
             types.TEXT_DOCUMENT_DID_CHANGE,
             types.TEXT_DOCUMENT_DID_CLOSE,
             types.TEXT_DOCUMENT_INLINE_COMPLETION,
+            types.TEXT_DOCUMENT_COMPLETION,
             types.WORKSPACE_DID_CHANGE_CONFIGURATION,
         }
     )

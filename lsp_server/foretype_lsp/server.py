@@ -24,7 +24,7 @@ from pygls.protocol import default_converter
 
 from foretype_lsp import messages
 from foretype_lsp.asking import Asked, Asking, Flow
-from foretype_lsp.completions import ACCEPT_COMMAND, place_of
+from foretype_lsp.completions import ACCEPT_COMMAND, menu_item, place_of
 from foretype_lsp.documents import Documents, Held, Outcome, path_of
 from foretype_lsp.globs import first_match
 from foretype_lsp.log import set_level
@@ -47,6 +47,9 @@ DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
 _About = TypeVar("_About", messages.DidOpen, messages.DidChange)
 
 _INVOKED: Final = 1
+_AUTOMATIC: Final = 2
+_POPUP_TRIGGERS: Final = [" ", "(", "[", "{", ".", ",", "=", ":", '"', "'"]
+"""Beside the letters of words, where menus ask by themselves."""
 _IDLE_S: Final = 1.0
 """After this long without a change, a text whose tree was too slow to follow the keys is parsed again."""
 
@@ -56,11 +59,12 @@ class Server(LanguageServer):
 
     Args:
         overrides: options by their camelCase names that win over the editor's (the command line's).
+        popup: offer suggestions in the ordinary completion menu, for editors that have no inline completion.
     """
 
     protocol: JsonRpc  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, overrides: dict[str, object] | None = None) -> None:
+    def __init__(self, overrides: dict[str, object] | None = None, *, popup: bool = False) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             "foretype",
             version("foretype"),
@@ -69,6 +73,7 @@ class Server(LanguageServer):
             converter_factory=_converter,
         )
         self.overrides = overrides or {}
+        self._popup = popup
         self.options = Options()
         self.documents = Documents()
         self.status = StatusMachine(version("foretype"))
@@ -130,17 +135,23 @@ class Server(LanguageServer):
             types.TEXT_DOCUMENT_DID_OPEN: self._on_open,
             types.TEXT_DOCUMENT_DID_CHANGE: self._on_change,
             types.TEXT_DOCUMENT_DID_CLOSE: self._on_close,
-            types.TEXT_DOCUMENT_INLINE_COMPLETION: self._on_inline_completion,
             DID_SHOW: self._on_shown,
             DID_PARTIALLY_ACCEPT: self._on_partially_accepted,
             STATUS: lambda params: msgspec.to_builtins(self._current_status()),
         }
+        # One of the two: an editor that knows both would ask both, and one question would void the other.
+        asks, asked_by, answer = (
+            (types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(_POPUP_TRIGGERS), self._on_completion)
+            if self._popup
+            else (types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions(), self._on_inline_completion)
+        )
+        features[asks] = answer
         manager = self.protocol.fm  # its decorators take plain functions only
         cast("dict[str, Any]", manager.features).update(features)  # pyright: ignore[reportUnknownMemberType]
         cast("dict[str, Any]", manager.commands)[ACCEPT_COMMAND] = self._on_accepted  # pyright: ignore[reportUnknownMemberType]
         # Without an options object pygls has the handler but does not advertise it (pygls #577).
         options = cast("dict[str, Any]", manager.feature_options)  # pyright: ignore[reportUnknownMemberType]
-        options[types.TEXT_DOCUMENT_INLINE_COMPLETION] = types.InlineCompletionOptions()
+        options[asks] = asked_by
 
     def _on_initialize(self, params: types.InitializeParams) -> None:
         encoding = self.workspace.position_encoding or Encoding.UTF16
@@ -251,7 +262,15 @@ class Server(LanguageServer):
     # Suggestions
 
     def _on_inline_completion(self, params: object) -> Coroutine[Any, Any, dict[str, Any] | None] | None:
-        request = messages.read(params, messages.InlineCompletion)
+        return self._ask(messages.read(params, messages.InlineCompletion))
+
+    def _on_completion(self, params: object) -> Coroutine[Any, Any, dict[str, Any]]:
+        request = messages.read(params, messages.Completion)
+        automatic = messages.InlineCompletion(request.text_document, request.position, messages.Context(_AUTOMATIC))
+        return _as_menu(self._ask(automatic))
+
+    def _ask(self, request: messages.InlineCompletion) -> Coroutine[Any, Any, dict[str, Any] | None] | None:
+        """Note what is asked now; the coroutine waits for the answer."""
         held = self.documents.get(request.text_document.uri)
         if held is None or self._flow is None or self._obstacle(held) is not None:
             self._asking.counts["answered"] += 1
@@ -309,6 +328,12 @@ class Server(LanguageServer):
 def _converter() -> Converter:
     """One for all servers of a process: it writes code for each type it meets, which takes longer than all the rest."""
     return default_converter()
+
+
+async def _as_menu(answer: Coroutine[Any, Any, dict[str, Any] | None] | None) -> dict[str, Any]:
+    """An answer as a `CompletionList`; incomplete, so that the menu asks again with the next key."""
+    inline = (await answer if answer is not None else None) or {"items": []}
+    return {"isIncomplete": True, "items": [menu_item(made) for made in inline["items"]]}
 
 
 def _selected(held: Held, info: messages.Selected) -> SelectedCompletion:

@@ -155,7 +155,7 @@ class Editor:
         """The one item that a request is answered with, or None."""
         async with asyncio.timeout(DEADLINE_S):
             result = await self.ask(line, character, **options)
-        return result.items[0] if result else None
+        return result.items[0] if result and result.items else None
 
     def cancel(self, id):
         self.client.cancel_request(types.CancelParams(id))

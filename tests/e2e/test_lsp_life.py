@@ -78,7 +78,7 @@ async def test_a_large_a_binary_and_a_mixed_file_are_taken_and_nothing_is_lost(t
             position = {"textDocument": {"uri": uri}, "position": {"line": 1, "character": 1}}
             it.send(id=uri, method=INLINE, params={**position, "context": {"triggerKind": 2}})
         for uri in ("file:///w/large.py", "file:///w/b.bin", URI, "file:///w/unknown.py"):
-            assert (await it.answer(uri)).get("result") is None
+            assert (await it.answer(uri)).get("result") in (None, {"items": []})
         assert "ERROR" not in (tmp_path / "lsp.log").read_text()
 
 
@@ -101,7 +101,7 @@ async def test_a_killed_gateway_is_silent_and_coming_back_is_seen(tmp_path):
         request = it.ask(4, 11)
         await asyncio.sleep(0.3)
         first.kill()
-        assert await asyncio.wait_for(request, DEADLINE_S) is None
+        assert not (await asyncio.wait_for(request, DEADLINE_S)).items
         status = await it.until("degraded")
         assert status["detail"]
         assert await it.suggestion(4, 11) is None

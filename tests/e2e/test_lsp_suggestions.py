@@ -74,12 +74,13 @@ async def test_every_one_of_fifty_quick_requests_is_answered_once(served, tmp_pa
     async with editor(tmp_path, "--gateway", served.url) as it:
         it.open(SOURCE)
         requests = []
-        for i in range(50):
-            it.insert(4, 11 + i, "x")
+        typed = "a_name_that_is_long_enough_to_be_typed_in_50_keys_x"[:50]
+        for i, char in enumerate(typed):
+            it.insert(4, 11 + i, char)
             requests.append(it.ask(4, 12 + i))
         answers = await asyncio.gather(*requests)
         assert answers[:-1] == [None] * 49
-        assert answers[-1].items[0].insert_text.startswith("return " + "x" * 50)
+        assert answers[-1].items[0].insert_text.startswith("return " + typed)
         counts = (await it.status())["counts"]
         assert counts["answered"] == 50
         assert counts["requests"] < 50
@@ -156,3 +157,20 @@ async def test_what_the_completion_menu_has_selected_begins_the_suggestion(serve
         it.open("name = 1\nna\n")
         selected = types.SelectedCompletionInfo(types.Range(types.Position(1, 0), types.Position(1, 2)), "nonsense")
         assert await it.suggestion(1, 2, selected=selected) is None
+
+
+async def test_with_popup_the_same_suggestion_is_an_item_of_the_completion_menu(served, tmp_path):
+    async with raw_editor(tmp_path, "--gateway", served.url, "--popup") as it:
+        await it.until_ready()
+        document = {"uri": URI, "languageId": "python", "version": 1, "text": SOURCE}
+        it.send(method="textDocument/didOpen", params={"textDocument": document})
+        where = {"textDocument": {"uri": URI}, "position": {"line": 4, "character": 11}}
+        it.send(id=1, method="textDocument/completion", params={**where, "context": {"triggerKind": 1}})
+        result = (await it.answer(1))["result"]
+        assert result["isIncomplete"] is True
+        (item,) = result["items"]
+        assert item["label"] == "return return  # scripted"
+        assert item["textEdit"]["newText"] == "return return  # scripted"
+        assert item["textEdit"]["range"]["start"] == {"line": 4, "character": 4}
+        it.send(id=2, method=INLINE, params={**where, "context": {"triggerKind": 2}})
+        assert (await it.answer(2))["error"]["code"] == -32601

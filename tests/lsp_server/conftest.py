@@ -64,8 +64,8 @@ class ScriptedFlow:
 class Client:
     """The editor's end."""
 
-    def __init__(self):
-        self.server = Server()
+    def __init__(self, **options):
+        self.server = Server(**options)
         self.server.protocol.set_writer(self)
         self.flow = ScriptedFlow()
         self.messages = []

@@ -71,14 +71,14 @@ async def test_an_emoji_and_a_cjk_character_are_counted_the_clients_way(client, 
     assert client.answers(id)[0]["result"]["items"][0]["range"]["end"]["character"] == character + 1
 
 
-async def test_nothing_to_show_is_null(client, settled):
+async def test_nothing_to_show_is_an_empty_list_which_takes_an_old_suggestion_off_the_screen(client, settled):
     client.initialize()
     client.open("x")
     id = client.ask(0, 1)
     await settled()
     client.flow.answer(0, None)
     await settled()
-    assert client.answers(id) == [{"jsonrpc": "2.0", "id": id, "result": None}]
+    assert client.answers(id) == [{"jsonrpc": "2.0", "id": id, "result": {"items": []}}]
 
 
 async def test_fifty_requests_in_a_row_get_one_answer_each_and_only_the_last_reaches_the_flow(client, settled):

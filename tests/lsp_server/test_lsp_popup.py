@@ -1,0 +1,97 @@
+"""Suggestions as items of the ordinary completion menu (`foretype lsp --popup`)."""
+
+import pytest
+from foretype_lsp.completions import item, menu_item, place_of
+from foretype_lsp.positions import Encoding, Lines
+
+URI = "file:///w/a.py"
+
+
+@pytest.fixture
+async def popup(client):
+    return type(client)(popup=True)
+
+
+def ask(client, line, character):
+    where = {"line": line, "character": character}
+    return client.request(
+        "textDocument/completion", textDocument={"uri": URI}, position=where, context={"triggerKind": 1}
+    )
+
+
+async def test_only_the_menu_is_advertised_with_popup_and_only_inline_without(client, popup):
+    with_popup = popup.initialize()["capabilities"]
+    without = client.initialize()["capabilities"]
+    assert " " in with_popup["completionProvider"]["triggerCharacters"]
+    assert "inlineCompletionProvider" not in with_popup
+    assert "completionProvider" not in without
+    assert client.answers(ask(client, 0, 0))[0]["error"]["code"] == -32601
+
+
+async def test_a_suggestion_is_one_incomplete_item_that_stands_first(popup, settled):
+    popup.initialize()
+    popup.open("def f():\n    return fib(")
+    id = ask(popup, 1, 15)
+    await settled()
+    popup.flow.answer(0, "n - 1)\n\nx = f()")
+    await settled()
+    result = popup.answers(id)[0]["result"]
+    assert result["isIncomplete"] is True
+    (made,) = result["items"]
+    assert made["label"] == made["filterText"] == "return fib(n - 1)"
+    assert made["sortText"] == "\x00"
+    assert made["textEdit"] == {
+        "range": {"start": {"line": 1, "character": 4}, "end": {"line": 1, "character": 15}},
+        "newText": "return fib(n - 1)\n\nx = f()",
+    }
+    assert made["detail"] == "Foretype, 2 lines"
+    assert made["command"]["arguments"] == ["s0"]
+
+
+async def test_nothing_to_offer_is_an_empty_incomplete_list(popup, settled):
+    popup.initialize()
+    unknown = ask(popup, 0, 0)
+    popup.open("x = ")
+    id = ask(popup, 0, 4)
+    await settled()
+    popup.flow.answer(0, None)
+    await settled()
+    for answered in (unknown, id):
+        assert popup.answers(answered)[0]["result"] == {"isIncomplete": True, "items": []}
+
+
+async def test_a_newer_question_or_a_change_makes_the_older_one_void(popup, settled):
+    popup.initialize()
+    popup.open("x = ")
+    older = ask(popup, 0, 4)
+    newer = ask(popup, 0, 3)
+    await settled()
+    assert popup.answers(older)[0]["result"]["items"] == []
+    popup.insert(0, 4, "1")
+    popup.flow.answer(len(popup.flow.asked) - 1, "2")
+    await settled()
+    assert popup.answers(newer)[0]["result"]["items"] == []
+
+
+async def test_the_question_is_about_the_document_of_its_own_moment(popup, settled):
+    popup.initialize()
+    popup.open("x = ")
+    id = ask(popup, 0, 4)
+    popup.insert(0, 4, "1")
+    await settled()
+    assert popup.flow.asked == []
+    assert popup.answers(id)[0]["result"]["items"] == []
+
+
+@pytest.mark.parametrize("params", [{}, {"textDocument": {"uri": URI}}, {"textDocument": 1, "position": 2}])
+async def test_bad_parameters_are_refused(popup, params):
+    popup.initialize()
+    id = popup.request("textDocument/completion", **params)
+    assert popup.answers(id)[0]["error"]["code"] == -32602
+
+
+def test_the_label_is_the_first_line_that_is_not_blank():
+    made = menu_item(item(place_of(Lines("def f():", Encoding.UTF16), 8), "id", "\n    pass", 0))
+    assert made["label"] == "def f():"
+    made = menu_item(item(place_of(Lines("", Encoding.UTF16), 0), "id", "\n    pass", 0))
+    assert made["label"] == "pass"
