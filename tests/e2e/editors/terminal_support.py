@@ -9,6 +9,7 @@ from pathlib import Path
 
 DEADLINE_S = 30.0
 ROOT = Path(__file__).resolve().parents[3]
+PROGRAMS = {"neovim": "nvim", "helix": "hx"}
 INSTALLED = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "foretype-editors"
 
 
@@ -16,7 +17,7 @@ def find(name, variable):
     """A program of an editor: named by a variable of the environment, installed by `editors/install-*`, or on the path."""
     if given := os.environ.get(variable):
         return given
-    installed = INSTALLED / name / "bin" / {"neovim": "nvim", "helix": "hx"}[name]
+    installed = INSTALLED / name / "bin" / PROGRAMS[name]
     return str(installed) if installed.exists() else shutil.which(installed.name)
 
 
