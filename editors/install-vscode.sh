@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# VS Code for the end-to-end tests: code-server, the node it wants, and playwright-core, from the npm registry.
+#
+#   install-vscode.sh [FOLDER]     default: ~/.local/share/foretype-editors/vscode
+#
+# Takes about two minutes and 800 MB. Needs npm, a C++ compiler and the headers of krb5, xkbfile, x11 and secret
+# (Debian: g++ make pkg-config libkrb5-dev libxkbfile-dev libx11-dev libsecret-1-dev), and Chromium on the path.
+set -euo pipefail
+folder=${1:-${XDG_DATA_HOME:-$HOME/.local/share}/foretype-editors/vscode}
+for program in npm g++ make pkg-config; do
+  command -v "$program" >/dev/null || { echo "install-vscode: needs $program" >&2; exit 1; }
+done
+command -v chromium >/dev/null || command -v google-chrome >/dev/null || echo "install-vscode: the tests need Chromium too" >&2
+mkdir -p "$folder"
+cd "$folder"
+echo '{"private": true}' >package.json
+npm install --no-package-lock --no-fund --no-audit --loglevel=error node@24.21.0
+export PATH=$PWD/node_modules/node/bin:$PATH
+# Headers come with the node package; without this node-gyp would download them.
+arch=$(node -p 'process.arch')
+npm_config_nodedir=$(find "$PWD/node_modules" -type d -name "node-linux-$arch" -print -quit)
+export npm_config_nodedir
+npm install --no-package-lock --no-fund --no-audit --loglevel=error code-server@4.139.1 playwright-core@1.65.1
+node node_modules/code-server/out/node/entry.js --version

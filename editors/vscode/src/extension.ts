@@ -1,0 +1,205 @@
+import * as vscode from 'vscode';
+import {
+  CloseAction,
+  ErrorAction,
+  LanguageClient,
+  type LanguageClientOptions,
+  RevealOutputChannelOn,
+  type ServerOptions,
+  State,
+} from 'vscode-languageclient/node';
+
+import { locate } from './locate';
+import { serverOptions } from './options';
+import { type Status, StatusItem } from './status';
+
+const TOKEN = 'foretype.token';
+const OFF = 'foretype.off';
+const RESTARTS_MAX = 4;
+const RESTARTS_WITHIN_MS = 180_000;
+
+/** One language server for this window. Failures are shown in the status item and the log, never as a pop-up. */
+class Extension {
+  private readonly log = vscode.window.createOutputChannel('Foretype', { log: true });
+  private readonly status = new StatusItem();
+  private client: LanguageClient | undefined;
+  private restarts: number[] = [];
+  private asking: NodeJS.Timeout | undefined;
+
+  constructor(private readonly context: vscode.ExtensionContext) {
+    const commands: Record<string, () => unknown> = {
+      'foretype.toggle': () => this.toggle(),
+      'foretype.restart': () => this.restart(),
+      'foretype.openLog': () => this.log.show(),
+      'foretype.showStatus': () => this.showStatus(),
+      'foretype.setToken': () => this.setToken(),
+    };
+    context.subscriptions.push(
+      this.log,
+      this.status,
+      ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
+      vscode.workspace.onDidChangeConfiguration((event) => this.onConfiguration(event)),
+    );
+  }
+
+  async start(): Promise<void> {
+    const settings = vscode.workspace.getConfiguration('foretype');
+    const setting = settings.get<string>('server.path', '');
+    const command = await locate(setting);
+    if (command === undefined) {
+      const looked = setting ? `${setting} is no program` : 'no `foretype` on the PATH or in ~/.local/bin';
+      this.fail(`${looked}: install it (pip install 'foretype[local]') or set foretype.server.path, then restart`);
+      return;
+    }
+    this.log.info(`server: ${command}`);
+    const server: ServerOptions = { command, args: ['lsp', ...settings.get<string[]>('server.arguments', [])] };
+    const client = new LanguageClient('foretype', 'Foretype', server, await this.clientOptions());
+    client.onNotification('foretype/didChangeStatus', (status: Status) => this.status.show(status));
+    client.onNotification('foretype/suggestionGrew', (grown: { textDocument: { uri: string } }) => this.grew(grown));
+    client.onDidChangeState(({ newState }) => {
+      if (newState === State.Stopped && this.client === client) {
+        this.status.say('degraded', 'the language server ended; see the log, then restart it');
+      }
+    });
+    this.client = client;
+    try {
+      await client.start();
+    } catch (error) {
+      this.fail(`the language server did not start: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  async stop(): Promise<void> {
+    clearTimeout(this.asking);
+    const client = this.client;
+    this.client = undefined;
+    if (client?.isRunning()) {
+      await client.stop();
+    }
+    await client?.dispose();
+  }
+
+  private async clientOptions(): Promise<LanguageClientOptions> {
+    const token = (await this.context.secrets.get(TOKEN)) ?? '';
+    return {
+      documentSelector: [{ scheme: 'file' }, { scheme: 'untitled' }],
+      outputChannel: this.log,
+      revealOutputChannelOn: RevealOutputChannelOn.Never,
+      initializationOptions: serverOptions(this.on, token),
+      errorHandler: {
+        error: () => ({ action: ErrorAction.Continue, handled: true }),
+        closed: () => this.closed(),
+      },
+      initializationFailedHandler: () => false,
+      middleware: {
+        provideInlineCompletionItems: async (document, position, context, cancelled, next) => {
+          const items = await next(document, position, context, cancelled);
+          this.askForStatus();
+          return items;
+        },
+      },
+    };
+  }
+
+  private closed(): { action: CloseAction; handled: boolean } {
+    const now = Date.now();
+    this.restarts = [...this.restarts.filter((at) => now - at < RESTARTS_WITHIN_MS), now];
+    if (this.restarts.length <= RESTARTS_MAX) {
+      return { action: CloseAction.Restart, handled: true };
+    }
+    this.fail(`the language server ended ${this.restarts.length} times; see the log, then restart it`);
+    return { action: CloseAction.DoNotRestart, handled: true };
+  }
+
+  /** The figures change with every suggestion, and the server does not tell of figures by itself. */
+  private askForStatus(): void {
+    this.asking ??= setTimeout(async () => {
+      this.asking = undefined;
+      if (this.client?.isRunning()) {
+        this.status.show(await this.client.sendRequest<Status>('foretype/status'));
+      }
+    }, 300);
+  }
+
+  /** What is shown is a part of what is there now: ask again, without a flicker. */
+  private grew(grown: { textDocument: { uri: string } }): void {
+    const document = vscode.window.activeTextEditor?.document;
+    if (document && this.client?.code2ProtocolConverter.asUri(document.uri) === grown.textDocument.uri) {
+      void vscode.commands.executeCommand('editor.action.inlineSuggest.trigger');
+    }
+  }
+
+  private get on(): boolean {
+    return !this.context.globalState.get(OFF, false);
+  }
+
+  private async toggle(): Promise<void> {
+    await this.context.globalState.update(OFF, this.on);
+    await this.sendOptions();
+  }
+
+  private async restart(): Promise<void> {
+    this.restarts = [];
+    this.status.say('starting', 'restarting the language server');
+    await this.stop();
+    await this.start();
+  }
+
+  private async setToken(): Promise<void> {
+    const token = await vscode.window.showInputBox({
+      title: 'Token for the gateway',
+      prompt: 'Kept in the secret store; empty removes it',
+      password: true,
+      ignoreFocusOut: true,
+    });
+    if (token === undefined) {
+      return;
+    }
+    await (token ? this.context.secrets.store(TOKEN, token) : this.context.secrets.delete(TOKEN));
+    await this.sendOptions();
+  }
+
+  private async showStatus(): Promise<void> {
+    const pick = await vscode.window.showInformationMessage(this.status.text, this.on ? 'Switch off' : 'Switch on', 'Restart', 'Open log');
+    const run: Record<string, () => unknown> = {
+      'Switch off': () => this.toggle(),
+      'Switch on': () => this.toggle(),
+      Restart: () => this.restart(),
+      'Open log': () => this.log.show(),
+    };
+    await run[pick ?? '']?.();
+  }
+
+  private async onConfiguration(event: vscode.ConfigurationChangeEvent): Promise<void> {
+    if (event.affectsConfiguration('foretype.server')) {
+      await this.restart();
+    } else if (event.affectsConfiguration('foretype')) {
+      await this.sendOptions();
+    }
+  }
+
+  private async sendOptions(): Promise<void> {
+    if (this.client?.isRunning()) {
+      const token = (await this.context.secrets.get(TOKEN)) ?? '';
+      await this.client.sendNotification('workspace/didChangeConfiguration', {
+        settings: { foretype: serverOptions(this.on, token) },
+      });
+    }
+  }
+
+  private fail(detail: string): void {
+    this.log.error(detail);
+    this.status.say('degraded', detail);
+  }
+}
+
+let extension: Extension | undefined;
+
+export async function activate(context: vscode.ExtensionContext): Promise<void> {
+  extension = new Extension(context);
+  await extension.start();
+}
+
+export async function deactivate(): Promise<void> {
+  await extension?.stop();
+}

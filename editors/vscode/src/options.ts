@@ -1,0 +1,18 @@
+import * as vscode from 'vscode';
+
+/** Names of the settings that the server knows by the same names as initialization options. */
+const SHARED = ['debounceMs', 'multiLine', 'excludedGlobs', 'gatewayUrl', 'logLevel'] as const;
+
+/** What the server gets: at start, and again whenever a setting changes. */
+export function serverOptions(on: boolean, token: string): Record<string, unknown> {
+  const settings = vscode.workspace.getConfiguration('foretype');
+  const options: Record<string, unknown> = { suggestionGrew: true };
+  for (const name of SHARED) {
+    options[name] = settings.get(name);
+  }
+  options.enable = on ? settings.get('enable') : { '*': false };
+  if (token) {
+    options.token = token;
+  }
+  return options;
+}

@@ -1,0 +1,66 @@
+import * as vscode from 'vscode';
+
+/** Payload of `foretype/status` and `foretype/didChangeStatus`, as far as it is shown. */
+export interface Status {
+  state: 'starting' | 'ready' | 'degraded' | 'off';
+  detail: string;
+  model: string;
+  gateway: string;
+  problems: string[];
+  counts: { lastLatencyMs: number | null; cachedShare: number | null; suggested: number; accepted: number };
+}
+
+const ICONS = { starting: '$(loading~spin)', ready: '$(sparkle)', degraded: '$(warning)', off: '$(circle-slash)' };
+
+/** The item in the status bar: state, last latency, and for each state that is not ready the reason. */
+export class StatusItem implements vscode.Disposable {
+  private readonly item = vscode.window.createStatusBarItem('foretype.status', vscode.StatusBarAlignment.Right, 90);
+  private last: Status | undefined;
+
+  constructor() {
+    this.item.name = 'Foretype';
+    this.item.command = 'foretype.showStatus';
+    this.say('starting', 'starting the language server');
+    this.item.show();
+  }
+
+  /** A state that the server cannot tell of itself: it is not there. */
+  say(state: Status['state'], detail: string): void {
+    this.last = undefined;
+    this.draw(state, '', [detail]);
+  }
+
+  show(status: Status): void {
+    this.last = status;
+    const { counts } = status;
+    const latency = counts.lastLatencyMs === null ? '' : ` ${Math.round(counts.lastLatencyMs)} ms`;
+    const lines = [
+      status.detail,
+      status.model && `model: ${status.model}`,
+      status.gateway && `gateway: ${status.gateway}`,
+      counts.cachedShare !== null && `prompt tokens not computed: ${Math.round(counts.cachedShare * 100)} %`,
+      `suggestions: ${counts.suggested}, accepted: ${counts.accepted}`,
+      ...status.problems.map((problem) => `setting ${problem}`),
+    ];
+    this.draw(status.state, status.state === 'ready' ? latency : '', lines.filter((line) => typeof line === 'string' && line));
+  }
+
+  /** The state in words, for the command. */
+  get text(): string {
+    return this.last ? `Foretype: ${this.last.state}. ${this.lines.join('; ')}` : `Foretype: ${this.lines.join('; ')}`;
+  }
+
+  private lines: string[] = [];
+
+  private draw(state: Status['state'], latency: string, lines: (string | false)[]): void {
+    this.lines = lines as string[];
+    this.item.text = `${ICONS[state]} Foretype${latency}`;
+    this.item.tooltip = [`Foretype: ${state}`, ...this.lines].join('\n');
+    this.item.accessibilityInformation = { label: `Foretype ${state}${latency}` };
+    this.item.backgroundColor = state === 'degraded' ? new vscode.ThemeColor('statusBarItem.warningBackground') : undefined;
+  }
+
+  dispose(): void {
+    this.item.dispose();
+  }
+}

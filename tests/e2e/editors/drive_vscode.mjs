@@ -1,0 +1,80 @@
+// Drives VS Code in a headless Chromium for test_vscode.py: one command of JSON per line on standard input, one answer per line.
+// Needs playwright-core from the folder in FORETYPE_PLAYWRIGHT; ghost text is what is on screen, the buffer what is saved.
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+
+const require = createRequire(`${process.env.FORETYPE_PLAYWRIGHT}/package.json`);
+const { chromium } = require('playwright-core');
+
+const GHOST = '.ghost-text-decoration, .ghost-text, .ghost-text-decoration-preview, .ghost-text-multi-line .view-line, .suggest-preview-text';
+let context;
+let page;
+
+const commands = {
+  async open({ url, browser, profile, width = 1000, height = 700 }) {
+    context = await chromium.launchPersistentContext(profile, {
+      executablePath: browser,
+      headless: true,
+      viewport: { width, height },
+      args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+    });
+    page = context.pages()[0] ?? (await context.newPage());
+    await page.goto(url, { waitUntil: 'domcontentloaded' });
+    await page.waitForSelector('.monaco-editor .view-line', { timeout: 60_000 });
+  },
+  async focus() {
+    await page.locator('.monaco-editor .view-lines').first().click();
+  },
+  press: async ({ keys }) => {
+    for (const key of keys) {
+      await page.keyboard.press(key);
+    }
+  },
+  type: async ({ text, delay = 0 }) => page.keyboard.type(text, { delay }),
+  // Milliseconds from the key to the first frame in which ghost text with `contains` is on screen, by the page's own clock.
+  async key_to_ghost({ key, contains, timeout = 10_000 }) {
+    await page.evaluate(
+      ([selector, wanted]) => {
+        const state = (window.__ghost = { start: undefined, end: undefined });
+        addEventListener('keydown', () => { state.start ??= performance.now(); }, { capture: true, once: true });
+        const look = () => {
+          const shown = [...document.querySelectorAll(selector)].map((node) => node.textContent).join('');
+          if (state.start !== undefined && shown.replaceAll('\u00a0', ' ').includes(wanted)) {
+            state.end = performance.now();
+          } else {
+            requestAnimationFrame(look);
+          }
+        };
+        requestAnimationFrame(look);
+      },
+      [GHOST, contains],
+    );
+    await page.keyboard.press(key);
+    await page.waitForFunction(() => window.__ghost.end !== undefined, undefined, { timeout });
+    return page.evaluate(() => window.__ghost.end - window.__ghost.start);
+  },
+  ghost: () =>
+    page.evaluate(
+      (selector) => [...document.querySelectorAll(selector)].map((node) => node.textContent).join('').replaceAll('\u00a0', ' '),
+      GHOST,
+    ),
+  status: () => page.evaluate(() => document.querySelector('[id="foretype.foretype.foretype.status"], [id*="foretype.status"]')?.getAttribute('aria-label') ?? null),
+  // Notifications that popped up: there must never be any of ours.
+  notifications: () => page.evaluate(() => [...document.querySelectorAll('.notification-list-item-message')].map((node) => node.textContent)),
+  screenshot: ({ path }) => page.screenshot({ path }).then(() => path),
+  close: () => context?.close(),
+};
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { command, ...options } = JSON.parse(line);
+  let answer;
+  try {
+    answer = { result: (await commands[command](options)) ?? null };
+  } catch (error) {
+    answer = { error: String(error) };
+  }
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
+  if (command === 'close') {
+    process.exit(0);
+  }
+}

@@ -1,0 +1,151 @@
+"""VS Code: code-server with the built extension, in a headless Chromium."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from urllib.parse import quote
+from urllib.request import urlopen
+
+from e2e.editors.terminal_support import DEADLINE_S, INSTALLED, ROOT, environment
+
+EXTENSION = ROOT / "editors" / "vscode" / "foretype.vsix"
+
+
+class Missing(Exception):
+    """A part of VS Code that is not installed; says how to get it."""
+
+
+def parts():
+    """Paths of node, code-server, playwright-core's folder and Chromium. Raises Missing."""
+    folder = Path(os.environ.get("FORETYPE_VSCODE") or INSTALLED / "vscode")
+    node = folder / "node_modules/node/bin/node"
+    server = folder / "node_modules/code-server/out/node/entry.js"
+    chromium = os.environ.get("FORETYPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    for file in (node, server, folder / "node_modules/playwright-core/package.json"):
+        if not file.exists():
+            raise Missing("needs code-server: editors/install-vscode.sh (or FORETYPE_VSCODE)")
+    if chromium is None:
+        raise Missing("needs Chromium on the path (or FORETYPE_CHROMIUM)")
+    if not EXTENSION.exists():
+        raise Missing("needs the extension: (cd editors/vscode && npm install && npm run package)")
+    return node, server, folder, chromium
+
+
+class VsCode:
+    """VS Code with one file open, its cursor at the start."""
+
+    def __init__(self, folder: Path, source: str, settings: dict, *, name="a.py"):
+        node, server, tools, chromium = parts()
+        self.work = folder / "work"
+        (self.work / ".git").mkdir(parents=True)
+        self.file = self.work / name
+        self.file.write_text(source)
+        data, extensions = folder / "data", folder / "extensions"
+        (data / "User").mkdir(parents=True)
+        (data / "User/settings.json").write_text(json.dumps(settings))
+        env = environment(folder, FORETYPE_PLAYWRIGHT=str(tools))
+        env["PATH"] = f"{node.parent}:{env['PATH']}"
+        places = ("--user-data-dir", data, "--extensions-dir", extensions)
+        install = [node, server, *places, "--install-extension", EXTENSION]
+        subprocess.run(install, env=env, check=True, capture_output=True, timeout=120)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        quiet = ("--disable-telemetry", "--disable-update-check", "--disable-workspace-trust")
+        self._log = (folder / "code-server.log").open("w")
+        self._server = subprocess.Popen(
+            [node, server, *places, "--auth", "none", "--bind-addr", f"127.0.0.1:{port}", *quiet],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._browser = None
+        try:
+            _until_up(f"http://127.0.0.1:{port}/healthz")
+            self._browser = subprocess.Popen(
+                [node, Path(__file__).parent / "drive_vscode.mjs"],
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                start_new_session=True,
+            )
+            payload = quote(json.dumps([["openFile", f"vscode-remote://127.0.0.1:{port}{self.file}"]]))
+            url = f"http://127.0.0.1:{port}/?folder={quote(str(self.work))}&payload={payload}"
+            self.do("open", url=url, browser=chromium, profile=str(folder / "chromium"))
+        except BaseException:
+            self.close()
+            raise
+
+    def do(self, command, **options):
+        """One command of drive_vscode.mjs."""
+        self._browser.stdin.write(json.dumps({"command": command, **options}) + "\n")
+        self._browser.stdin.flush()
+        line = self._browser.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the browser's driver ended with {self._browser.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"{command}: {answer['error']}")
+        return answer["result"]
+
+    def type(self, text, delay_ms=0):
+        self.do("type", text=text, delay=delay_ms)
+
+    def press(self, *keys):
+        self.do("press", keys=keys)
+
+    def ghost(self):
+        return self.do("ghost")
+
+    def until(self, satisfied, what, deadline_s=DEADLINE_S):
+        end_s = time.monotonic() + deadline_s
+        while not satisfied():
+            if time.monotonic() > end_s:
+                raise TimeoutError(f"never: {what}; ghost text {self.ghost()!r}, status {self.do('status')!r}")
+            time.sleep(0.05)
+
+    def saved(self):
+        """The buffer, through the file."""
+        before = self.file.stat().st_mtime_ns
+        self.press("Control+s")
+        end_s = time.monotonic() + 2
+        while self.file.stat().st_mtime_ns == before and time.monotonic() < end_s:
+            time.sleep(0.05)
+        return self.file.read_text()
+
+    def close(self):
+        for process in (self._browser, self._server):
+            if process is not None and process.poll() is None:
+                if process is self._browser:
+                    process.stdin.write('{"command": "close"}\n')
+                    process.stdin.close()
+                else:
+                    process.terminate()
+                try:
+                    process.wait(DEADLINE_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        if self._browser is not None:
+            self._browser.stdout.close()
+        self._log.close()
+
+
+def _until_up(url):
+    end_s = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            with urlopen(url, timeout=1):
+                return
+        except OSError:
+            if time.monotonic() > end_s:
+                raise
+            time.sleep(0.1)
