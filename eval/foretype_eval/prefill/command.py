@@ -48,6 +48,7 @@ class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         commits: of a repository: the newest N, or a range `A..B`.
+        after_deletions: also ask after changes that insert nothing.
         on_move: also ask where the caret came to rest without a change.
         seed: of the typist's rhythm when commits are typed.
     """
@@ -62,7 +63,9 @@ class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
     layouts: tuple[str, ...] = LAYOUTS
     windows: Windows = Windows.SAME
     prompt_tokens: int | None = None
+    suffix_tokens: int | None = None
     debounce_ms: float = 75.0
+    after_deletions: bool = True
     on_move: bool = False
 
 
@@ -80,13 +83,13 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         moments_of(
             recording,
             debounce_ms=options.debounce_ms,
+            after_deletions=options.after_deletions,
             on_move=options.on_move,
             snippets=options.setting is Setting.FULL,
         )
     )
-    budgets = Budgets()
-    if options.prompt_tokens is not None:
-        budgets = msgspec.structs.replace(budgets, prompt_tokens=options.prompt_tokens)
+    chosen = {"prompt_tokens": options.prompt_tokens, "suffix_tokens": options.suffix_tokens}
+    budgets = msgspec.structs.replace(Budgets(), **{name: value for name, value in chosen.items() if value is not None})
     measured = measure(
         moments,
         tokenizer,
@@ -107,6 +110,7 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         "cache": options.cache.value,
         "windows": options.windows.value,
         "debounce_ms": options.debounce_ms,
+        "after_deletions": options.after_deletions,
         "on_move": options.on_move,
         "seed": options.seed,
         "budgets": msgspec.to_builtins(budgets),
@@ -138,8 +142,10 @@ def prefill(
     windows: Annotated[
         Windows, typer.Option(help="How much text the peers show: as much as ours, or their own.")
     ] = Windows.SAME,
-    prompt_tokens: Annotated[int | None, typer.Option(help="Budget of a prompt; default is the profile's.")] = None,
+    prompt_tokens: Annotated[int | None, typer.Option(min=64, help="Of a prompt; default is the profile's.")] = None,
+    suffix_tokens: Annotated[int | None, typer.Option(min=0, help="Of it below the caret; default likewise.")] = None,
     debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
+    after_deletions: Annotated[bool, typer.Option(help="Also ask after changes that insert nothing.")] = True,
     on_move: Annotated[bool, typer.Option(help="Also ask where the caret comes to rest without a change.")] = False,
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type; default .py.")] = None,
     seed: Annotated[int, typer.Option(help="Of the typist's rhythm.")] = 0,
@@ -159,7 +165,9 @@ def prefill(
         layouts=layouts,
         windows=windows,
         prompt_tokens=prompt_tokens,
+        suffix_tokens=suffix_tokens,
         debounce_ms=debounce_ms,
+        after_deletions=after_deletions,
         on_move=on_move,
     )
     try:
@@ -186,7 +194,7 @@ def _table(result: dict[str, Any]) -> Table:
         f"({result['typed_tokens']:,} typed); {result['setting']}, blocks of {result['block_tokens']}, {result['cache']} cache"
     )
     table = Table(title=title, title_justify="left", caption="computed tokens per request, by what happened before it")
-    table.add_column("layout")
+    table.add_column("layout", no_wrap=True, min_width=15)
     for column in ("computed", "ratio", "typed", "cached", *(cause.value.replace("_", " ") for cause in Cause)):
         table.add_column(column, justify="right")
     for name, row in result["layouts"].items():

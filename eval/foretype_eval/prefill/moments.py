@@ -57,7 +57,12 @@ class Moment:
 
 
 def moments_of(
-    recording: Recording, *, debounce_ms: float = 75.0, on_move: bool = False, snippets: bool = False
+    recording: Recording,
+    *,
+    debounce_ms: float = 75.0,
+    after_deletions: bool = True,
+    on_move: bool = False,
+    snippets: bool = False,
 ) -> Iterator[Moment]:
     """The requests of a session.
 
@@ -65,6 +70,7 @@ def moments_of(
 
     Args:
         debounce_ms: quiet time after a change.
+        after_deletions: also after changes that insert nothing.
         on_move: also where the caret came to rest elsewhere without a change, as editors ask that do so on every move.
         snippets: collect excerpts of other files.
     """
@@ -72,7 +78,7 @@ def moments_of(
     for event in recording.events:
         if not session.follows(event):
             yield from session.due(event.time_s, event)
-        session.take(event, on_move=on_move)
+        session.take(event, after_deletions=after_deletions, on_move=on_move)
     yield from session.due(float("inf"), None)
 
 
@@ -134,7 +140,7 @@ class _Session:
         self._pending: _Pending | None = None
         # Where the request before stood, kept up with the edits since; whether they changed the lines there.
         self._last_path = ""
-        self._mark = 0
+        self._mark = self._mark_low = 0
         self._lines_changed = False
         self._current = ""
         self._left: dict[str, Snippet] = {}
@@ -179,7 +185,7 @@ class _Session:
             return
         yield self._moment(path, snapshot, offset, changed_s)
 
-    def take(self, event: Event, *, on_move: bool) -> None:
+    def take(self, event: Event, *, after_deletions: bool, on_move: bool) -> None:
         path = event.path
         if path != self._current:
             self._leave()
@@ -204,6 +210,9 @@ class _Session:
             spans = [(_shifted(first, edit), _shifted(last, edit)) for first, last in spans]
             spans.append((edit.start, end))
         file.selecting, file.worked_on = False, True
+        if not after_deletions and not any(edit.text for edit in event.edits):
+            self._pending = None
+            return
         self._pending = _Pending(path, event.time_s, tuple(spans))
 
     def _load(self, event: Loaded) -> None:
@@ -227,12 +236,18 @@ class _Session:
         if start <= self._mark <= end and ("\n" in new or "\n" in text[start:end]):
             self._lines_changed = True
         self._mark = _shifted(self._mark, edit)
+        # The lower end stays before what is inserted exactly there.
+        self._mark_low = (
+            _shifted(self._mark_low, edit)
+            if start < self._mark_low and end <= self._mark_low
+            else min(start, self._mark_low)
+        )
 
     def _moment(self, path: str, snapshot: Snapshot, offset: int, time_s: float) -> Moment:
         file = self._files[path]
         cause = self._cause(file, path, snapshot, offset)
         file.asked = file.worked_on = True
-        self._last_path, self._mark, self._lines_changed = path, offset, False
+        self._last_path, self._mark, self._mark_low, self._lines_changed = path, offset, offset, False
         others = [snippet for other, snippet in self._left.items() if other != path]
         return Moment(
             time_s=time_s,
@@ -249,8 +264,10 @@ class _Session:
             return Cause.COLD
         if path != self._last_path:
             return Cause.FILE_SWITCH
-        distance = abs(snapshot.line_of(offset) - snapshot.line_of(min(self._mark, len(snapshot.text))))
-        if distance:
+        line = snapshot.line_of(offset)
+        # What was inserted at the caret may stand on both sides of it: Enter between two brackets.
+        distance = max(snapshot.line_of(self._mark_low) - line, line - snapshot.line_of(self._mark))
+        if distance > 0:
             return Cause.NEAR_JUMP if distance <= _NEAR_LINES else Cause.FAR_JUMP
         return Cause.ENTER if self._lines_changed else Cause.IN_LINE
 
