@@ -16,7 +16,7 @@ no environment variable.
 | `engine.api_key_file` | none | `openai`: file that holds the server's key |
 | `engine.options` | none | passed to the engine as they are |
 | `model.name` | from the engine | name for people and logs |
-| `model.tokenizer` | beside the model | `tokenizer.json` |
+| `model.tokenizer` | beside the model, else what its GGUF carries | `tokenizer.json` |
 | `model.grammar` | detected | id of the FIM grammar |
 | `model.layout` | `psm_line_last` | prompt layout that clients use |
 | `model.context_limit_tokens` | from the engine | prompt and output together |
