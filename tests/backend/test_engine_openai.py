@@ -127,6 +127,14 @@ def text_of(chunks: list[Chunk]) -> str:
     return "".join(c.text or "" for c in chunks)
 
 
+async def test_never_more_than_four_stop_strings_are_sent_for_some_servers_refuse_five(server: Server) -> None:
+    engine = await started(server)
+    params = GenerationParams(max_tokens=1, stop_strings=tuple("abcdef"))
+    assert [chunk async for chunk in engine.generate("stops", [1], params)]
+    assert server.bodies[0]["stop"] == list("abcd")
+    await engine.close()
+
+
 async def test_streams_text_with_logprobs_and_the_servers_own_counts(server: Server) -> None:
     engine = await started(server)
     chunks = await collect(engine, [1, 2, 3])

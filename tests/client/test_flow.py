@@ -863,6 +863,13 @@ def test_the_plan_state_is_committed_on_send_alone() -> None:
             desk.type("zz")
             await desk.ask()
             assert len(desk.planner.states[-1].files) == 1
+            desk.type("q")
+            abandoned = desk.asking()
+            await asyncio.sleep(0.01)
+            desk.type("r")
+            await desk.ask()
+            await abandoned
+            assert desk.planner.states[-2] is desk.planner.states[-1], "an abandoned plan was taken for a sent one"
 
     virtual.run(scenario)
 

@@ -176,6 +176,17 @@ class TestNeed:
         assert isinstance(again, Complete)
         assert (again.id, again.version, [segment.text for segment in again.segments]) == ("2", 3, ["a", "b", "c"])
 
+    def test_what_else_was_sent_before_is_not_trusted_any_more(self) -> None:
+        protocol = opened()
+        protocol.complete(call("1", "a", "b"))
+        protocol.complete(call("2", "a"))
+        sent(protocol)
+        receive(protocol, Need(id="2", digests=[digest_of("a")]))
+        protocol.complete(call("3", "a", "b"))
+        _, third = sent(protocol)
+        assert isinstance(third, Complete)
+        assert [segment.text for segment in third.segments] == [None, "b"]
+
     def test_the_second_need_for_one_call_fails_it_instead_of_looping(self) -> None:
         protocol = opened()
         protocol.complete(call("1", "a"))

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 from context.tiny import tiny
 from foretype_context.segments import Kind, Scope, Segment, Source
@@ -14,9 +17,11 @@ from foretype_context.templates import (
     healed_suffix,
     render,
 )
-from foretype_context.tokens import UnknownControl
+from foretype_context.tokens import UnknownControl, load_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+SHIPPED = Path(__file__).parents[2] / "models/foretype_models/artifacts/tokenizer.json"
 
 
 def seg(kind: Kind, text: str = "", path: str = "") -> Segment:
@@ -129,6 +134,15 @@ def test_every_token_of_a_grammar_is_one_id_and_detects_its_family(grammar_id: s
     assert len(ids) == len(family.controls())
     assert detect(tokenizer.controls()) is family
     assert set(family.end_tokens) <= family.controls()
+
+
+def test_no_two_tokens_of_the_table_run_into_one() -> None:
+    """A comma that is missing between two of them would make one that no tokenizer has, and nothing would stop."""
+    for family in GRAMMARS.values():
+        for token in family.controls():
+            assert re.fullmatch(r"▁?<[^<>]+>|\[[A-Z]+\]", token), token
+    assert grammar("codellama").end_tokens == ("▁<EOT>", "</s>")
+    assert set(grammar("foretype-1").controls()) <= load_tokenizer(SHIPPED).controls()
 
 
 def test_an_unknown_family_is_told() -> None:

@@ -110,7 +110,9 @@ class InfillDoor:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
         if outcome.refusal is not None:
             return refused(outcome, _error)
-        return JSONResponse(_pick(self._answer("".join(parts), outcome, truncated, body.n_predict), body.response_fields))
+        return JSONResponse(
+            _pick(self._answer("".join(parts), outcome, truncated, body.n_predict), body.response_fields)
+        )
 
     def _stream(self, body: _Body, job: Job, truncated: bool) -> Response:
         def on_delta(delta: TextDelta) -> bytes:
