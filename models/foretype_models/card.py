@@ -28,10 +28,10 @@ def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any
         try:
             results[name] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise CardError(f"{path} cannot be read ({error}); make it with `make model-results`") from error
+            raise CardError(f"{path} cannot be read ({error}); models/README.md says what makes it") from error
     for name in ("evaluation", "parity"):
         if results[name]["sha256"] != artifact.sha256:
-            raise CardError(f"{folder / name}.json was measured on another file; repeat it with `make model-results`")
+            raise CardError(f"{folder / name}.json was measured on another file; measure again, see models/README.md")
     return results
 
 

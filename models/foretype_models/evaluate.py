@@ -231,7 +231,7 @@ def plain_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, files: int
     }
 
 
-def held_out_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, rows: int = 48) -> dict[str, Any]:
+def held_out_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, rows: int = 24) -> dict[str, Any]:
     """Loss on held-out projects in fp32: the training mixture at both lengths, and :func:`plain_loss`."""
     model, encoding = _model(checkpoint), to_tiktoken(tokenizer)
 
@@ -243,7 +243,7 @@ def held_out_loss(checkpoint: Checkpoint, tokenizer: Path, store: Store, rows: i
     return {
         "mixture_512_nats": mixture(512, rows, 0.0),
         "mixture_2048_nats": mixture(2048, rows // 3, 0.5),
-        "plain": plain_loss(checkpoint, tokenizer, store, rows // 2),
+        "plain": plain_loss(checkpoint, tokenizer, store),
         "trained_tokens": int(checkpoint.progress["tokens"]),
         "trained_steps": int(checkpoint.progress["step"]),
         "trained_seconds": float(checkpoint.progress["seconds"]),
