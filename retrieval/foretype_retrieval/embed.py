@@ -1,0 +1,140 @@
+"""Embedders: texts to unit vectors.
+
+The default is a static model: one row per token of the shipped tokenizer, averaged and normalised. That is a table look-up, so
+it needs numpy and tiktoken and no torch. A missing or unusable table costs the vectors alone: search goes on by words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
+from foretype_models.artifacts import FOLDER, ArtifactError, locate
+from numpy.typing import NDArray
+
+__all__ = ["Embedder", "EmbedderUnusable", "LazyEmbedder", "StaticEmbedder", "default_embedder", "load_static"]
+
+_EMBEDDED_CHARS: Final = 1_500
+_FORMAT: Final = 1
+
+
+class EmbedderUnusable(Exception):
+    """An embedder cannot be loaded. The message says why and what to do; lexical search does not need one."""
+
+
+class Embedder(Protocol):
+    """Texts to vectors. Implementations are immutable and may be shared between threads."""
+
+    @property
+    def dimensions(self) -> int: ...
+
+    @property
+    def digest(self) -> str:
+        """Changes whenever vectors would: an index made with another digest is made anew."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text, of length 1 (of length 0 for a text with no known token)."""
+        ...
+
+
+class StaticEmbedder:
+    """Mean of token rows, normalised.
+
+    Args:
+        table: one int8 row per token id.
+        scales: what each row is multiplied with; frequent tokens may have small ones.
+    """
+
+    def __init__(self, table: NDArray[np.int8], scales: NDArray[np.float32], tokenizer: Tokenizer, digest: str) -> None:
+        self._table = np.ascontiguousarray(table)
+        self._scales = scales.astype(np.float32)
+        self._tokenizer = tokenizer
+        self.digest = digest
+        self.dimensions = int(table.shape[1])
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        result = np.zeros((len(texts), self.dimensions), np.float32)
+        for at, text in enumerate(texts):
+            ids = self._tokenizer.encode(text[:_EMBEDDED_CHARS])
+            if ids:
+                # The mean's divisor falls out in the normalisation.
+                result[at] = self._scales[ids] @ self._table[ids].astype(np.float32)
+        lengths = np.linalg.norm(result, axis=1, keepdims=True)
+        np.divide(result, lengths, out=result, where=lengths > 0)
+        return result
+
+
+def load_static(path: Path, tokenizer_path: Path) -> StaticEmbedder:
+    """Reads a table: an `.npz` with `format`, `table` (int8), `scales` (float16) and `tokenizer_digest`.
+
+    Raises:
+        EmbedderUnusable: absent, damaged, of another format, or made for another tokenizer.
+    """
+    remedy = "search goes on by words alone; reinstall foretype to have it back"
+    try:
+        tokenizer = load_tokenizer(tokenizer_path)
+        raw = path.read_bytes()
+        with np.load(path, allow_pickle=False) as data:
+            stored: dict[str, Any] = {name: data[name] for name in data.files}
+        table, scales = stored["table"], stored["scales"]
+        wanted, version = str(stored["tokenizer_digest"]), int(stored["format"])
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TokenizerUnusable) as error:
+        raise EmbedderUnusable(f"embedder {path} cannot be read ({error}); {remedy}") from error
+    if version != _FORMAT:
+        raise EmbedderUnusable(f"embedder {path} has format {version} instead of {_FORMAT}; {remedy}")
+    if wanted != tokenizer.digest:
+        raise EmbedderUnusable(
+            f"embedder {path} was made for tokenizer {wanted[:12]}, not {tokenizer.digest[:12]}; {remedy}"
+        )
+    if (
+        table.dtype != np.int8
+        or table.ndim != 2
+        or table.shape[0] < tokenizer.vocabulary_tokens
+        or len(scales) != len(table)
+    ):
+        raise EmbedderUnusable(f"embedder {path} holds a table of shape {table.shape}, {table.dtype}; {remedy}")
+    if not np.isfinite(scales).all():
+        raise EmbedderUnusable(f"embedder {path} holds scales that are not finite; {remedy}")
+    return StaticEmbedder(table, scales, tokenizer, hashlib.blake2b(raw, digest_size=16).hexdigest())
+
+
+def default_embedder(
+    path: Path | None = None, *, complain: Callable[[str], None] = lambda reason: None
+) -> Embedder | None:
+    """The embedder to use, or None with one complaint where there is none.
+
+    Args:
+        path: a table; the shipped one where None.
+    """
+    try:
+        found = path or next(iter(sorted(FOLDER.glob("embedder-*.npz"))), None)
+        if found is None:
+            raise EmbedderUnusable("no embedder is shipped with this release; search goes by words alone")
+        return load_static(found, locate().tokenizer_path)
+    except (EmbedderUnusable, ArtifactError) as error:
+        complain(str(error))
+        return None
+
+
+class LazyEmbedder:
+    """Loads the default embedder once, when it is first asked for, and complains once if there is none."""
+
+    def __init__(self, path: Path | None = None, *, complain: Callable[[str], None] = lambda reason: None) -> None:
+        self._path = path
+        self._complain = complain
+        self._lock = threading.Lock()
+        self._loaded: tuple[Embedder | None] | None = None
+
+    def __call__(self) -> Embedder | None:
+        if self._loaded is None:
+            with self._lock:
+                if self._loaded is None:
+                    self._loaded = (default_embedder(self._path, complain=self._complain),)
+        return self._loaded[0]

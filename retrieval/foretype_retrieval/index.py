@@ -1,0 +1,232 @@
+"""The index in memory: one large segment, a few small ones in front of it, and which files of them are alive.
+
+An update adds a small segment and lets older versions of its files die; nothing large is rewritten while somebody types.
+Scores do not depend on how files are spread over segments: statistics are taken over what is alive.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretype_retrieval.definitions import Kind
+from foretype_retrieval.segment import FileEntry, Segment, build, merge
+from foretype_retrieval.terms import symbol_term
+from foretype_retrieval.vectors import VectorPart
+
+__all__ = ["FileState", "Found", "Index", "Ranking", "fuse"]
+
+Array = NDArray[Any]
+
+_K1: Final = 1.2
+_B: Final = 0.6
+_MAX_TERMS: Final = 24
+_DIGITS: Final = 4
+MAX_SMALL_SEGMENTS: Final = 8
+RRF_CONSTANT: Final = 60
+"""As in Cormack, Clarke and Büttcher 2009."""
+
+
+class FileState(NamedTuple):
+    """What tells that a file has changed."""
+
+    size_bytes: int
+    mtime_ns: int
+
+
+class Found(NamedTuple):
+    """A chunk of the index."""
+
+    path: str
+    name: str
+    kind: Kind
+    line: int
+    start: int
+    end: int
+    text: str
+    score: float
+
+
+@dataclass(eq=False)
+class _Part:
+    segment: Segment
+    alive_files: Array
+    alive: Array
+    vectors: VectorPart
+
+    @classmethod
+    def of(cls, segment: Segment) -> _Part:
+        files, chunks = np.ones(segment.file_count, np.bool_), np.ones(segment.chunk_count, np.bool_)
+        return cls(segment, files, chunks, VectorPart(segment.arrays["vectors"]))
+
+
+_Key = tuple[str, int, int, int]  # path, start, part, chunk: what orders equal scores
+Ranking = list[tuple[float, _Key]]
+
+
+class Index:
+    """Chunks of a workspace. Not safe for threads: one thread writes it, or a reader keeps the one it was given."""
+
+    def __init__(
+        self, base: Segment | None = None, *, dimensions: int | None = None, faiss: Array | None = None
+    ) -> None:
+        self.dimensions = dimensions if dimensions is not None else (base.dimensions if base is not None else 0)
+        self._parts = [_Part.of(base if base is not None else build([], self.dimensions))]
+        if faiss is not None:
+            self._parts[0].vectors.attach(faiss)
+        self._where: dict[str, tuple[_Part, int]] = {}
+        for path, file in self._parts[0].segment.files.items():
+            self._where[path] = (self._parts[0], file)
+
+    def __len__(self) -> int:
+        return sum(int(part.alive.sum()) for part in self._parts)
+
+    def files(self) -> Mapping[str, FileState]:
+        """State of every file, as it was read."""
+        result: dict[str, FileState] = {}
+        for path, (part, file) in self._where.items():
+            arrays = part.segment.arrays
+            result[path] = FileState(int(arrays["file_sizes"][file]), int(arrays["file_mtimes_ns"][file]))
+        return result
+
+    def copy(self) -> Index:
+        """An index that shares the segments and can be changed while this one is read."""
+        other = Index.__new__(Index)
+        other.dimensions = self.dimensions
+        other._parts = [
+            _Part(one.segment, one.alive_files.copy(), one.alive.copy(), one.vectors) for one in self._parts
+        ]
+        twin = dict(zip(map(id, self._parts), other._parts, strict=True))
+        other._where = {path: (twin[id(part)], file) for path, (part, file) in self._where.items()}
+        return other
+
+    def update(self, entries: Sequence[FileEntry], removed: Iterable[str] = ()) -> None:
+        """Adds or replaces files, and forgets others."""
+        for path in (*removed, *(entry.path for entry in entries)):
+            found = self._where.pop(path, None)
+            if found is not None:
+                part, file = found
+                part.alive_files[file] = False
+                part.alive[part.segment.chunks_of(file)] = False
+        if not entries:
+            return
+        added = _Part.of(build(entries, self.dimensions))
+        self._parts.append(added)
+        for path, file in added.segment.files.items():
+            self._where[path] = (added, file)
+        if len(self._parts) > MAX_SMALL_SEGMENTS:
+            self._merge_small()
+
+    def _merge_small(self) -> None:
+        base, small = self._parts[0], self._parts[1:]
+        joined = _Part.of(merge([(part.segment, part.alive_files) for part in small]))
+        self._parts = [base, joined]
+        for path, file in joined.segment.files.items():
+            self._where[path] = (joined, file)
+
+    def merged(self) -> Segment:
+        """Everything alive as one segment, to be stored. The same arrays as of a fresh index of the same files."""
+        return merge([(part.segment, part.alive_files) for part in self._parts])
+
+    def defining(self, name: str, limit: int = 50) -> list[_Key]:
+        """Definitions of exactly this name, in the order of their paths."""
+        hits: list[_Key] = []
+        for at, part in enumerate(self._parts):
+            postings = part.segment.postings(symbol_term(name))
+            if postings is not None:
+                hits += [self._key(at, chunk) for chunk in postings[0].tolist() if part.alive[chunk]]
+        return heapq.nsmallest(limit, hits)
+
+    def by_terms(self, terms: Mapping[str, float], limit: int) -> Ranking:
+        """BM25 over sub-words, best first.
+
+        Args:
+            terms: weight of each; the rarest `_MAX_TERMS` are used.
+        """
+        count = len(self)
+        if not count or not terms:
+            return []
+        mean = sum(float(part.segment.arrays["lengths"][part.alive].sum()) for part in self._parts) / count or 1.0
+        looked: list[tuple[int, str, list[tuple[int, Array, Array]]]] = []
+        for term in sorted(terms):
+            lists: list[tuple[int, Array, Array]] = []
+            for at, part in enumerate(self._parts):
+                postings = part.segment.postings(term)
+                if postings is not None:
+                    kept = part.alive[postings[0]]
+                    lists.append((at, postings[0][kept], postings[1][kept]))
+            total = sum(len(chunks) for _, chunks, _ in lists)
+            if total:
+                looked.append((total, term, lists))
+        scores = [np.zeros(part.segment.chunk_count, np.float32) for part in self._parts]
+        for total, term, lists in sorted(looked, key=lambda one: one[:2])[:_MAX_TERMS]:
+            weight = terms[term] * np.log1p((count - total + 0.5) / (total + 0.5))
+            for at, chunks, counts in lists:
+                lengths = self._parts[at].segment.arrays["lengths"][chunks]
+                norm = _K1 * (1 - _B + _B * lengths / mean)
+                scores[at][chunks] += (weight * counts * (_K1 + 1) / (counts + norm)).astype(np.float32)
+        return self._best(scores, limit)
+
+    def by_vector(self, vector: NDArray[np.float32], limit: int) -> Ranking:
+        """Nearest chunks by cosine, best first. Above some thousand chunks the large segment's answer is approximate."""
+        scored: Ranking = []
+        for at, part in enumerate(self._parts):
+            if part.segment.chunk_count and part.segment.dimensions:
+                chunks, scores = part.vectors.nearest(vector, part.alive, limit)
+                rounded = np.round(scores, _DIGITS).tolist()
+                scored += [(score, self._key(at, chunk)) for score, chunk in zip(rounded, chunks.tolist(), strict=True)]
+        return _ordered(scored, limit)
+
+    def found(self, key: _Key, score: float) -> Found:
+        """What a key of a ranking stands for."""
+        path, start, at, chunk = key
+        segment = self._parts[at].segment
+        arrays = segment.arrays
+        return Found(
+            path,
+            segment.name(chunk),
+            Kind(int(arrays["kinds"][chunk])),
+            int(arrays["lines"][chunk]),
+            start,
+            int(arrays["ends"][chunk]),
+            segment.text(chunk),
+            score,
+        )
+
+    def _best(self, scores: Sequence[Array], limit: int) -> Ranking:
+        scored: Ranking = []
+        for at, values in enumerate(scores):
+            rounded = np.round(values, _DIGITS)
+            candidates = np.flatnonzero(rounded > 0)
+            if len(candidates) > limit:
+                # All that tie with the last one stay, so that the order below decides, not the partition.
+                bound = np.partition(rounded[candidates], -limit)[-limit]
+                candidates = candidates[rounded[candidates] >= bound]
+            scored += [(float(rounded[chunk]), self._key(at, chunk)) for chunk in candidates.tolist()]
+        return _ordered(scored, limit)
+
+    def _key(self, at: int, chunk: int) -> _Key:
+        segment = self._parts[at].segment
+        return segment.path(chunk), int(segment.arrays["starts"][chunk]), at, chunk
+
+
+def _ordered(scored: Iterable[tuple[float, _Key]], limit: int) -> Ranking:
+    return heapq.nsmallest(limit, scored, key=lambda one: (-one[0], one[1][:2], one[1][3]))
+
+
+def fuse(rankings: Sequence[tuple[float, Ranking]], limit: int) -> Ranking:
+    """Reciprocal-rank fusion: each ranking gives `weight / (60 + rank)`.
+
+    Args:
+        rankings: weight and ranking, best first.
+    """
+    scores: dict[_Key, float] = {}
+    for weight, ranking in rankings:
+        for rank, (_, key) in enumerate(ranking):
+            scores[key] = scores.get(key, 0.0) + weight / (RRF_CONSTANT + rank)
+    return _ordered(((round(score, 9), key) for key, score in scores.items()), limit)

@@ -1,0 +1,207 @@
+"""From files to an index: reading, chunking and embedding what changed since the stored one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from foretype_context.languages import language_of
+
+from foretype_retrieval.chunks import chunk_text
+from foretype_retrieval.embed import Embedder
+from foretype_retrieval.index import FileState, Index
+from foretype_retrieval.scan import read_source, scan
+from foretype_retrieval.segment import FileEntry
+from foretype_retrieval.store import IndexAbsent, IndexNotSaved, IndexUnusable, load, save, writing
+
+__all__ = ["Cancelled", "Progress", "Report", "changes", "make_entry", "open_index", "refresh_file", "update_workspace"]
+
+_logger = logging.getLogger(__name__)
+
+MAX_CHUNKS: Final = 300_000
+"""An index stops growing here: 1.5 GB of resident memory would be no help to anybody."""
+
+_BATCH_CHUNKS: Final = 20_000
+
+
+class Cancelled(Exception):
+    """Indexing was cancelled; the stored index is the old one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far indexing is."""
+
+    files_done: int
+    files_total: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an update did.
+
+    Attributes:
+        files, chunks: in the index now.
+        indexed, removed: files read anew, and files forgotten.
+        unreadable: folders that could not be listed.
+        saved_bytes: of the file; 0 where nothing changed.
+        full: files left out because the index is full.
+        problem: why the index was not saved; empty if it was.
+    """
+
+    files: int
+    chunks: int
+    indexed: int
+    removed: int
+    unreadable: int
+    saved_bytes: int
+    full: int = 0
+    problem: str = ""
+
+
+def make_entry(path: str, text: str, state: FileState, embedder: Embedder | None) -> FileEntry:
+    """One file, chunked and embedded."""
+    chunks = chunk_text(text, language_of(path))
+    vectors: Any = np.zeros((len(chunks), 0), np.float16)
+    if embedder is not None:
+        vectors = embedder.embed([f"{chunk.name}\n{chunk.indexed}" for chunk in chunks]).astype(np.float16)
+    return FileEntry(path, state.size_bytes, state.mtime_ns, chunks, vectors)
+
+
+def changes(known: dict[str, FileState] | Any, found: dict[str, FileState]) -> tuple[list[str], list[str]]:
+    """Paths to read anew and paths to forget."""
+    return sorted(path for path, state in found.items() if known.get(path) != state), sorted(set(known) - set(found))
+
+
+def open_index(folder: Path, embedder: Embedder | None) -> Index:
+    """The stored index. Raises IndexUnusable."""
+    stored = load(folder, embedder.digest if embedder is not None else "")
+    return Index(stored.segment, faiss=stored.faiss)
+
+
+def refresh_file(index: Index, root: Path, path: str, embedder: Embedder | None) -> Index:
+    """A copy of the index with one file as it is on disk now, or without it where it cannot be read."""
+    fresh = index.copy()
+    read = read_source(root, path)
+    if read is None:
+        fresh.update([], [path])
+    else:
+        fresh.update([make_entry(path, *read, embedder)])
+    return fresh
+
+
+def update_workspace(
+    root: Path,
+    folder: Path,
+    embedder: Embedder | None,
+    *,
+    globs: Sequence[str] = (),
+    progress: Callable[[Progress], None] = lambda progress: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> tuple[Index, Report]:
+    """Brings the stored index up to date, or makes it.
+
+    Raises:
+        Cancelled: the stored index is as it was.
+        IndexBusy: another process is at it.
+        WorkspaceGone: the folder is not there.
+    """
+    found = scan(root, globs, cancelled=cancelled)
+    if not found.complete:
+        raise Cancelled
+    try:
+        with writing(folder):
+            index = _opened(folder, embedder)
+            again, gone = changes(index.files(), found.files)
+            fresh = not index.files()
+            full = _refresh(index, root, again, gone, embedder, progress, cancelled)
+            done = Report(len(index.files()), len(index), len(again) - full, len(gone), len(found.unreadable), 0, full)
+            if not (again or gone or fresh):
+                return index, done
+            merged = index.merged()
+            if cancelled():
+                raise Cancelled
+            saved = save(folder, merged, embedder.digest if embedder is not None else "")
+            return Index(merged), Report(**{**_fields(done), "saved_bytes": saved})
+    except IndexNotSaved as error:
+        _logger.warning("%s", error)
+        index = Index(dimensions=embedder.dimensions if embedder is not None else 0)
+        again = sorted(found.files)
+        full = _refresh(index, root, again, [], embedder, progress, cancelled)
+        return index, Report(
+            len(index.files()), len(index), len(again) - full, 0, len(found.unreadable), 0, full, str(error)
+        )
+
+
+def _fields(report: Report) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in Report.__slots__}
+
+
+def _opened(folder: Path, embedder: Embedder | None) -> Index:
+    try:
+        return open_index(folder, embedder)
+    except IndexAbsent:
+        pass
+    except IndexUnusable as error:
+        _logger.warning("the index is made anew: %s", error)
+    return Index(dimensions=embedder.dimensions if embedder is not None else 0)
+
+
+def _refresh(
+    index: Index,
+    root: Path,
+    again: Sequence[str],
+    gone: Iterable[str],
+    embedder: Embedder | None,
+    progress: Callable[[Progress], None],
+    cancelled: Callable[[], bool],
+) -> int:
+    """Reads `again` into the index; returns how many files found no room."""
+    index.update([], gone)
+    for batch in _batches(root, again, embedder, len(index), progress, cancelled):
+        if isinstance(batch, int):
+            return batch
+        entries, missing = batch
+        index.update(entries, missing)
+    return 0
+
+
+def _batches(
+    root: Path,
+    paths: Sequence[str],
+    embedder: Embedder | None,
+    chunks: int,
+    progress: Callable[[Progress], None],
+    cancelled: Callable[[], bool],
+) -> Iterator[tuple[list[FileEntry], list[str]] | int]:
+    entries: list[FileEntry] = []
+    missing: list[str] = []
+    held = 0
+    for at, path in enumerate(paths):
+        if cancelled():
+            raise Cancelled
+        if chunks > MAX_CHUNKS:
+            _logger.warning("the index is full at %d chunks; %d files are left out", MAX_CHUNKS, len(paths) - at)
+            yield entries, missing
+            yield len(paths) - at
+            return
+        read = read_source(root, path)
+        if read is None:
+            missing.append(path)
+        else:
+            entry = make_entry(path, *read, embedder)
+            entries.append(entry)
+            held += len(entry.chunks)
+            chunks += len(entry.chunks)
+        if held >= _BATCH_CHUNKS:
+            yield entries, missing
+            entries, missing, held = [], [], 0
+        if at % 20 == 19:
+            progress(Progress(at + 1, len(paths), chunks))
+    yield entries, missing
+    progress(Progress(len(paths), len(paths), chunks))

@@ -1,0 +1,178 @@
+"""Which files of a workspace are indexed, and reading one of them, whatever state the disk is in.
+
+Links are never followed: what a link inside the workspace points to is found by its own name, and what lies outside is not
+part of the workspace; so no loop can form.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
+from foretype_context.languages import PLAINTEXT, language_of
+from foretype_context.tokens import well_formed
+from pathspec import GitIgnoreSpec
+
+from foretype_retrieval.index import FileState
+
+__all__ = ["MAX_CODE_BYTES", "Scan", "WorkspaceGone", "read_source", "scan", "wanted"]
+
+MAX_CODE_BYTES: Final = 400_000
+"""Definitions are worth finding in files larger than what is sent as context, for only the definition is sent."""
+
+_HEAD_BYTES: Final = 8_192
+_IGNORE_BYTES: Final = 200_000
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_FOLDERS: Final = _words(
+    "node_modules bower_components site-packages __pycache__ venv env dist build target out vendor third_party coverage "
+    "htmlcov Pods DerivedData"
+)
+_PLAIN_SUFFIXES: Final = _words(
+    ".kt .kts .swift .scala .lua .ex .exs .erl .hs .jl .r .sql .proto .graphql .vue .svelte .dart .zig .m .mm .pl .clj .fs "
+    ".ml .nim .cr .groovy .tf"
+)
+
+
+class WorkspaceGone(Exception):
+    """The folder of a workspace is not there, or is no folder."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """What was found.
+
+    Attributes:
+        files: path relative to the root, with slashes, to state.
+        unreadable: folders that could not be listed.
+        complete: False where it was cancelled; what is missing in `files` may then still exist.
+    """
+
+    files: dict[str, FileState] = field(default_factory=dict[str, FileState])
+    unreadable: list[str] = field(default_factory=list[str])
+    complete: bool = True
+
+
+def wanted(path: str, size_bytes: int, head: bytes = b"") -> bool:
+    """Whether a file is indexed, by its name, size and first bytes."""
+    language = language_of(path)
+    if language == PLAINTEXT and os.path.splitext(path)[1].lower() not in _PLAIN_SUFFIXES:
+        return False
+    limit = MAX_CONTEXT_BYTES if language == PLAINTEXT else MAX_CODE_BYTES
+    return reason_to_exclude(path, size_bytes, head, limit_bytes=limit, vendored=True) is None
+
+
+def scan(
+    root: Path,
+    globs: Sequence[str] = (),
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+    pause: Callable[[], None] = lambda: None,
+    pause_every: int = 500,
+) -> Scan:
+    """Lists the files to index.
+
+    Args:
+        globs: of the user, in the form of `.gitignore`; what they match is left out.
+        cancelled: asked once per folder.
+        pause: called every `pause_every` entries, so that a scan beside the event loop can step aside.
+
+    Raises:
+        WorkspaceGone: there is no such folder.
+    """
+    if not root.is_dir():
+        raise WorkspaceGone(f"{root} is not a folder (any more); open another one")
+    found = Scan()
+    own = GitIgnoreSpec.from_lines(globs) if globs else None
+    stack: list[tuple[str, tuple[tuple[str, GitIgnoreSpec], ...]]] = [("", (("", own),) if own is not None else ())]
+    seen = 0
+    while stack:
+        if cancelled():
+            found.complete = False
+            return found
+        folder, rules = stack.pop()
+        try:
+            entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
+        except OSError:
+            found.unreadable.append(folder or ".")
+            continue
+        if any(entry.name == ".gitignore" for entry in entries):
+            rules = _with_rules(rules, root, folder)
+        for entry in entries:
+            seen += 1
+            if seen % pause_every == 0:
+                pause()
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            try:
+                if entry.is_symlink():
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if (
+                        not entry.name.startswith(".")
+                        and entry.name not in _FOLDERS
+                        and not _ignored(path + "/", rules)
+                    ):
+                        stack.append((path, rules))
+                    continue
+                if not entry.is_file(follow_symlinks=False) or not wanted(path, 0) or _ignored(path, rules):
+                    continue
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            # What cannot be written as UTF-8 cannot be shown either.
+            if wanted(path, status.st_size) and well_formed(path) == path:
+                found.files[path] = FileState(status.st_size, status.st_mtime_ns)
+    return found
+
+
+def _with_rules(
+    rules: tuple[tuple[str, GitIgnoreSpec], ...], root: Path, folder: str
+) -> tuple[tuple[str, GitIgnoreSpec], ...]:
+    try:
+        lines = (root / folder / ".gitignore").read_bytes()[:_IGNORE_BYTES].decode("utf-8", "replace").splitlines()
+        return (*rules, (folder + "/" if folder else "", GitIgnoreSpec.from_lines(lines)))
+    except (OSError, ValueError):
+        return rules
+
+
+def _ignored(path: str, rules: Sequence[tuple[str, GitIgnoreSpec]]) -> bool:
+    # The innermost file that says anything about a path decides, as git has it.
+    for prefix, spec in reversed(rules):
+        said = spec.check_file(path[len(prefix) :]).include
+        if said is not None:
+            return said
+    return False
+
+
+def read_source(root: Path, path: str) -> tuple[str, FileState] | None:
+    """Text and state of a file, or None where it is gone, unreadable, or no plain file of a size that is wanted.
+
+    What is not wanted by its content (generated, binary) is an empty text, so that it is remembered and not read again.
+
+    The state is taken before the content: a file that changes while it is read is seen as changed by the next scan.
+    Invalid UTF-8 is replaced character by character.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        handle = os.open(root / path, flags)
+    except (OSError, ValueError):
+        return None
+    try:
+        with os.fdopen(handle, "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not stat.S_ISREG(status.st_mode) or not wanted(path, status.st_size):
+                return None
+            data = stream.read(MAX_CODE_BYTES + 1)
+    except OSError:
+        return None
+    text = data.decode("utf-8", "replace") if wanted(path, len(data), data[:_HEAD_BYTES]) else ""
+    return text, FileState(status.st_size, status.st_mtime_ns)

@@ -1,0 +1,89 @@
+"""Nearest vectors of one segment: exact below some thousand chunks, FAISS above.
+
+Measured on 100,000 x 256 (one thread, one query): no exact index meets 3 ms at the 99th percentile; IVF with float16 lists
+takes 0.3 ms and 56 MB. `add` on a memory-mapped FAISS index aborts the process, so these are made once, and never added to.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["EXACT_CHUNKS", "VectorPart", "build_faiss", "open_faiss"]
+
+Array = NDArray[Any]
+
+EXACT_CHUNKS: Final = 6_000
+PROBES: Final = 16
+_SPARE: Final = 2
+
+
+class VectorPart:
+    """Vectors of an immutable segment. What is dead is named by each question."""
+
+    def __init__(self, vectors: Array) -> None:
+        self._vectors = vectors
+        self._float: Array | None = None
+        self._faiss: Any = None
+
+    def attach(self, serialised: Array) -> None:
+        """Uses a FAISS index that was stored beside the vectors."""
+        self._faiss = open_faiss(serialised)
+
+    def nearest(self, vector: NDArray[np.float32], alive: Array, limit: int) -> tuple[Array, Array]:
+        """Chunk numbers and cosines, best first; at most `limit`, ties at the end included where exact."""
+        if self._faiss is None and len(self._vectors) > EXACT_CHUNKS:
+            self.attach(build_faiss(self._vectors))
+        if self._faiss is not None:
+            return self._approximate(vector, alive, limit)
+        if self._float is None:
+            self._float = self._vectors.astype(np.float32)
+        scores = np.where(alive, self._float @ vector, -2.0)
+        chunks = np.arange(len(scores))
+        if len(scores) > limit:
+            # Wider than rounding, so that equal texts in segments of other shapes stay ties.
+            bound = np.partition(scores, -limit)[-limit] - 1e-3
+            chunks = np.flatnonzero(scores >= bound)
+        chunks = chunks[scores[chunks] > -1.5]
+        order = np.argsort(-scores[chunks], kind="stable")
+        return chunks[order], scores[chunks][order]
+
+    def _approximate(self, vector: NDArray[np.float32], alive: Array, limit: int) -> tuple[Array, Array]:
+        scores, chunks = self._faiss.search(vector[None, :], limit * _SPARE)
+        kept = chunks[0] >= 0
+        kept[kept] = alive[chunks[0][kept]]
+        return chunks[0][kept][:limit], scores[0][kept][:limit]
+
+
+def build_faiss(vectors: Array) -> Array:
+    """An IVF index with float16 lists, serialised. Deterministic: k-means starts from a fixed seed."""
+    import faiss  # pyright: ignore[reportMissingTypeStubs]
+
+    library: Any = faiss
+    library.omp_set_num_threads(1)
+    count, dimensions = vectors.shape
+    lists = max(16, min(4096, 2 ** round(math.log2(1.6 * math.sqrt(count)))))
+    quantizer = library.IndexFlatIP(dimensions)
+    made = library.IndexIVFScalarQuantizer(
+        quantizer, dimensions, lists, library.ScalarQuantizer.QT_fp16, library.METRIC_INNER_PRODUCT
+    )
+    rows = np.ascontiguousarray(vectors, dtype=np.float32)
+    step = max(1, count // (lists * 40))
+    made.cp.niter = 8
+    made.train(rows[::step])
+    made.add(rows)
+    return library.serialize_index(made)
+
+
+def open_faiss(serialised: Array) -> Any:
+    """The index of :func:`build_faiss`. The bytes must come from a file whose checksum was verified."""
+    import faiss  # pyright: ignore[reportMissingTypeStubs]
+
+    library: Any = faiss
+    library.omp_set_num_threads(1)
+    opened = library.deserialize_index(serialised)
+    opened.nprobe = PROBES
+    return opened
