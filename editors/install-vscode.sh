@@ -11,14 +11,15 @@ for program in npm g++ make pkg-config; do
   command -v "$program" >/dev/null || { echo "install-vscode: needs $program" >&2; exit 1; }
 done
 command -v chromium >/dev/null || command -v google-chrome >/dev/null || echo "install-vscode: the tests need Chromium too" >&2
-mkdir -p "$folder"
+mkdir -p "$folder/node"
 cd "$folder"
+folder=$PWD
+quiet=(--no-package-lock --no-fund --no-audit --loglevel=error)
+# A folder of its own: the package unpacks node and its headers inside itself, and npm would prune them with the next install.
+(cd node && echo '{"private": true}' >package.json && npm install "${quiet[@]}" node@24.21.0)
+export PATH=$folder/node/node_modules/node/bin:$PATH
+npm_config_nodedir=$(find "$folder/node" -path '*/include/node/common.gypi' -print -quit) # else node-gyp downloads headers
+export npm_config_nodedir=${npm_config_nodedir%/include/node/common.gypi}
 echo '{"private": true}' >package.json
-npm install --no-package-lock --no-fund --no-audit --loglevel=error node@24.21.0
-export PATH=$PWD/node_modules/node/bin:$PATH
-# Headers come with the node package; without this node-gyp would download them.
-arch=$(node -p 'process.arch')
-npm_config_nodedir=$(find "$PWD/node_modules" -type d -name "node-linux-$arch" -print -quit)
-export npm_config_nodedir
-npm install --no-package-lock --no-fund --no-audit --loglevel=error code-server@4.139.1 playwright-core@1.65.1
+npm install "${quiet[@]}" code-server@4.139.1 playwright-core@1.65.1
 node node_modules/code-server/out/node/entry.js --version

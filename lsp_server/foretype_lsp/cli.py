@@ -27,7 +27,7 @@ def lsp(
         bool, typer.Option("--popup", help="Offer suggestions in the completion menu: for editors without ghost text.")
     ] = False,
     log_file: Annotated[Path | None, typer.Option(help="Log to this file instead of standard error.")] = None,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error; default warning.")] = "",
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Accepted for clients that pass it; there is nothing else.")
     ] = False,
@@ -59,7 +59,7 @@ def main(overrides: dict[str, object] | None = None, log_file: Path | None = Non
     from foretype_lsp.run import run
     from foretype_lsp.server import Server
 
-    configure(log_file, str((overrides or {}).get("logLevel", "info")))
+    configure(log_file, str((overrides or {}).get("logLevel", "warning")))
     try:
         return asyncio.run(run(Server(overrides, popup=popup), 0, out_fd))
     except KeyboardInterrupt:

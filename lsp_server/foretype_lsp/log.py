@@ -19,7 +19,7 @@ _MAX_BYTES: Final = 2 << 20
 
 
 def configure(file: Path | None, level: str) -> None:
-    """Send the product's log to `file`, readable by its user alone, or to standard error. An unknown level is `info`."""
+    """Send the product's log to `file`, readable by its user alone, or to standard error. An unknown level is `warning`."""
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler()
@@ -37,6 +37,6 @@ def configure(file: Path | None, level: str) -> None:
 
 def set_level(level: str) -> None:
     """Level of the product's own loggers; what others say is heard from `warning` on."""
-    number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
+    number = logging.getLevelNamesMapping().get(level.upper(), logging.WARNING)
     for name in ("foretype_lsp", "foretype_client", "foretype_context"):
         logging.getLogger(name).setLevel(number)

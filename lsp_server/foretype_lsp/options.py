@@ -35,7 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         token, token_file: credential for it; the file is read at start and wins.
         state_dir: where the private gateway says that it runs; empty is the platform's place.
         model: model file for a private gateway; empty is the shipped one.
-        log_level: of the server's own log.
+        log_level: of the server's own log; warnings, because editors show standard error as errors (Neovim, Helix).
         suggestion_grew: the client understands `foretype/suggestionGrew`.
     """
 
@@ -48,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     token_file: str = ""
     state_dir: str = ""
     model: str = ""
-    log_level: LogLevel = LogLevel.INFO
+    log_level: LogLevel = LogLevel.WARNING
     suggestion_grew: bool = False
 
     def enabled(self, language: str) -> bool:

@@ -31,27 +31,24 @@ const commands = {
     }
   },
   type: async ({ text, delay = 0 }) => page.keyboard.type(text, { delay }),
-  // Milliseconds from the key to the first frame in which ghost text with `contains` is on screen, by the page's own clock.
-  async key_to_ghost({ key, contains, timeout = 10_000 }) {
-    await page.evaluate(
-      ([selector, wanted]) => {
-        const state = (window.__ghost = { start: undefined, end: undefined });
-        addEventListener('keydown', () => { state.start ??= performance.now(); }, { capture: true, once: true });
-        const look = () => {
-          const shown = [...document.querySelectorAll(selector)].map((node) => node.textContent).join('');
-          if (state.start !== undefined && shown.replaceAll('\u00a0', ' ').includes(wanted)) {
-            state.end = performance.now();
-          } else {
-            requestAnimationFrame(look);
-          }
-        };
-        requestAnimationFrame(look);
-      },
-      [GHOST, contains],
-    );
+  // Milliseconds from the key to the first frame with ghost text on screen, by the page's own clock; null if there is none in time.
+  async key_to_ghost({ key, timeout = 3000 }) {
+    await page.evaluate((selector) => {
+      const state = (window.__ghost = { start: undefined, end: undefined });
+      addEventListener('keydown', () => { state.start ??= performance.now(); }, { capture: true, once: true });
+      const look = () => {
+        const shown = [...document.querySelectorAll(selector)].some((node) => node.textContent.trim());
+        if (state.start !== undefined && shown) {
+          state.end = performance.now();
+        } else if (window.__ghost === state) {
+          requestAnimationFrame(look);
+        }
+      };
+      requestAnimationFrame(look);
+    }, GHOST);
     await page.keyboard.press(key);
-    await page.waitForFunction(() => window.__ghost.end !== undefined, undefined, { timeout });
-    return page.evaluate(() => window.__ghost.end - window.__ghost.start);
+    await page.waitForFunction(() => window.__ghost.end !== undefined, undefined, { timeout }).catch(() => undefined);
+    return page.evaluate(() => (window.__ghost.end === undefined ? null : window.__ghost.end - window.__ghost.start));
   },
   ghost: () =>
     page.evaluate(

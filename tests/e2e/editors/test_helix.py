@@ -18,7 +18,7 @@ SOURCE = "def f(a):\n    x = 1\n    return x\n"
 LANGUAGES = """
 [language-server.foretype]
 command = "{python}"
-args = ["-m", "foretype_lsp", "--popup", "--gateway", "{url}", "--log-file", "{log}"]
+args = ["-m", "foretype_lsp", "--popup", "--gateway", "{url}", "--log-file", "{log}", "--log-level", "info"]
 
 [[language]]
 name = "python"

@@ -22,7 +22,7 @@ class Missing(Exception):
 def parts():
     """Paths of node, code-server, playwright-core's folder and Chromium. Raises Missing."""
     folder = Path(os.environ.get("FORETYPE_VSCODE") or INSTALLED / "vscode")
-    node = folder / "node_modules/node/bin/node"
+    node = folder / "node/node_modules/node/bin/node"
     server = folder / "node_modules/code-server/out/node/entry.js"
     chromium = os.environ.get("FORETYPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     for file in (node, server, folder / "node_modules/playwright-core/package.json"):
