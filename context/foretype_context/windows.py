@@ -91,13 +91,13 @@ def relocated(memory: FileMemory, text: str) -> int | None:
 def window_start(view: View, end_line: int, limit_tokens: int, tokenizer: Tokenizer, memory: FileMemory | None) -> int:
     """Offset of the first line shown above line `end_line`; that line's own start where no line fits.
 
-    The last prompt's window is kept while it fits `limit_tokens` and still holds a quarter of that. A new one is chosen
-    smaller than the limit, so that it can grow with the text for a while.
+    The last prompt's window, or that of an earlier place, is kept while it fits `limit_tokens` and still holds a quarter of
+    that. A new one is chosen smaller than the limit, so that it can grow with the text for a while.
     """
     snapshot, text = view.snapshot, view.snapshot.text
     end = snapshot.line_start(end_line)
-    if memory is not None:
-        kept = relocated(memory, text)
+    for place in (memory, *memory.earlier) if memory is not None else ():
+        kept = relocated(place, text)
         if kept is not None and kept <= end <= kept + limit_tokens * _CHARS_PER_TOKEN:
             tokens = tokenizer.count(text[kept:end])
             if tokens <= limit_tokens and (kept == 0 or tokens * 4 >= limit_tokens):
