@@ -109,11 +109,18 @@ def test_an_empty_file_and_a_cursor_in_white_space_are_answered_with_nothing() -
     assert at_end(model, "   \n\t ") is None
 
 
-@given(LINES, TEXT)
-def test_any_text_is_answered_with_one_line_or_nothing(lines: list[str], typed: str) -> None:
-    text = "\n".join([*lines, typed])
-    answer = AdaptiveModel(confidence_min=0.01).suggest(snapshot(text), len(text))
-    assert answer is None or (answer.text and "\n" not in answer.text and 0 < answer.confidence <= 1)
+@given(st.lists(st.tuples(TEXT, st.sampled_from(["\n", "\r\n", "\r", "\n\r", "\u2028", "\x0c"]))), TEXT, st.data())
+def test_any_text_is_answered_with_one_line_or_nothing(
+    lines: list[tuple[str, str]], typed: str, data: st.DataObject
+) -> None:
+    text = "".join(map("".join, lines)) + typed
+    offset = data.draw(st.integers(0, len(text)))
+    answer = AdaptiveModel(confidence_min=0.01).suggest(snapshot(text), offset)
+    assert answer is None or (answer.text and not {"\n", "\r"} & {*answer.text} and 0 < answer.confidence <= 1)
+
+
+def test_lines_end_where_those_of_the_document_do() -> None:
+    assert at_end(AdaptiveModel(), "total = add(1, 2)\r\n\rtotal = add(1, 2)\n\r\ntotal = add(") == "1, 2)"
 
 
 def test_a_long_file_is_looked_at_through_a_window_around_the_cursor() -> None:

@@ -47,6 +47,8 @@ class LexemeStream:
 
     def update(self, text: str) -> None:
         """Follow the text; lexes only the lines that differ."""
+        if "\r" in text:  # lines are those of the document: a lone carriage return ends one too
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")
         head, tail = _common(self._lines, lines)
         stop = len(self._lines) - tail
