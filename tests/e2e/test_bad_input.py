@@ -99,10 +99,8 @@ async def test_a_version_that_runs_backwards_changes_nothing_for_what_follows(se
     async with editor(tmp_path, "--gateway", served.url) as it:
         uri = f"file:///w/bad_{next(URIS)}.py"
         it.open("def add(a, b):\n    return", uri=uri)
-        document = {"uri": uri, "version": -7}
-        end = {"line": 1, "character": 10}
-        change = {"range": {"start": end, "end": end}, "text": " "}
-        it.client.protocol.notify("textDocument/didChange", {"textDocument": document, "contentChanges": [change]})
+        it.version = -7
+        it.insert(1, 10, " ", uri=uri)
         async with asyncio.timeout(DEADLINE_S):
             answer = await it.ask(1, 11, uri=uri, kind=1)
         assert [insert[:7] for insert in inserted(answer)] == ["return "]
