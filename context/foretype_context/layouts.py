@@ -212,6 +212,7 @@ def _recalled(request: Request, fits: Callable[[Request, FileMemory], bool]) -> 
     memory, text = request.memory, request.view.snapshot.text
     if memory is None:
         return None
+    _, below_start = _tail(request, _tail_room(request))
     places = (replace(memory, earlier=()), *memory.earlier)
     for at, place in enumerate(places):
         start = relocated(place, text)
@@ -219,6 +220,9 @@ def _recalled(request: Request, fits: Callable[[Request, FileMemory], bool]) -> 
             continue
         moved = start - place.window_start
         place = replace(place, window_start=start, hole_start=place.hole_start + moved)
+        # Since an earlier place was shown, insertions and deletions may have evened out: its suffix must be as it was.
+        if at and not text.startswith(place.below, below_start):
+            continue
         if fits(request, place):
             others = (*places[:at], *places[at + 1 :])
             return replace(request, memory=replace(place, planned_at=memory.planned_at, earlier=others))

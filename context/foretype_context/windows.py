@@ -163,7 +163,8 @@ def still_holds(
     """Whether text frozen earlier may still stand for the live text from `start`.
 
     It may while its first token is equal, its first 50 tokens differ by less than 10 % and its token count by less than
-    10 % (Copilot's rule with the first-token test of vscode#295450), and nothing was deleted below.
+    10 % (Copilot's rule with the first-token test of vscode#295450), and nothing was deleted below, nor more inserted than
+    a tenth of it.
 
     Args:
         frozen: text as shown by the last prompt.
@@ -177,6 +178,9 @@ def still_holds(
     if text.startswith(frozen, start) and frozen:
         grown = len(text) - start - len(frozen)
         return not whole_rest_was_shown or grown <= _TOLERANCE * len(frozen)
+    # More text below than one edit explains is another place that looks alike: code repeats itself.
+    if len(text) - start - frozen_chars > _TOLERANCE * len(frozen):
+        return False
     live = text[start : below_end(snapshot, start, limit, tokenizer)]
     old = tokenizer.encode(frozen[: _COMPARED_TOKENS * _CHARS_PER_TOKEN])[:_COMPARED_TOKENS]
     new = tokenizer.encode(live[: _COMPARED_TOKENS * _CHARS_PER_TOKEN])[:_COMPARED_TOKENS]
