@@ -64,3 +64,38 @@ def test_ghost_text_is_on_screen_and_tab_puts_it_into_the_buffer(vscode):
         vscode.do("screenshot", path=f"{folder}/vscode-accepted.png")
     assert vscode.saved() == SOURCE + "value = value =  # scripted"
     assert vscode.do("notifications") == []
+
+
+def emptied(vscode):
+    vscode.press("Escape", "Control+a", "Delete")
+    assert vscode.saved() == ""
+
+
+def test_what_was_typed_through_is_not_left_behind(vscode):
+    emptied(vscode)
+    vscode.type("value = ", delay_ms=30)
+    vscode.until(lambda: "value =  # scripted" in vscode.ghost(), "ghost text")
+    vscode.type("val")
+    vscode.press("Tab")
+    vscode.until(lambda: vscode.ghost() == "", "the ghost text is gone")
+    assert vscode.saved() == "value = value =  # scripted"
+
+
+def test_several_lines_are_shown_and_accepted_at_once(vscode):
+    emptied(vscode)
+    vscode.type("def g(b):\n", delay_ms=30)  # VS Code indents the line
+    vscode.until(lambda: "return None" in vscode.ghost(), "ghost text of two lines")
+    vscode.press("Tab")
+    vscode.until(lambda: vscode.ghost() == "", "the ghost text is gone")
+    assert vscode.saved() == "def g(b):\n      # scripted\n    return None"
+
+
+def test_a_hundred_hasty_keys_leave_what_was_typed_and_no_message(vscode):
+    emptied(vscode)
+    lines = ["total = sum(values) + start", "print(total, end='')", "other = total.real + 41", "x = [y for y in other]"]
+    for delay_ms, line in zip((0, 20, 60, 120), lines, strict=True):
+        vscode.type(line, delay_ms=delay_ms)
+        vscode.press("Escape", "Enter")
+    assert vscode.saved() == "\n".join(lines) + "\n"
+    assert vscode.do("notifications") == []
+    assert "ready" in vscode.do("status")
