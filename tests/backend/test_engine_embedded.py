@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.engines.embedded import EmbeddedEngine
+from foretype_backend.engines.embedded_config import EmbeddedConfig
 from foretype_backend.engines.load import UnknownEngine, load_engine
 from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, PromptRefused
 
@@ -325,3 +326,8 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
         load_engine("embedded", model="x.gguf", chunk_tokens=1)
     with pytest.raises(UnknownEngine, match="embedded"):
         load_engine("lama")
+
+
+def test_a_cancel_waits_for_a_prefill_of_128_tokens_at_most_unless_configured_otherwise() -> None:
+    assert EmbeddedConfig.of(model="m.gguf").chunk_tokens == 128
+    assert EmbeddedConfig.of(model="m.gguf", chunk_tokens=64).chunk_tokens == 64

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, until_cancelled
+from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
 from foretype_client.connecting import Backoff
-from foretype_client.ports import Call, CompletionStream, Endpoint, GatewayError, GatewayGone
+from foretype_client.ports import Call, Endpoint, GatewayError, GatewayGone
 from foretype_client.session import Session
 from foretype_client.tokenizers import TokenizerUnavailable
 from foretype_client.wire import (
@@ -21,7 +21,6 @@ from foretype_client.wire import (
     ChangeReason,
     Complete,
     Delta,
-    Done,
     Error,
     ErrorCode,
     Finish,
@@ -49,15 +48,6 @@ async def connected(server: WireServer, **options: Any) -> AsyncIterator[Session
         yield session
     finally:
         await session.close()
-
-
-async def read(stream: CompletionStream) -> tuple[str, Done]:
-    text = ""
-    async for item in stream:
-        if isinstance(item, Done):
-            return text, item
-        text += item.text
-    raise AssertionError("a stream ended without its Done")
 
 
 async def until(condition: Any) -> None:

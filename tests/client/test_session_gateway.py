@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway, scripted, until
+from client.wire_server import read
 from foretype_backend.app import stream_door
 from foretype_client.connecting import Backoff
-from foretype_client.ports import Call, CompletionStream, GatewayError, GatewayGone
+from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_client.session import Session
-from foretype_client.wire import Changed, ChangeReason, Delta, Done, ErrorCode, Finish
+from foretype_client.wire import Changed, ChangeReason, Delta, ErrorCode, Finish
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import encode_prompt, grammar
 
@@ -44,15 +45,6 @@ async def connected(world: World, **options: Any) -> AsyncIterator[Session]:
         yield session
     finally:
         await session.close()
-
-
-async def read(stream: CompletionStream) -> tuple[str, Done]:
-    text = ""
-    async for item in stream:
-        if isinstance(item, Done):
-            return text, item
-        text += item.text
-    raise AssertionError("a stream ended without its Done")
 
 
 @pytest.mark.parametrize("json", [False, True])

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
+from foretype_client.ports import CompletionStream
 from foretype_client.segment_cache import SegmentCache
 from foretype_client.wire import (
     Ack,
@@ -173,3 +174,13 @@ class WireServer:
                 await peer.send(Ack(batch=message.batch))
             case _:
                 pass
+
+
+async def read(stream: CompletionStream) -> tuple[str, Done]:
+    """The whole text of a stream, and how it ended."""
+    text = ""
+    async for item in stream:
+        if isinstance(item, Done):
+            return text, item
+        text += item.text
+    raise AssertionError("a stream ended without its Done")

@@ -314,10 +314,13 @@ async def test_a_request_for_a_version_that_is_not_here_is_null(client, settled)
     client.open("x", version=3)
     params = {"position": {"line": 0, "character": 1}, "context": {"triggerKind": 2}}
     old = client.request("textDocument/inlineCompletion", textDocument={"uri": URI, "version": 2}, **params)
-    now = client.request("textDocument/inlineCompletion", textDocument={"uri": URI, "version": 3}, **params)
     await settled()
     assert client.answers(old)[0]["result"] is None
+    assert client.flow.asked == []
+    now = client.request("textDocument/inlineCompletion", textDocument={"uri": URI, "version": 3}, **params)
+    await settled()
     assert client.answers(now) == []
+    assert len(client.flow.asked) == 1
 
 
 async def test_trigger_and_selected_completion_are_passed_on(client, settled):
@@ -397,6 +400,20 @@ async def test_languages_and_globs_can_be_switched_off_while_running(client, set
     await settled()
     assert client.answers(id) == []
     assert len(client.flow.asked) == 1
+
+
+async def test_files_that_never_leave_the_machine_are_not_even_told_to_the_flow(client, settled):
+    client.initialize()
+    for name, text in (("id_rsa", "-----BEGIN PRIVATE KEY-----\n"), (".env", "A=1"), ("a.bin", "\0\1" * 50)):
+        uri = f"file:///w/{name}"
+        client.open(text, uri=uri, language="plaintext")
+        at = {"line": 0, "character": 0}
+        client.change({"range": {"start": at, "end": at}, "text": "x"}, uri=uri)
+        id = client.ask(0, 1, uri=uri)
+        await settled()
+        assert client.answers(id)[0]["result"] is None
+    assert client.flow.asked == []
+    assert client.flow.told == []
 
 
 async def test_switching_everything_off_is_a_status(client):
