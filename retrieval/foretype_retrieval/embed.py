@@ -7,6 +7,7 @@ it needs numpy and tiktoken and no torch. A missing or unusable table costs the 
 from __future__ import annotations
 
 import hashlib
+import io
 import threading
 import zipfile
 from collections.abc import Callable, Sequence
@@ -81,7 +82,7 @@ def load_static(path: Path, tokenizer_path: Path) -> StaticEmbedder:
     try:
         tokenizer = load_tokenizer(tokenizer_path)
         raw = path.read_bytes()
-        with np.load(path, allow_pickle=False) as data:
+        with np.load(io.BytesIO(raw), allow_pickle=False) as data:
             stored: dict[str, Any] = {name: data[name] for name in data.files}
         table, scales = stored["table"], stored["scales"]
         wanted, version = str(stored["tokenizer_digest"]), int(stored["format"])

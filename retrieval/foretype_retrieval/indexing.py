@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,7 +74,7 @@ def make_entry(path: str, text: str, state: FileState, embedder: Embedder | None
     return FileEntry(path, state.size_bytes, state.mtime_ns, chunks, vectors)
 
 
-def changes(known: dict[str, FileState] | Any, found: dict[str, FileState]) -> tuple[list[str], list[str]]:
+def changes(known: Mapping[str, FileState], found: Mapping[str, FileState]) -> tuple[list[str], list[str]]:
     """Paths to read anew and paths to forget."""
     return sorted(path for path, state in found.items() if known.get(path) != state), sorted(set(known) - set(found))
 
@@ -114,32 +115,34 @@ def update_workspace(
     found = scan(root, globs, cancelled=cancelled)
     if not found.complete:
         raise Cancelled
-    try:
-        with writing(folder):
+    held = ExitStack()
+    with held:
+        problem = ""
+        try:
+            held.enter_context(writing(folder))
             index = _opened(folder, embedder)
-            again, gone = changes(index.files(), found.files)
-            fresh = not index.files()
-            full = _refresh(index, root, again, gone, embedder, progress, cancelled)
-            done = Report(len(index.files()), len(index), len(again) - full, len(gone), len(found.unreadable), 0, full)
-            if not (again or gone or fresh):
-                return index, done
-            merged = index.merged()
-            if cancelled():
-                raise Cancelled
-            saved = save(folder, merged, embedder.digest if embedder is not None else "")
-            return Index(merged), Report(**{**_fields(done), "saved_bytes": saved})
-    except IndexNotSaved as error:
-        _logger.warning("%s", error)
-        index = Index(dimensions=embedder.dimensions if embedder is not None else 0)
-        again = sorted(found.files)
-        full = _refresh(index, root, again, [], embedder, progress, cancelled)
-        return index, Report(
-            len(index.files()), len(index), len(again) - full, 0, len(found.unreadable), 0, full, str(error)
+        except IndexNotSaved as error:
+            problem, index = str(error), _empty(embedder)
+        again, gone = changes(index.files(), found.files)
+        fresh = not index.files()
+        full = _refresh(index, root, again, gone, embedder, progress, cancelled)
+        done = Report(
+            len(index.files()), len(index), len(again) - full, len(gone), len(found.unreadable), 0, full, problem
         )
+        if problem or not (again or gone or fresh):
+            return index, done
+        merged = index.merged()
+        if cancelled():
+            raise Cancelled
+        try:
+            saved = save(folder, merged, embedder.digest if embedder is not None else "")
+        except IndexNotSaved as error:
+            return Index(merged), replace(done, problem=str(error))
+        return Index(merged), replace(done, saved_bytes=saved)
 
 
-def _fields(report: Report) -> dict[str, Any]:
-    return {name: getattr(report, name) for name in Report.__slots__}
+def _empty(embedder: Embedder | None) -> Index:
+    return Index(dimensions=embedder.dimensions if embedder is not None else 0)
 
 
 def _opened(folder: Path, embedder: Embedder | None) -> Index:
@@ -149,7 +152,7 @@ def _opened(folder: Path, embedder: Embedder | None) -> Index:
         pass
     except IndexUnusable as error:
         _logger.warning("the index is made anew: %s", error)
-    return Index(dimensions=embedder.dimensions if embedder is not None else 0)
+    return _empty(embedder)
 
 
 def _refresh(

@@ -227,7 +227,8 @@ def merge(parts: Sequence[tuple[Segment, Array]]) -> Segment:
         for file in np.flatnonzero(alive).tolist()
     )
     renumbered = [np.full(part.chunk_count, -1, np.int64) for part, _ in parts]
-    sizes, total = [], 0
+    sizes: list[int] = []
+    total = 0
     for _, at, file in keys:
         span = parts[at][0].chunks_of(file)
         renumbered[at][span] = np.arange(total, total + span.stop - span.start)
@@ -283,9 +284,9 @@ def _merged_postings(parts: Sequence[Segment], renumbered: Sequence[Array]) -> d
         counts.append(part.arrays["posting_counts"][kept])
     joined = np.concatenate(ids) if ids else np.zeros(0, np.int64)
     # Terms that only dead chunks had are forgotten, as if they had never been.
-    used = np.unique(joined)
+    used: list[int] = np.unique(joined).tolist()
     names = list(numbering)
-    alive = sorted((names[at], at) for at in used.tolist())
+    alive = sorted((names[at], at) for at in used)
     rank = np.zeros(len(names), np.int64)
     for place, (_, at) in enumerate(alive):
         rank[at] = place

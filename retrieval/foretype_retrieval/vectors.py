@@ -29,6 +29,9 @@ class VectorPart:
         self._float: Array | None = None
         self._faiss: Any = None
 
+    def __len__(self) -> int:
+        return len(self._vectors)
+
     def attach(self, serialised: Array) -> None:
         """Uses a FAISS index that was stored beside the vectors."""
         self._faiss = open_faiss(serialised)

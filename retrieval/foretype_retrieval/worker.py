@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final, cast
 
 from foretype_retrieval.embed import default_embedder
@@ -99,8 +100,12 @@ def main(arguments: Sequence[str]) -> int:
     """The indexing process."""
     root, folder, table, *globs = arguments
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
+
+    def asked_to_stop(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, asked_to_stop)
+    signal.signal(signal.SIGINT, asked_to_stop)
     threading.Thread(target=_until_orphaned, args=(stop,), daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(_NICE)

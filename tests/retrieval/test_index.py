@@ -1,0 +1,135 @@
+from pathlib import PurePosixPath
+
+import numpy as np
+import pytest
+from foretype_retrieval.index import FileState, Index
+from foretype_retrieval.indexing import make_entry
+from foretype_retrieval.search import Channels, query_at, query_of_words, search
+from foretype_retrieval.segment import ARRAYS, FileEntry, build
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+class LetterEmbedder:
+    """Counts letters: a real embedding, if a poor one."""
+
+    dimensions = 26
+    digest = "letters"
+
+    def embed(self, texts: list[str]) -> np.ndarray:
+        rows = np.array([[text.lower().count(chr(97 + at)) for at in range(26)] for text in texts], np.float32)
+        rows = rows.reshape(len(texts), 26)
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
+
+
+EMBEDDER = LetterEmbedder()
+BODIES = [
+    "",
+    "def parse_header(line):\n    return line.split(':')\n",
+    "def write_header(line):\n    return parse_header(line)\n\n\nclass HeaderError(Exception):\n    pass\n",
+    "class Basket:\n    def add_item(self, item):\n        self.items.append(item)\n",
+    "LIMIT = 3\n",
+    "def parse_header(text, strict):\n    return strict\n",
+]
+
+
+def entry(path: str, version: int) -> FileEntry:
+    text = BODIES[version % len(BODIES)]
+    return make_entry(path, text, FileState(len(text), version), EMBEDDER)
+
+
+def answers(index: Index) -> list[list[tuple[str, str, int, float]]]:
+    questions = [query_of_words("parse header line"), query_of_words("Basket"), query_at(["x = HeaderError()"], "y = ")]
+    return [
+        [
+            (hit.found.path, hit.found.name, hit.found.start, hit.found.score)
+            for hit in search(index, question, EMBEDDER, limit=6)
+        ]
+        for question in questions
+    ]
+
+
+paths = st.sampled_from(["a.py", "b/c.py", "b/d.py", "z.py", "é.py"])
+events = st.lists(st.tuples(st.booleans(), st.lists(st.tuples(paths, st.integers(0, 30)), max_size=3)), max_size=14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events)
+def test_any_history_equals_a_fresh_index(history: list[tuple[bool, list[tuple[str, int]]]]) -> None:
+    index, now = Index(dimensions=26), {}
+    for adds, changed in history:
+        if adds:
+            latest = dict(changed)
+            index.update([entry(path, version) for path, version in latest.items()])
+            now.update(latest)
+        else:
+            index.update([], [path for path, _ in changed])
+            for path, _ in changed:
+                now.pop(path, None)
+    fresh = Index(build([entry(path, version) for path, version in now.items()], 26))
+    assert index.files() == fresh.files() and len(index) == len(fresh)
+    assert answers(index) == answers(fresh)
+    merged, expected = index.merged(), fresh.merged()
+    for name in ARRAYS:
+        np.testing.assert_array_equal(merged.arrays[name], expected.arrays[name], err_msg=name)
+
+
+def test_a_copy_is_not_changed_by_updates_of_the_other() -> None:
+    index = Index(build([entry("a.py", 1), entry("b.py", 3)], 26))
+    before, copy = answers(index), index.copy()
+    copy.update([entry("a.py", 2)], ["b.py"])
+    assert answers(index) == before and answers(copy) != before
+
+
+def test_a_merge_of_many_small_segments_loses_nothing() -> None:
+    index = Index(dimensions=26)
+    for number in range(40):
+        index.update([entry(f"f{number}.py", 3)])
+    assert len(index) == 80 and set(index.files()) == {f"f{number}.py" for number in range(40)}
+
+
+@pytest.fixture
+def shop() -> Index:
+    texts = {
+        "shop/cart.py": "class Basket:\n    def total(self):\n        return sum(self.prices)\n",
+        "shop/other.py": "class Basket:\n    colour = 'red'\n",
+        "shop/money.py": "def format_price(amount, currency):\n    return f'{amount} {currency}'\n",
+        "web/view.py": "def show(request):\n    return render(request)\n",
+    }
+    return Index(build([make_entry(path, text, FileState(1, 1), EMBEDDER) for path, text in texts.items()], 26))
+
+
+def test_what_the_imports_name_comes_first(shop: Index) -> None:
+    query = query_at(
+        ["from shop.cart import Basket", "", "def pay():", "    basket = Basket()"], "    x = ", "web/pay.py"
+    )
+    first = search(shop, query, EMBEDDER, limit=3)[0]
+    assert (first.found.path, first.found.name, first.source_name) == ("shop/cart.py", "Basket", "imports")
+
+
+def test_the_document_itself_is_never_found(shop: Index) -> None:
+    query = query_at(["class Basket:", "    def total(self):"], "", "shop/cart.py")
+    assert all(hit.found.path != "shop/cart.py" for hit in search(shop, query, EMBEDDER, limit=10))
+
+
+def test_a_word_being_typed_does_not_change_the_question() -> None:
+    lines = ["from shop.cart import Basket"]
+    assert query_at(lines, "    price = form") == query_at(lines, "    price = format_pri")
+    assert query_at(lines, "    price = format_price(") != query_at(lines, "    price = form")
+
+
+def test_search_goes_on_by_words_without_an_embedder(shop: Index) -> None:
+    found = search(shop, query_of_words("format currency"), None, limit=1)
+    assert found[0].found.name == "format_price"
+
+
+def test_each_ranking_can_be_left_out(shop: Index) -> None:
+    query = query_of_words("format_price currency")
+    for channels in (Channels(1, 0, 0), Channels(0, 1, 0), Channels(0, 0, 1)):
+        hits = search(shop, query, EMBEDDER, limit=5, channels=channels)
+        assert hits and PurePosixPath(hits[0].found.path).suffix == ".py"
+    assert search(shop, query, EMBEDDER, limit=5, channels=Channels(0, 0, 0)) == []
+
+
+def test_an_empty_question_to_an_empty_index_finds_nothing() -> None:
+    assert search(Index(dimensions=26), query_of_words(""), EMBEDDER, limit=5) == []

@@ -1,0 +1,142 @@
+import logging
+import os
+import resource
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from foretype_retrieval.indexing import Cancelled, Progress, open_index, refresh_file, update_workspace
+from foretype_retrieval.scan import WorkspaceGone
+from foretype_retrieval.search import query_of_words, search
+from foretype_retrieval.segment import ARRAYS
+from foretype_retrieval.store import IndexBusy, writing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from retrieval.workspace import FILES, write_files
+
+
+def names(index, words: str) -> list[str]:
+    return [hit.found.name for hit in search(index, query_of_words(words), None, limit=5)]
+
+
+def test_a_first_index_holds_every_file_and_is_stored(tmp_path: Path) -> None:
+    root, seen = write_files(tmp_path / "w"), list[Progress]()
+    index, report = update_workspace(root, tmp_path / "i", None, progress=seen.append)
+    assert report.files == len(FILES) and report.indexed == len(FILES) and report.saved_bytes > 0
+    assert set(open_index(tmp_path / "i", None).files()) == set(FILES) == set(index.files())
+    assert seen[-1].files_done == seen[-1].files_total == len(FILES)
+
+
+def test_nothing_changed_nothing_read_nothing_written(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    update_workspace(root, tmp_path / "i", None)
+    stamp = (tmp_path / "i" / "index.ftx").stat().st_mtime_ns
+    _, report = update_workspace(root, tmp_path / "i", None)
+    assert (report.indexed, report.removed, report.saved_bytes) == (0, 0, 0)
+    assert (tmp_path / "i" / "index.ftx").stat().st_mtime_ns == stamp
+
+
+def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    update_workspace(root, tmp_path / "i", None)
+    write_files(
+        root, {"shop/money.py": "def convert_price(amount):\n    return amount\n", "new.py": "def fresh(): pass\n"}
+    )
+    (root / "web" / "view.ts").unlink()
+    index, report = update_workspace(root, tmp_path / "i", None)
+    assert (report.indexed, report.removed, report.files) == (2, 1, 3)
+    assert names(index, "convert price")[0] == "convert_price" and names(index, "format currency") == []
+
+
+changes = st.lists(
+    st.tuples(st.sampled_from(["a.py", "b/c.py", "b/d.js"]), st.one_of(st.none(), st.integers(0, 5))), max_size=8
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(changes, min_size=1, max_size=3))
+def test_updates_of_the_stored_index_equal_a_fresh_one(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[list[tuple[str, int | None]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("h")
+    root = write_files(folder / "w")
+    for number, round_ in enumerate(rounds):
+        for path, version in round_:
+            if version is None:
+                (root / path).unlink(missing_ok=True)
+            else:
+                write_files(root, {path: f"def thing{version}(x):\n    return {version}\n" * version})
+                os.utime(root / path, ns=(number * 10**9, number * 10**9 + version))
+        updated, _ = update_workspace(root, folder / "i", None)
+    fresh, _ = update_workspace(root, folder / "other", None)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(updated.merged().arrays[name], fresh.merged().arrays[name], err_msg=name)
+
+
+def test_a_saved_file_is_taken_in_and_a_deleted_one_forgotten(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    index, _ = update_workspace(root, tmp_path / "i", None)
+    write_files(root, {"shop/money.py": "def convert_price(amount):\n    return amount\n"})
+    updated = refresh_file(index, root, "shop/money.py", None)
+    assert names(updated, "convert")[0] == "convert_price" and names(index, "convert") == []
+    (root / "shop" / "money.py").unlink()
+    assert "shop/money.py" not in refresh_file(updated, root, "shop/money.py", None).files()
+
+
+@pytest.mark.parametrize("harm", [b"", b"no index at all", b"FTINDEX\0" + b"\xff" * 500])
+def test_a_damaged_index_is_made_anew_with_one_line_of_log(
+    tmp_path: Path, harm: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = write_files(tmp_path / "w")
+    update_workspace(root, tmp_path / "i", None)
+    (tmp_path / "i" / "index.ftx").write_bytes(harm)
+    with caplog.at_level(logging.INFO):
+        index, report = update_workspace(root, tmp_path / "i", None)
+    assert report.indexed == len(FILES) and len(index.files()) == len(FILES)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "made anew" in caplog.text
+
+
+def test_cancelling_keeps_the_old_index(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    update_workspace(root, tmp_path / "i", None)
+    before = (tmp_path / "i" / "index.ftx").read_bytes()
+    write_files(root, {"new.py": "def fresh(): pass\n"})
+    asked = iter(range(1000))
+    with pytest.raises(Cancelled):
+        # Late: the scan is over, and files are being read.
+        update_workspace(root, tmp_path / "i", None, cancelled=lambda: next(asked) > 3)
+    assert (tmp_path / "i" / "index.ftx").read_bytes() == before
+
+
+def test_two_writers_of_one_workspace_are_told_apart(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    with writing(tmp_path / "i"), pytest.raises(IndexBusy):
+        update_workspace(root, tmp_path / "i", None)
+
+
+def test_a_deleted_workspace_is_told(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceGone):
+        update_workspace(tmp_path / "gone", tmp_path / "i", None)
+
+
+def test_on_a_full_disk_the_index_goes_on_in_memory(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    (tmp_path / "i").mkdir()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        index, report = update_workspace(root, tmp_path / "i", None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert "disk is full" in report.problem and names(index, "format price")[0] == "format_price"
+
+
+def test_where_no_folder_can_be_made_the_index_goes_on_in_memory(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    (tmp_path / "file").write_text("")
+    index, report = update_workspace(root, tmp_path / "file" / "i", None)
+    assert report.problem and len(index.files()) == len(FILES)

@@ -1,0 +1,79 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import typer
+from foretype_retrieval.cli import index, search_command
+from foretype_retrieval.store import folder_of
+from retrieval.workspace import FILES, write_files
+from typer.testing import CliRunner
+
+app = typer.Typer()
+app.command("index")(index)
+app.command("search")(search_command)
+runner = CliRunner()
+
+
+def run(*arguments: object, status: int = 0) -> tuple[str, str]:
+    result = runner.invoke(app, [str(one) for one in arguments])
+    assert result.exit_code == status, result.output
+    return result.stdout, result.stderr
+
+
+def test_index_then_search_words_and_places(tmp_path: Path) -> None:
+    root, cache = write_files(tmp_path / "w"), tmp_path / "cache"
+    report = json.loads(run("index", root, "--json", "--cache-dir", cache)[0])
+    assert report["files"] == len(FILES) and report["chunks"] == 4 and report["seconds"] >= 0
+    found = json.loads(run("search", "format currency", "--json", "--root", root, "--cache-dir", cache)[0])
+    assert found["results"][0]["name"] == "format_price" and found["results"][0]["line"] == 1
+    write_files(root, {"pay.py": "from shop.cart import Basket\n\nbasket = \n"})
+    found = json.loads(run("search", f"{root}/pay.py:3", "--json", "--cache-dir", cache)[0])
+    assert found["results"][0]["path"] == "shop/cart.py" and found["results"][0]["source"] == "imports"
+
+
+def test_people_get_lines_they_can_click(tmp_path: Path) -> None:
+    root, cache = write_files(tmp_path / "w"), tmp_path / "cache"
+    assert "3 files, 4 definitions" in run("index", root, "--cache-dir", cache)[0]
+    out, _ = run("search", "format currency", "--root", root, "--cache-dir", cache, "--limit", 1)
+    assert out.startswith("shop/money.py:1  format_price")
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    assert "not a folder" in run("index", tmp_path / "gone", "--cache-dir", tmp_path / "c", status=1)[1]
+
+
+def test_search_without_an_index_says_how_to_make_one(tmp_path: Path) -> None:
+    said = run("search", "x", "--root", tmp_path, "--cache-dir", tmp_path / "c", status=1)[1]
+    assert "no index" in said or "foretype index" in said
+
+
+def test_a_missing_embedder_is_a_note_not_a_failure(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    said = run("index", root, "--cache-dir", tmp_path / "c", "--embedder", tmp_path / "none.npz")[1]
+    assert "words alone" in said
+
+
+def test_interrupting_keeps_the_old_index(tmp_path: Path) -> None:
+    root, cache = write_files(tmp_path / "w"), tmp_path / "cache"
+    run("index", root, "--cache-dir", cache)
+    stored = folder_of(cache, root) / "index.ftx"
+    before = stored.read_bytes()
+    write_files(root, {f"m{number}.py": "def f(): pass\n" * 400 for number in range(1200)})
+    code = "import typer; from foretype_retrieval.cli import index; typer.run(index)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(root), "--cache-dir", str(cache)],
+        stderr=subprocess.PIPE,
+        env=os.environ,
+        text=True,
+    )
+    # The lock file is older; what tells that work has begun is the time the process has used.
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (
+        process.returncode == 130 and "as it was" in said and stored.read_bytes() == before
+    ) or process.returncode == 0

@@ -1,0 +1,167 @@
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from foretype_context.document import Document, Snapshot
+from foretype_context.sources import SnippetSource
+from foretype_retrieval.indexing import Cancelled, Progress, open_index
+from foretype_retrieval.source import RetrievalSource, open_source, path_of_uri
+from foretype_retrieval.store import IndexAbsent, folder_of, writing
+from foretype_retrieval.watch import Workspace
+from foretype_retrieval.worker import WorkerFailed, run_worker
+from retrieval.workspace import FILES, write_files
+
+PLACE = "from shop.cart import Basket\n\n\ndef pay(basket):\n    total = "
+
+
+def at_end(root: Path, path: str = "pay.py", text: str = PLACE) -> tuple[Snapshot, int]:
+    return Document((root / path).as_uri(), text, path=path).snapshot(), len(text)
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail("did not happen in time")
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[tuple[Path, RetrievalSource]]:
+    root = write_files(tmp_path / "w")
+    source = open_source([root], cache_dir=tmp_path / "cache")
+    until(lambda: bool(source.snippets(*at_end(root), limit=8)))
+    yield root, source
+    source.close()
+
+
+def test_snippets_name_their_file_and_are_short(opened: tuple[Path, RetrievalSource]) -> None:
+    root, source = opened
+    port: SnippetSource = source
+    first = port.snippets(*at_end(root), limit=8)[0]
+    assert (first.path, first.source_name) == ("shop/cart.py", "imports")
+    assert FILES["shop/cart.py"][first.start : first.end].startswith("class Basket") and len(first.text) <= 1_001
+
+
+def test_no_more_than_asked_for(opened: tuple[Path, RetrievalSource]) -> None:
+    root, source = opened
+    assert len(source.snippets(*at_end(root), limit=1)) == 1 and source.snippets(*at_end(root), limit=0) == ()
+
+
+def test_a_document_outside_every_workspace_has_none(opened: tuple[Path, RetrievalSource], tmp_path: Path) -> None:
+    assert opened[1].snippets(*at_end(tmp_path / "elsewhere"), limit=8) == ()
+
+
+def test_the_answer_is_the_same_while_a_word_is_typed(opened: tuple[Path, RetrievalSource]) -> None:
+    root, source = opened
+    whole = source.snippets(*at_end(root, text=PLACE + "bas"), limit=8)
+    assert source.snippets(*at_end(root, text=PLACE + "baske"), limit=8) == whole
+
+
+@pytest.mark.parametrize("text", ["", "\n", "x", "\r\n\r\n", "é🙂" * 50, "from"])
+def test_any_place_in_any_text_can_be_asked(opened: tuple[Path, RetrievalSource], text: str) -> None:
+    root, source = opened
+    snapshot, _ = at_end(root, text=text)
+    for offset in range(len(text) + 1):
+        source.snippets(snapshot, offset, limit=4)
+
+
+def test_a_save_is_taken_in(opened: tuple[Path, RetrievalSource]) -> None:
+    root, source = opened
+    write_files(root, {"shop/cart.py": "class Basket:\n    def grand_total(self):\n        return 1\n"})
+    source.saved((root / "shop/cart.py").as_uri())
+    until(lambda: "grand_total" in source.snippets(*at_end(root), limit=8)[0].text)
+
+
+def test_a_deleted_file_is_forgotten(opened: tuple[Path, RetrievalSource]) -> None:
+    root, source = opened
+    (root / "shop/cart.py").unlink()
+    source.saved((root / "shop/cart.py").as_uri())
+    until(lambda: all(one.path != "shop/cart.py" for one in source.snippets(*at_end(root), limit=8)))
+
+
+def test_a_branch_switch_of_many_files_is_followed(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w", {f"m{number}.py": f"def old{number}(): pass\n" for number in range(60)})
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(root)]
+    for command in (["init", "-q", "-b", "one"], ["add", "."], ["commit", "-qm", "one"], ["checkout", "-qb", "two"]):
+        subprocess.run([*git, *command], check=True)
+    write_files(root, {f"m{number}.py": f"def renewed{number}(): pass\n" for number in range(60)})
+    subprocess.run([*git, "commit", "-qam", "two"], check=True)
+    subprocess.run([*git, "checkout", "-q", "one"], check=True)
+    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace.start()
+    try:
+        until(lambda: workspace.index is not None and bool(workspace.index.defining("old7")))
+        subprocess.run([*git, "checkout", "-q", "two"], check=True)
+        until(lambda: workspace.index is not None and bool(workspace.index.defining("renewed59")))
+        assert workspace.index is not None and not workspace.index.defining("old59")
+    finally:
+        workspace.close()
+
+
+def test_a_restart_reads_what_is_stored(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w")
+    for _ in range(2):
+        source = open_source([root], cache_dir=tmp_path / "cache")
+        until(lambda: bool(source.snippets(*at_end(root), limit=8)))  # noqa: B023
+        source.close()
+    assert set(open_index(folder_of(tmp_path / "cache", root), None).files()) == set(FILES)
+
+
+def test_a_workspace_that_disappears_ends_up_empty_and_says_so(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "gone", tmp_path / "cache", lambda: None)
+    workspace.start()
+    until(lambda: "not a folder" in workspace.status())
+    assert workspace.index is not None and len(workspace.index) == 0
+    workspace.close()
+
+
+def test_the_status_says_how_much_is_indexed(opened: tuple[Path, RetrievalSource]) -> None:
+    assert "4 definitions" in opened[1].status()
+
+
+def test_the_process_reports_and_stores(tmp_path: Path) -> None:
+    root, seen = write_files(tmp_path / "w"), list[Progress]()
+    report = run_worker(root, tmp_path / "i", progress=seen.append)
+    assert report.files == len(FILES) and seen[-1].files_done == len(FILES)
+    assert set(open_index(tmp_path / "i", None).files()) == set(FILES)
+
+
+def test_the_process_tells_why_it_could_not(tmp_path: Path) -> None:
+    with pytest.raises(WorkerFailed, match="not a folder"):
+        run_worker(tmp_path / "gone", tmp_path / "i")
+    root = write_files(tmp_path / "w")
+    with writing(tmp_path / "i"), pytest.raises(WorkerFailed, match="another process"):
+        run_worker(root, tmp_path / "i")
+
+
+def test_the_process_ends_when_it_is_cancelled(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w", {f"m{number}.py": "def f(): pass\n" * 200 for number in range(1500)})
+    cancelled = threading.Event()
+    with pytest.raises(Cancelled):
+        run_worker(root, tmp_path / "i", progress=lambda _: cancelled.set(), cancelled=cancelled)
+    with pytest.raises(IndexAbsent):
+        open_index(tmp_path / "i", None)
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("file:///a/b%20c.py", "/a/b c.py"),
+        ("/a/b.py", "/a/b.py"),
+        ("untitled:1", None),
+        ("", None),
+        ("http://x/y", None),
+    ],
+)
+def test_only_files_have_a_path(uri: str, path: str | None) -> None:
+    assert path_of_uri(uri) == (Path(path) if path is not None else None)
+
+
+def test_the_package_costs_no_torch_and_no_faiss_to_import() -> None:
+    code = "import sys, foretype_retrieval.source; sys.exit(any(name in sys.modules for name in ('torch', 'faiss')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,48 @@
+import numpy as np
+from foretype_retrieval.vectors import EXACT_CHUNKS, VectorPart, build_faiss
+
+
+def rows(count: int) -> np.ndarray:
+    # Clustered, as source is: noise around some hundred directions.
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(200, 32))
+    made = centres[rng.integers(0, 200, count)] + 0.4 * rng.normal(size=(count, 32))
+    return (made / np.linalg.norm(made, axis=1, keepdims=True)).astype(np.float16)
+
+
+def test_a_small_part_is_searched_exactly() -> None:
+    vectors = rows(500)
+    chunks, scores = VectorPart(vectors).nearest(vectors[7].astype(np.float32), np.ones(500, np.bool_), 5)
+    exact = vectors.astype(np.float32) @ vectors[7].astype(np.float32)
+    assert chunks[0] == 7 and set(np.argsort(-exact)[:5]) <= set(chunks.tolist())
+    assert (np.diff(scores) <= 0).all()
+
+
+def test_the_dead_are_never_found_in_either_form() -> None:
+    vectors = rows(EXACT_CHUNKS + 100)
+    alive = np.ones(len(vectors), np.bool_)
+    alive[:3000] = False
+    for part in (VectorPart(vectors[:500]), VectorPart(vectors)):
+        chunks, _ = part.nearest(vectors[7].astype(np.float32), alive[: len(part)], 10)
+        assert 7 not in chunks
+
+
+def test_a_large_part_finds_nearly_what_an_exact_search_finds() -> None:
+    vectors = rows(EXACT_CHUNKS + 2000)
+    part, alive = VectorPart(vectors), np.ones(len(vectors), np.bool_)
+    hits = 0
+    for at in range(0, 1000, 20):
+        query = vectors[at].astype(np.float32)
+        exact = set(np.argsort(-(vectors.astype(np.float32) @ query))[:10].tolist())
+        hits += len(exact & set(part.nearest(query, alive, 10)[0].tolist()))
+    assert hits / 500 > 0.9
+
+
+def test_the_stored_form_answers_alike_and_is_the_same_each_time() -> None:
+    vectors = rows(EXACT_CHUNKS + 50)
+    made = build_faiss(vectors)
+    np.testing.assert_array_equal(made, build_faiss(vectors))
+    part = VectorPart(vectors)
+    part.attach(made)
+    alive, query = np.ones(len(vectors), np.bool_), vectors[3].astype(np.float32)
+    np.testing.assert_array_equal(part.nearest(query, alive, 5)[0], VectorPart(vectors).nearest(query, alive, 5)[0])

@@ -1,0 +1,17 @@
+"""A small workspace on disk."""
+
+from pathlib import Path
+
+FILES = {
+    "shop/cart.py": "class Basket:\n    def total(self):\n        return sum(self.prices)\n",
+    "shop/money.py": "def format_price(amount, currency):\n    return f'{amount} {currency}'\n",
+    "web/view.ts": "export function showBasket(basket: Basket) { return basket.total() }\n",
+}
+
+
+def write_files(root: Path, files: dict[str, str] = FILES) -> Path:
+    for path, text in files.items():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    return root
