@@ -328,6 +328,6 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
         load_engine("lama")
 
 
-def test_a_cancel_waits_for_a_prefill_of_128_tokens_at_most_unless_configured_otherwise() -> None:
+async def test_a_cancel_waits_for_a_prefill_of_128_tokens_at_most_unless_configured_otherwise() -> None:
     assert EmbeddedConfig.of(model="m.gguf").chunk_tokens == 128
     assert EmbeddedConfig.of(model="m.gguf", chunk_tokens=64).chunk_tokens == 64
