@@ -43,10 +43,11 @@ if [[ -z $patchelf ]]; then
 fi
 loader=$(find "$root" -name 'ld-linux-*.so.*' -path '*-linux-gnu*' -type f,l -print -quit)
 [[ -n $loader ]] || die "no dynamic loader among the packages of $package"
-libraries=$(dirname "$loader")
+# Suites before the merge of /lib into /usr have libraries in both.
+libraries=$(find "$root" -name '*.so*' -path '*-linux-gnu*' ! -path '*/gconv/*' -printf '%h\n' | sort -u | paste -sd:)
 for program in "$@"; do
   file=$root/$program
   [[ -x $file ]] || die "$package of $suite has no $program"
-  "$patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$libraries:$libraries/lua/5.1" "$file"
+  "$patchelf" --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$file"
 done
 dpkg-deb -f "$apt"/archives/"$package"_*.deb Version

@@ -9,7 +9,7 @@ from pathlib import Path
 
 DEADLINE_S = 30.0
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAMS = {"neovim": "nvim", "helix": "hx"}
+PROGRAMS = {"neovim": "nvim", "neovim-old": "nvim", "helix": "hx"}
 INSTALLED = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "foretype-editors"
 
 
@@ -111,7 +111,7 @@ class Neovim(Terminal):
                 command, capture_output=True, text=True, env=self._full_env, timeout=DEADLINE_S, check=False
             )
             try:
-                return json.loads(done.stdout)
+                return json.loads(done.stdout or done.stderr)  # 0.7 prints it to the latter
             except ValueError:  # it is not up yet
                 if time.monotonic() > end_s:
                     raise TimeoutError(f"neovim does not answer: {done.stdout} {done.stderr}") from None

@@ -1,6 +1,7 @@
 --- Foretype for Neovim: inline completion through `foretype lsp`.
 ---
---- Neovim 0.12 and later show the suggestions themselves (`vim.lsp.inline_completion`); this adds what they leave open.
+--- Neovim 0.12 and later show the suggestions themselves (`vim.lsp.inline_completion`); `native` adds what they leave open.
+--- For 0.7 to 0.11 `fallback` draws them.
 local M = {}
 
 --- Language ids of the protocol, where they are not Neovim's file types.
@@ -29,8 +30,7 @@ function M.setup(settings)
   if vim.lsp.inline_completion then
     M.backend = require('foretype.native')
   else
-    vim.notify('foretype: needs Neovim 0.12 or later', vim.log.levels.ERROR)
-    return
+    M.backend = require('foretype.fallback')
   end
   M.backend.setup(M.settings)
   local keys = M.settings.keys or {}
@@ -48,6 +48,23 @@ end
 --- @param otherwise string? key to press when it turns out that what is shown does not fit any more
 function M.accept(part, otherwise)
   return M.backend.accept(part or 'all', otherwise)
+end
+
+--- Where a text would go in the line as it is now, or nil if the user went another way. All columns are bytes.
+--- @param length integer of the line when the suggestion was asked for
+--- @param start_column integer of the suggestion's range, and its end: as they were then
+--- @return string? typed what of the text stands left of the cursor already
+--- @return integer? end_column of the range, now
+function M.fit(line, column, length, start_column, end_column, text)
+  end_column = end_column + #line - length -- what was typed since stands left of the end
+  local typed = line:sub(start_column + 1, column)
+  if column < start_column or end_column < column or end_column > #line then
+    return nil
+  end
+  if #typed >= #text or text:sub(1, #typed) ~= typed then
+    return nil
+  end
+  return typed, end_column
 end
 
 --- The part of a suggestion's text that is accepted.

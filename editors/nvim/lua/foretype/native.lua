@@ -50,21 +50,16 @@ local function watch(client)
   end
 end
 
---- Where text would go in the line as it is now: what of it is typed already, and the columns (bytes) of the range.
---- Nil if the user went another way.
+--- Where text would go in the line as it is now: what of it is typed already, and the columns of the range.
 local function fit(bufnr, range, text)
   local asked, row, column = shown[bufnr], cursor()
   local start_row, start_column, end_row, end_column = range:to_extmark()
-  if not asked or row ~= start_row or row ~= end_row or row ~= asked.row or column < start_column then
+  if not asked or row ~= start_row or row ~= end_row or row ~= asked.row then
     return nil
   end
-  local line = line_of(bufnr, row)
-  local typed = line:sub(start_column + 1, column)
-  end_column = end_column + #line - asked.length -- what was typed since stands left of the end
-  if #typed >= #text or not vim.startswith(text, typed) or end_column < column or end_column > #line then
-    return nil
-  end
-  return typed, start_column, end_column
+  local typed, end_now =
+    require('foretype').fit(line_of(bufnr, row), column, asked.length, start_column, end_column, text)
+  return typed, start_column, end_now
 end
 
 --- The item with the part of it that is accepted, fitted to the line, or nil if it does not fit any more.

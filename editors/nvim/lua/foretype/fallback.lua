@@ -1,0 +1,260 @@
+--- Inline completion for Neovim 0.7 to 0.11, which have none of their own: extmarks, and a guard against stale items.
+local M = {}
+
+local METHOD = 'textDocument/inlineCompletion'
+local QUIET_MS = 30 -- the server waits by itself; this only keeps a burst of keys from becoming a burst of messages
+local ghosts = vim.api.nvim_create_namespace('foretype')
+
+local settings, client_id
+--- By buffer: `timer`, `live` (the newest request), `shown` (the item, and the line it was asked for).
+local buffers = {}
+
+local function client()
+  return client_id and vim.lsp.get_client_by_id(client_id)
+end
+
+--- Methods of a client take it as their first argument from 0.11 on.
+local function call(name, ...)
+  local it = client()
+  if not it then
+    return false
+  end
+  if vim.fn.has('nvim-0.11') == 1 then
+    return it[name](it, ...)
+  end
+  return it[name](...)
+end
+
+local function line_of(bufnr, row)
+  return vim.api.nvim_buf_get_lines(bufnr, row, row + 1, false)[1] or ''
+end
+
+local function cursor()
+  local position = vim.api.nvim_win_get_cursor(0)
+  return position[1] - 1, position[2]
+end
+
+--- Column in bytes of a column in the units that were agreed on, in the line as it was asked for.
+local function bytes(line, character)
+  local encoding = client().offset_encoding
+  if encoding == 'utf-8' then
+    return math.min(character, #line)
+  end
+  local ok, index = pcall(vim.str_byteindex, line, character, encoding == 'utf-16')
+  return ok and index or #line
+end
+
+local function hide(bufnr)
+  vim.api.nvim_buf_clear_namespace(bufnr, ghosts, 0, -1)
+end
+
+--- What of the shown item is typed already, its rest, and the bytes of the line that accepting it replaces.
+local function fitted(bufnr)
+  local shown = (buffers[bufnr] or {}).shown
+  local row, column = cursor()
+  if not shown or row ~= shown.row then
+    return nil
+  end
+  local text, line = shown.item.insertText, line_of(bufnr, row)
+  local typed, end_column =
+    require('foretype').fit(line, column, #shown.line, shown.start_column, shown.end_column, text)
+  if not typed then
+    return nil
+  end
+  return typed, text:sub(#typed + 1), end_column
+end
+
+local function draw(bufnr)
+  hide(bufnr)
+  local typed, rest, end_column = fitted(bufnr)
+  if not typed then
+    return
+  end
+  local row, column = cursor()
+  local lines = vim.split(rest, '\n', { plain = true })
+  -- Over the rest of the line, which is drawn again behind it: virtual text inside a line came with 0.10.
+  local kept = line_of(bufnr, row):sub(end_column + 1)
+  local first = { { lines[1], 'ForetypeGhost' } }
+  if kept ~= '' then
+    table.insert(first, { kept, 'Normal' })
+  end
+  local below = {}
+  for i = 2, #lines do
+    table.insert(below, { { lines[i], 'ForetypeGhost' } })
+  end
+  vim.api.nvim_buf_set_extmark(bufnr, ghosts, row, column, {
+    virt_text = first,
+    virt_text_pos = 'overlay',
+    virt_lines = #below > 0 and below or nil,
+  })
+end
+
+local function cancel(bufnr)
+  local state = buffers[bufnr]
+  if state.live and state.live.id then
+    call('cancel_request', state.live.id)
+  end
+  state.live = nil
+end
+
+local function forget(bufnr)
+  local state = buffers[bufnr]
+  if state then
+    state.timer:stop()
+    cancel(bufnr)
+    state.shown = nil
+    hide(bufnr)
+  end
+end
+
+local function ask(bufnr)
+  local it = client()
+  if not it or vim.api.nvim_get_current_buf() ~= bufnr or vim.fn.mode():sub(1, 1) ~= 'i' or vim.fn.pumvisible() == 1 then
+    return
+  end
+  local state = buffers[bufnr]
+  cancel(bufnr)
+  local row = cursor()
+  local asked = { row = row, line = line_of(bufnr, row) }
+  local params = vim.lsp.util.make_position_params(0, it.offset_encoding)
+  params.context = { triggerKind = 2 }
+  state.live = asked
+  local sent, id = call('request', METHOD, params, function(err, result)
+    if state.live ~= asked then
+      return -- a newer request is on its way: what is shown stays until its answer
+    end
+    state.live = nil
+    local item = not err and result and (result.items or result)[1]
+    if item and item.range and type(item.insertText) == 'string' then
+      asked.item = item
+      asked.start_column = bytes(asked.line, item.range.start.character)
+      asked.end_column = bytes(asked.line, item.range['end'].character)
+      state.shown = asked
+    else
+      state.shown = nil
+    end
+    draw(bufnr)
+  end, bufnr)
+  if sent then
+    asked.id = id
+  else
+    state.live = nil
+  end
+end
+
+local function moved(bufnr)
+  local state = buffers[bufnr]
+  if not state then
+    return
+  end
+  if vim.fn.pumvisible() == 1 then
+    forget(bufnr) -- the menu has the word
+    return
+  end
+  draw(bufnr) -- typed through: it shrinks at once; typed away from: it goes
+  state.timer:stop()
+  state.timer:start(QUIET_MS, 0, vim.schedule_wrap(function()
+    if vim.api.nvim_buf_is_valid(bufnr) then
+      ask(bufnr)
+    end
+  end))
+end
+
+--- @param part string 'all' | 'word' | 'line'
+--- @param otherwise string? key that is pressed instead when what is shown does not fit any more
+function M.accept(part, otherwise)
+  local bufnr = vim.api.nvim_get_current_buf()
+  if not fitted(bufnr) then
+    return false
+  end
+  vim.schedule(function() -- a mapping with `expr` must not change text
+    local typed, rest, end_column = fitted(bufnr)
+    if not typed then
+      if otherwise then
+        vim.api.nvim_feedkeys(vim.api.nvim_replace_termcodes(otherwise, true, true, true), 'n', false)
+      end
+      return
+    end
+    local item = buffers[bufnr].shown.item
+    local taken = require('foretype').part_of(rest, part)
+    local whole = taken == rest
+    local row, column = cursor()
+    local lines = vim.split(taken, '\n', { plain = true })
+    forget(bufnr)
+    vim.api.nvim_buf_set_text(bufnr, row, column, row, whole and end_column or column, lines)
+    vim.api.nvim_win_set_cursor(0, { row + #lines, (#lines == 1 and column or 0) + #lines[#lines] })
+    if whole and item.command then
+      call('request', 'workspace/executeCommand', {
+        command = item.command.command,
+        arguments = item.command.arguments,
+      }, function() end, bufnr)
+    elseif item.command then
+      local _, utf16 = vim.str_utfindex(typed .. taken)
+      call('notify', 'textDocument/didPartiallyAcceptCompletion', { item = item, acceptedLength = utf16 })
+    end
+  end)
+  return true
+end
+
+local function root_of(file)
+  local folder = vim.fn.fnamemodify(file, ':p:h')
+  for _, marker in ipairs(settings.root_markers) do
+    local found = vim.fn.finddir(marker, folder .. ';')
+    found = found ~= '' and found or vim.fn.findfile(marker, folder .. ';')
+    if found ~= '' then
+      return vim.fn.fnamemodify(found, ':p:h'):gsub('/' .. vim.pesc(marker) .. '$', '')
+    end
+  end
+  return folder
+end
+
+local function attach(bufnr)
+  if buffers[bufnr] or vim.bo[bufnr].buftype ~= '' then
+    return
+  end
+  if not client() then
+    local root = root_of(vim.api.nvim_buf_get_name(bufnr))
+    client_id = vim.lsp.start_client({
+      name = 'foretype',
+      cmd = settings.cmd,
+      root_dir = root,
+      workspace_folders = { { uri = vim.uri_from_fname(root), name = root } },
+      init_options = next(settings.options) and settings.options or nil,
+      get_language_id = require('foretype').language_id,
+      flags = { debounce_text_changes = 0 },
+      on_exit = function()
+        client_id = nil
+        buffers = {}
+      end,
+    })
+  end
+  if client_id and vim.lsp.buf_attach_client(bufnr, client_id) then
+    buffers[bufnr] = { timer = vim.loop.new_timer() }
+  end
+end
+
+function M.setup(given)
+  settings = given
+  vim.cmd('highlight default link ForetypeGhost Comment')
+  local group = vim.api.nvim_create_augroup('foretype', {})
+  local function on(events, run, pattern)
+    vim.api.nvim_create_autocmd(events, {
+      group = group,
+      pattern = pattern,
+      callback = function(event)
+        run(event.buf)
+      end,
+    })
+  end
+  on('FileType', attach, settings.filetypes)
+  on({ 'InsertEnter', 'CursorMovedI', 'TextChangedI', 'TextChangedP' }, moved)
+  on('InsertLeave', forget)
+  on('BufWipeout', function(bufnr)
+    if buffers[bufnr] then
+      buffers[bufnr].timer:close()
+      buffers[bufnr] = nil
+    end
+  end)
+end
+
+return M

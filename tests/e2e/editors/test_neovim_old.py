@@ -1,0 +1,131 @@
+"""Neovim before 0.12, which draws no suggestions itself: the plugin's fallback, in Debian's 0.7.2 or what is there."""
+
+import sys
+
+import pytest
+from e2e.editors.terminal_support import ROOT, Neovim, find, version_of
+from e2e.lsp_support import gateway
+
+NVIM = find("neovim-old", "FORETYPE_NVIM_OLD")
+pytestmark = [
+    pytest.mark.skipif(
+        NVIM is None or not (0, 7) <= version_of(NVIM) < (0, 12),
+        reason="needs a Neovim from 0.7 to 0.11: apt install neovim on Debian 12 or 13 (or FORETYPE_NVIM_OLD)",
+    ),
+    pytest.mark.timeout(300),
+]
+
+SOURCE = "def f(a):\n    x = 1\n    return x\n"
+CONFIG = """
+vim.opt.runtimepath:prepend('{root}/editors/nvim')
+vim.opt.showmode = false
+vim.opt.autoindent = false
+vim.cmd('filetype indent off')
+require('foretype').setup({{
+  cmd = {{ '{python}', '-m', 'foretype_lsp', '--gateway', '{url}', '--log-file', '{log}', '--log-level', 'debug' }},
+}})
+"""
+
+
+class OldNeovim(Neovim):
+    def ghost(self):
+        marks = self.ask(
+            "vim.api.nvim_buf_get_extmarks(0, vim.api.nvim_create_namespace('foretype'), 0, -1, {details = true})"
+        )
+        lines = [
+            "".join(text for text, group in line if group == "ForetypeGhost")
+            for _, _, _, details in marks
+            for line in [details.get("virt_text") or [], *(details.get("virt_lines") or [])]
+        ]
+        return "\n".join(lines)
+
+    def status(self):
+        return self.ask(
+            "vim.tbl_values(vim.lsp.buf_get_clients(0))[1].request_sync('foretype/status', vim.empty_dict(), 5000).result"
+        )
+
+    def until_ready(self):
+        self.until(lambda _: self.ask("#vim.tbl_values(vim.lsp.buf_get_clients(0))") == 1)
+        self.until(lambda _: self.status()["state"] == "ready")
+
+    def complaints(self):
+        return [self.ask("vim.api.nvim_exec('messages', true)")]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with gateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture
+def neovim(served, tmp_path):
+    config = CONFIG.format(root=ROOT, python=sys.executable, url=served.url, log=tmp_path / "lsp.log")
+    it = OldNeovim(NVIM, tmp_path, SOURCE, config)
+    try:
+        it.until_ready()
+        yield it
+    finally:
+        it.close()
+
+
+def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    assert neovim.buffer() == SOURCE + "    value = "
+    neovim.press("Tab")
+    neovim.until(lambda _: "scripted" in neovim.buffer())
+    assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
+    neovim.until(lambda _: neovim.status()["counts"]["accepted"] == 1)
+    assert neovim.complaints() == [""]
+
+
+def test_several_lines_are_shown_and_accepted_at_once(neovim):
+    neovim.press("G")
+    neovim.type("odef g(b):\n    ")
+    neovim.until("    return None")
+    neovim.press("Tab")
+    neovim.until(lambda _: "scripted" in neovim.buffer())
+    assert neovim.buffer() == SOURCE + "def g(b):\n      # scripted\n    return None"
+
+
+def test_what_was_typed_through_is_not_left_behind(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.type("val")
+    neovim.press("Tab")
+    neovim.until(lambda _: "scripted" in neovim.buffer())
+    assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
+
+
+def test_what_was_typed_away_from_is_hidden_at_once_and_tab_is_a_tab(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.type("X")
+    neovim.press("Tab")
+    neovim.until(lambda _: "X " in neovim.buffer() or "X\t" in neovim.buffer())
+    assert "scripted" not in neovim.buffer()
+
+
+def test_a_word_and_a_line_are_accepted_by_themselves(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.press("M-Right")
+    neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value")
+    neovim.until("value = value =  # scripted")
+    neovim.press("M-l")
+    neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value =  # scripted")
+    assert neovim.complaints() == [""]
+
+
+def test_leaving_insert_mode_takes_the_suggestion_away(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.press("Escape")
+    neovim.until(lambda _: neovim.ghost() == "")
+    assert neovim.buffer() == SOURCE + "    value = "
