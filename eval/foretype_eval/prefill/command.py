@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -27,6 +27,8 @@ from foretype_eval.replay.commits import RepositoryError
 
 __all__ = ["PrefillOptions", "Setting", "prefill", "run_prefill"]
 
+
+_PIPE_COLUMNS: Final = 140
 
 Progress = Callable[[str, int, int], None]
 
@@ -185,7 +187,11 @@ def prefill(
     if as_json:
         print_json(result)
     else:
-        Console().print(_table(result))
+        console = Console()
+        # In a pipe there is no width to respect, and half a figure is none.
+        if not console.is_terminal:
+            console = Console(width=_PIPE_COLUMNS)
+        console.print(_table(result))
 
 
 def _table(result: dict[str, Any]) -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import PurePath
 
 from foretype_context.document import Edit
 
@@ -57,7 +56,3 @@ class Recording:
     name: str
     events: tuple[Event, ...]
     notes: dict[str, int] = field(default_factory=dict[str, int])
-
-    @classmethod
-    def named(cls, path: PurePath, events: list[Event], notes: dict[str, int]) -> Recording:
-        return cls(path.name, tuple(events), notes)

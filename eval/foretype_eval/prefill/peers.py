@@ -31,6 +31,7 @@ _COPILOT_TOKENS: Final = 7_692
 _COPILOT_PREFIX_SHARE: Final = 0.35
 _COPILOT_SUFFIX_SHARE: Final = 0.15
 _COPILOT_STABLE_SHARE: Final = 0.35
+_LINE_QUANTUM_TOKENS: Final = 64
 _COMPARED_TOKENS: Final = 50
 _THRESHOLD_PERCENT: Final = 10
 
@@ -114,12 +115,17 @@ def _below(request: PeerRequest, start: int, limit: int, lines_max: int | None) 
     return text[start:end]
 
 
+def _reserved(tokens: int) -> int:
+    """Room for the caret's line in steps: a peer that counts lines or characters does not slide with every token typed."""
+    return -(-max(tokens, 1) // _LINE_QUANTUM_TOKENS) * _LINE_QUANTUM_TOKENS
+
+
 def llama_vim(request: PeerRequest) -> tuple[list[Segment], str]:
     """Chunk ring · lines above · text right of the caret and lines below · middle · typed part of the line."""
     view = request.view
     own = request.windows is Windows.OWN
     context, used = _context(request, request.context_tokens, newest_last=True)
-    typed = request.tokenizer.count(view.typed)
+    typed = _reserved(request.tokenizer.count(view.typed))
     below = _below(
         request, view.offset, 1 << 30 if own else request.suffix_tokens, _LLAMA_SUFFIX_LINES if own else None
     )
@@ -148,9 +154,9 @@ def copilot(request: PeerRequest) -> tuple[list[Segment], str]:
     below = _below(request, start, suffix_tokens, None)
     if request.frozen and below and request.frozen != below and _still_alike(tokenizer, below, request.frozen):
         below = request.frozen
-    typed_tokens = tokenizer.count(view.typed)
+    typed_tokens = _reserved(tokenizer.count(view.typed) + tokenizer.count(view.tail))
     room = int(total * _COPILOT_PREFIX_SHARE) if own else total - used - tokenizer.count(below)
-    above = _above(request, room - typed_tokens - tokenizer.count(view.tail), None)
+    above = _above(request, room - typed_tokens, None)
     # Lines above and the typed part are one text: they are encoded apart only where nothing can merge.
     text = above + view.typed
     cut = max((at for at in cut_points(text, tokenizer.cut_rule) if at <= len(above)), default=0)
