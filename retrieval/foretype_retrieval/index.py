@@ -19,7 +19,7 @@ from foretype_retrieval.segment import FileEntry, Segment, build, merge
 from foretype_retrieval.terms import symbol_term
 from foretype_retrieval.vectors import VectorPart
 
-__all__ = ["FileState", "Found", "Index", "Ranking", "fuse"]
+__all__ = ["FileState", "Found", "Index", "Key", "Ranking"]
 
 Array = NDArray[Any]
 
@@ -28,8 +28,6 @@ _B: Final = 0.6
 _MAX_TERMS: Final = 24
 _DIGITS: Final = 4
 MAX_SMALL_SEGMENTS: Final = 8
-RRF_CONSTANT: Final = 60
-"""As in Cormack, Clarke and Büttcher 2009."""
 
 
 class FileState(NamedTuple):
@@ -65,8 +63,8 @@ class _Part:
         return cls(segment, files, chunks, VectorPart(segment.arrays["vectors"]))
 
 
-_Key = tuple[str, int, int, int]  # path, start, part, chunk: what orders equal scores
-Ranking = list[tuple[float, _Key]]
+Key = tuple[str, int, int, int]  # path, start, part, chunk: what orders equal scores
+Ranking = list[tuple[float, Key]]
 
 
 class Index:
@@ -133,9 +131,9 @@ class Index:
         """Everything alive as one segment, to be stored. The same arrays as of a fresh index of the same files."""
         return merge([(part.segment, part.alive_files) for part in self._parts])
 
-    def defining(self, name: str, limit: int = 50) -> list[_Key]:
+    def defining(self, name: str, limit: int = 50) -> list[Key]:
         """Definitions of exactly this name, in the order of their paths."""
-        hits: list[_Key] = []
+        hits: list[Key] = []
         for at, part in enumerate(self._parts):
             postings = part.segment.postings(symbol_term(name))
             if postings is not None:
@@ -143,14 +141,19 @@ class Index:
         return heapq.nsmallest(limit, hits)
 
     def by_terms(self, terms: Mapping[str, float], limit: int) -> Ranking:
-        """BM25 over sub-words, best first.
+        """BM25 over sub-words, best first; see :meth:`word_scores`."""
+        return self.best(self.word_scores(terms), limit)
+
+    def word_scores(self, terms: Mapping[str, float]) -> list[Array]:
+        """BM25 over sub-words of every chunk, one array per segment.
 
         Args:
             terms: weight of each; the rarest `_MAX_TERMS` are used.
         """
+        scores = [np.zeros(part.segment.chunk_count, np.float32) for part in self._parts]
         count = len(self)
         if not count or not terms:
-            return []
+            return scores
         mean = sum(float(part.segment.arrays["lengths"][part.alive].sum()) for part in self._parts) / count or 1.0
         looked: list[tuple[int, str, list[tuple[int, Array, Array]]]] = []
         for term in sorted(terms):
@@ -163,14 +166,13 @@ class Index:
             total = sum(len(chunks) for _, chunks, _ in lists)
             if total:
                 looked.append((total, term, lists))
-        scores = [np.zeros(part.segment.chunk_count, np.float32) for part in self._parts]
         for total, term, lists in sorted(looked, key=lambda one: one[:2])[:_MAX_TERMS]:
             weight = terms[term] * np.log1p((count - total + 0.5) / (total + 0.5))
             for at, chunks, counts in lists:
                 lengths = self._parts[at].segment.arrays["lengths"][chunks]
                 norm = _K1 * (1 - _B + _B * lengths / mean)
                 scores[at][chunks] += (weight * counts * (_K1 + 1) / (counts + norm)).astype(np.float32)
-        return self._best(scores, limit)
+        return scores
 
     def by_vector(self, vector: NDArray[np.float32], limit: int) -> Ranking:
         """Nearest chunks by cosine, best first. Above some thousand chunks the large segment's answer is approximate."""
@@ -182,7 +184,7 @@ class Index:
                 scored += [(score, self._key(at, chunk)) for score, chunk in zip(rounded, chunks.tolist(), strict=True)]
         return _ordered(scored, limit)
 
-    def found(self, key: _Key, score: float) -> Found:
+    def found(self, key: Key, score: float) -> Found:
         """What a key of a ranking stands for."""
         path, start, at, chunk = key
         segment = self._parts[at].segment
@@ -198,7 +200,28 @@ class Index:
             score,
         )
 
-    def _best(self, scores: Sequence[Array], limit: int) -> Ranking:
+    def cosines(self, vector: NDArray[np.float32], keys: Sequence[Key]) -> list[float]:
+        """Exact cosines of these chunks, in their order."""
+        result = np.zeros(len(keys), np.float32)
+        for at, part in enumerate(self._parts):
+            own = [place for place, key in enumerate(keys) if key[2] == at]
+            if own and part.segment.dimensions:
+                rows = part.segment.arrays["vectors"][[keys[place][3] for place in own]].astype(np.float32)
+                result[own] = rows @ vector
+        return np.round(result, _DIGITS).tolist()
+
+    def inside(self, paths: Iterable[str]) -> list[Array]:
+        """Which chunks lie in these files, one boolean array per segment."""
+        masks = [np.zeros(part.segment.chunk_count, np.bool_) for part in self._parts]
+        order = {id(part): at for at, part in enumerate(self._parts)}
+        for path in paths:
+            found = self._where.get(path)
+            if found is not None:
+                masks[order[id(found[0])]][found[0].segment.chunks_of(found[1])] = True
+        return masks
+
+    def best(self, scores: Sequence[Array], limit: int) -> Ranking:
+        """The highest positive scores, best first; ties by path and place."""
         scored: Ranking = []
         for at, values in enumerate(scores):
             rounded = np.round(values, _DIGITS)
@@ -210,23 +233,13 @@ class Index:
             scored += [(float(rounded[chunk]), self._key(at, chunk)) for chunk in candidates.tolist()]
         return _ordered(scored, limit)
 
-    def _key(self, at: int, chunk: int) -> _Key:
+    def is_function(self, key: Key) -> bool:
+        return int(self._parts[key[2]].segment.arrays["kinds"][key[3]]) == Kind.FUNCTION
+
+    def _key(self, at: int, chunk: int) -> Key:
         segment = self._parts[at].segment
         return segment.path(chunk), int(segment.arrays["starts"][chunk]), at, chunk
 
 
-def _ordered(scored: Iterable[tuple[float, _Key]], limit: int) -> Ranking:
+def _ordered(scored: Iterable[tuple[float, Key]], limit: int) -> Ranking:
     return heapq.nsmallest(limit, scored, key=lambda one: (-one[0], one[1][:2], one[1][3]))
-
-
-def fuse(rankings: Sequence[tuple[float, Ranking]], limit: int) -> Ranking:
-    """Reciprocal-rank fusion: each ranking gives `weight / (60 + rank)`.
-
-    Args:
-        rankings: weight and ranking, best first.
-    """
-    scores: dict[_Key, float] = {}
-    for weight, ranking in rankings:
-        for rank, (_, key) in enumerate(ranking):
-            scores[key] = scores.get(key, 0.0) + weight / (RRF_CONSTANT + rank)
-    return _ordered(((round(score, 9), key) for key, score in scores.items()), limit)

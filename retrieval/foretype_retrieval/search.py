@@ -1,21 +1,25 @@
 """Questions to an index: what a place in a document, or a few words, call for.
 
-Three rankings are fused: definitions that the identifiers and imports near the place name, BM25 over sub-words, and vectors.
+Candidates come from names near the place and on import lines, from BM25 over sub-words and from vectors. What is known of each
+is weighed by a fitted linear model; reciprocal ranks, which give every list the same say, found fewer (docs/decisions/0006).
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import mul
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from foretype_retrieval.embed import Embedder
-from foretype_retrieval.index import Found, Index, Ranking, fuse
+from foretype_retrieval.index import Found, Index, Key
 from foretype_retrieval.terms import count_terms, identifiers, import_names
 
-__all__ = ["Channels", "Hit", "Query", "query_at", "query_of_words", "search"]
+__all__ = ["WEIGHTS", "Features", "Hit", "Query", "candidates", "query_at", "query_of_words", "search"]
 
 NEAR_LINES: Final = 24
 _VECTOR_LINES: Final = 12
@@ -24,17 +28,37 @@ _MAX_NAMES: Final = 48
 _MAX_DEFINITIONS: Final = 12
 """A name with more definitions than this (`__init__`, `get`) says nothing unless its file is imported."""
 
+_MAX_IMPORTED: Final = 150
 _DEPTH: Final = 60
 _COMMENT: Final = re.compile(r"^\s*(#|//|\*|/\*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Channels:
-    """Weights of the rankings; 0 leaves one out. Chosen on repositories that no figure is reported on."""
+class Features(NamedTuple):
+    """What is known of a candidate, and as a tuple of the same names, how much each counts.
 
-    symbols: float = 1.0
-    words: float = 1.0
-    vectors: float = 0.7
+    Attributes:
+        words: BM25, as a share of the best.
+        cosine: of the vectors; 0 without an embedder.
+        imported: its name stands on an import line.
+        inside: its file is one that the imports name.
+        near: how near the place its name stands: 1 on the line itself, less above, 0 where it does not.
+        alike: logarithm of how many definitions have its name.
+        folder: share of its folders that the document's own path begins with.
+        function: it is no class or constant.
+    """
+
+    words: float
+    cosine: float
+    imported: float
+    inside: float
+    near: float
+    alike: float
+    folder: float
+    function: float
+
+
+WEIGHTS: Final = Features(1.76, 1.56, 3.14, 0.45, 3.07, -0.94, 0.14, 0.0)
+"""A logistic regression over candidates of repositories that no figure is reported on (retrieval/training/weights.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,50 +121,87 @@ def query_of_words(text: str) -> Query:
 
 
 def search(
-    index: Index,
-    query: Query,
-    embedder: Embedder | None,
-    *,
-    limit: int,
-    channels: Channels = Channels(),
+    index: Index, query: Query, embedder: Embedder | None, *, limit: int, weights: Features = WEIGHTS
 ) -> list[Hit]:
-    """The best chunks, best first, at most one per definition."""
-    words = index.by_terms(query.terms, _DEPTH) if channels.words else []
-    vectors: Ranking = []
-    if embedder is not None and index.dimensions and query.text.strip() and channels.vectors:
-        vectors = index.by_vector(embedder.embed([query.text])[0], _DEPTH)
-    symbols = _symbols(index, query, words) if channels.symbols else []
-    fused = fuse([(channels.symbols, symbols), (channels.words, words), (channels.vectors, vectors)], limit + _DEPTH)
-    named = {key for _, key in symbols}
+    """The best chunks, best first."""
+    scored = [
+        (round(sum(map(mul, weights, features)), 6), key)
+        for key, features in candidates(index, query, embedder).items()
+    ]
+    best = heapq.nsmallest(limit, scored, key=lambda one: (-one[0], one[1]))
+    named = {*query.names, *query.imported}
     hits: list[Hit] = []
-    for score, key in fused:
-        if key[0] != query.exclude:
-            hits.append(Hit(index.found(key, score), "imports" if key in named else "retrieval"))
-            if len(hits) == limit:
-                break
+    for score, key in best:
+        found = index.found(key, score)
+        hits.append(Hit(found, "imports" if found.name in named else "retrieval"))
     return hits
 
 
-def _symbols(index: Index, query: Query, words: Ranking) -> Ranking:
-    """Definitions that are named near the place or imported into its file.
+def candidates(index: Index, query: Query, embedder: Embedder | None) -> dict[Key, Features]:
+    """Everything worth looking at, with what is known of it.
 
-    First what is named and comes from an imported module, nearest first; then what is imported and not used yet, by how well
-    its words fit; then other definitions of the names.
+    The best by words and by vectors, the definitions of names near the place and on import lines, and the best by words in
+    the files that those imports name.
     """
-    fits = {key: score for score, key in words}
-    ranked: list[tuple[float, tuple[str, int, int, int]]] = []
+    scores = index.word_scores(query.terms)
+    words = index.best(scores, _DEPTH)
+    vector = (
+        embedder.embed([query.text])[0] if embedder is not None and index.dimensions and query.text.strip() else None
+    )
+    names, imported_paths = _named(index, query)
+    keys = {key for _, key in words}
+    if vector is not None:
+        keys.update(key for _, key in index.by_vector(vector, _DEPTH))
+    keys.update(names)
+    if imported_paths:
+        masks = index.inside(imported_paths)
+        # A little for every chunk, so that those without a common word are candidates too.
+        keys.update(
+            key for _, key in index.best([(one + 0.01) * mask for one, mask in zip(scores, masks, strict=True)], _DEPTH)
+        )
+    ordered = [key for key in keys if key[0] != query.exclude]
+    top = words[0][0] if words else 1.0
+    cosines = index.cosines(vector, ordered) if vector is not None else [0.0] * len(ordered)
     order = {name: at for at, name in enumerate(query.names)}
-    for name in dict.fromkeys((*query.names, *sorted(query.imported))):
-        keys = [key for key in index.defining(name, 4 * _MAX_DEFINITIONS) if key[0] != query.exclude]
-        for key in keys:
-            inside = not query.modules.isdisjoint(_parts(key[0]))
-            if len(keys) > _MAX_DEFINITIONS and not inside:
-                continue
-            near = 1.0 / (4 + order[name]) if name in order else 0.0
-            score = near + 0.1 * (name in query.imported) + 0.1 * inside - 0.02 * len(keys) + 0.01 * fits.get(key, 0.0)
-            ranked.append((score, key))
-    ranked.sort(key=lambda one: (-round(one[0], 6), one[1]))
-    return ranked[:_DEPTH]
+    own = PurePosixPath(query.exclude).parts[:-1]
+    result: dict[Key, Features] = {}
+    for key, cosine in zip(ordered, cosines, strict=True):
+        name, count = names.get(key, ("", 0))
+        result[key] = Features(
+            round(float(scores[key[2]][key[3]]) / top, 4),
+            cosine,
+            float(name in query.imported),
+            float(key[0] in imported_paths),
+            1.0 / (1.0 + order[name] / 8.0) if name in order else 0.0,
+            math.log1p(count),
+            _shared(own, key[0]),
+            float(index.is_function(key)),
+        )
+    return result
+
+
+def _named(index: Index, query: Query) -> tuple[dict[Key, tuple[str, int]], frozenset[str]]:
+    """Definitions of names near the place or imported, with their name and how many share it; and the files imported from."""
+    found: dict[Key, tuple[str, int]] = {}
+    paths: set[str] = set()
+    for name in dict.fromkeys((*query.names, *sorted(query.imported)[:_MAX_IMPORTED])):
+        keys = index.defining(name, 4 * _MAX_DEFINITIONS)
+        inside = [key for key in keys if not query.modules.isdisjoint(_parts(key[0]))]
+        kept = keys if len(keys) <= _MAX_DEFINITIONS else inside
+        for key in kept:
+            found[key] = name, len(keys)
+        if name in query.imported:
+            paths.update(key[0] for key in (inside or (keys if len(keys) <= 2 else [])))
+    paths.discard(query.exclude)
+    return found, frozenset(paths)
+
+
+def _shared(own: tuple[str, ...], path: str) -> float:
+    folders = path.split("/")[:-1]
+    common = next(
+        (at for at, (a, b) in enumerate(zip(own, folders, strict=False)) if a != b), min(len(own), len(folders))
+    )
+    return common / max(len(own), len(folders), 1)
 
 
 def _parts(path: str) -> frozenset[str]:

@@ -10,25 +10,31 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections import defaultdict
 from pathlib import Path, PurePosixPath
 
 from foretype_context.tokens import well_formed
 from foretype_eval.statistics import cluster_bootstrap, paired_difference
 from foretype_retrieval.embed import default_embedder
-from foretype_retrieval.index import FileState, Index
+from foretype_retrieval.index import FileState, Index, Key, Ranking
 from foretype_retrieval.indexing import make_entry
-from foretype_retrieval.search import Channels, Query, query_at, search
+from foretype_retrieval.search import Query, query_at, search
 from foretype_retrieval.segment import build
 from foretype_retrieval.terms import identifiers
 from sites import File, Site, repositories, sites
 
-CHANNELS = {
-    "bm25": Channels(0, 1, 0),
-    "embeddings": Channels(0, 0, 1),
-    "symbols": Channels(1, 0, 0),
-    "bm25+embeddings": Channels(0, 1, Channels().vectors),
-    "fused": Channels(),
-}
+
+def alone(ranking: Ranking, exclude: str) -> list[tuple[str, int]]:
+    return [key[:2] for _, key in ranking if key[0] != exclude][:5]
+
+
+def fused_by_ranks(*rankings: Ranking) -> Ranking:
+    """Reciprocal-rank fusion with the constant 60, for comparison."""
+    scores: dict[Key, float] = {}
+    for ranking in rankings:
+        for rank, (_, key) in enumerate(ranking):
+            scores[key] = scores.get(key, 0.0) + 1 / (60 + rank)
+    return sorted(((score, key) for key, score in scores.items()), key=lambda one: (-one[0], one[1]))
 
 
 def nearness(a: str, b: str) -> tuple[int, int, str]:
@@ -57,13 +63,9 @@ def main() -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--embedder", type=Path)
     parser.add_argument("--per-repository", type=int, default=120)
-    parser.add_argument("--weights", default="", help="symbols,words,vectors;... to compare instead of the defaults")
     options = parser.parse_args()
     embedder, rng = default_embedder(options.embedder, complain=print), random.Random(1)
-    channels = CHANNELS
-    if options.weights:
-        channels = {one: Channels(*map(float, one.split(","))) for one in options.weights.split(";")}
-    found: dict[str, list[bool]] = {name: [] for name in ([*channels, "recent"] if not options.weights else channels)}
+    found: dict[str, list[bool]] = defaultdict(list)
     places: list[Site] = []
     repository_of: list[str] = []
     for name, files in repositories(options.corpus):
@@ -74,11 +76,14 @@ def main() -> None:
         for site in rng.sample(every, min(options.per_repository, len(every))):
             query = query_at(by_path[site.path].lines[: site.line], "", site.path)
             wanted = (site.target_path, site.target.start)
-            for label, weights in channels.items():
-                hits = search(index, query, embedder, limit=5, channels=weights)
-                found[label].append(wanted in [(hit.found.path, hit.found.start) for hit in hits])
-            if not options.weights:
-                found["recent"].append(wanted in recent(files, site, query))
+            words = index.by_terms(query.terms, 60)
+            vectors = index.by_vector(embedder.embed([query.text])[0], 60) if embedder is not None else []
+            hits = search(index, query, embedder, limit=5)
+            found["bm25"].append(wanted in alone(words, site.path))
+            found["embeddings"].append(wanted in alone(vectors, site.path))
+            found["bm25+embeddings by rank"].append(wanted in alone(fused_by_ranks(words, vectors), site.path))
+            found["recently opened"].append(wanted in recent(files, site, query))
+            found["fused"].append(wanted in [(hit.found.path, hit.found.start) for hit in hits])
             places.append(site)
             repository_of.append(name)
     files_of = [f"{name}/{site.path}" for name, site in zip(repository_of, places, strict=True)]
@@ -96,11 +101,10 @@ def main() -> None:
             "by_repository": [round(one, 4) for one in cluster_bootstrap(values, repository_of, resamples=4000)[1:3]],
             "by_file": [round(one, 4) for one in cluster_bootstrap(values, files_of, resamples=4000)[1:3]],
         }
-    best = "fused" if "fused" in found else next(iter(found))
     report["fused minus"] = {
-        label: [round(one, 4) for one in paired_difference(found[best], values, repository_of)[:3]]
+        label: [round(one, 4) for one in paired_difference(found["fused"], values, repository_of)[:3]]
         for label, values in found.items()
-        if label != best
+        if label != "fused"
     }
     print(json.dumps(report, indent=1))  # noqa: T201
 

@@ -65,7 +65,7 @@ def repositories(path: Path) -> Iterator[tuple[str, list[File]]]:
 
 
 def sites(files: Sequence[File]) -> Iterator[Site]:
-    """Every such place, in the order of files and lines; one per line at most, and a name once in 24 lines."""
+    """Every such place, in the order of files and lines; one per line at most."""
     defined: dict[str, list[tuple[str, Chunk]]] = defaultdict(list)
     for file in files:
         for chunk in file.chunks:
@@ -78,17 +78,15 @@ def sites(files: Sequence[File]) -> Iterator[Site]:
     }
     for file in files:
         imported, _ = import_names(file.lines)
-        last: dict[str, int] = {}
         for at, line in enumerate(file.lines):
             if at < 3 or _DEFINES.match(line) or _IMPORTS.match(line) or line.lstrip().startswith("#"):
                 continue
             for name in identifiers(line):
                 found = unique.get(name)
-                if found is None or found[0] == file.path or at - last.get(name, -99) < 24:
+                if found is None or found[0] == file.path:
                     continue
                 if name not in imported and f".{name}(" not in line:
                     continue
-                last[name] = at
                 above = "\n".join(file.lines[max(0, at - 24) : at])
                 near = re.search(rf"\b{re.escape(name)}\b", above) is not None
                 yield Site(file.path, at, name, found[0], found[1], not near and name not in imported, name in imported)

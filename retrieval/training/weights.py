@@ -1,0 +1,56 @@
+"""Fits the weights of `search`: `python retrieval/training/weights.py EMBEDDER.npz CORPUS.jsonl.gz...`.
+
+A logistic regression over candidates, each place weighing the same; prints the tuple for `WEIGHTS`. The repositories must be
+neither held out nor among those that trained the embedder.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+from foretype_context.tokens import well_formed
+from foretype_retrieval.embed import default_embedder
+from foretype_retrieval.index import FileState, Index
+from foretype_retrieval.indexing import make_entry
+from foretype_retrieval.search import Features, candidates, query_at
+from foretype_retrieval.segment import build
+from sites import repositories, sites
+
+PER_REPOSITORY = 60
+
+
+def main(embedder_path: str, *corpora: str) -> None:
+    embedder, rng = default_embedder(Path(embedder_path), complain=print), random.Random(2)
+    groups: list[tuple[np.ndarray, int]] = []
+    asked = 0
+    for corpus in corpora:
+        for _, files in repositories(Path(corpus)):
+            entries = [make_entry(file.path, well_formed(file.text), FileState(0, 0), embedder) for file in files]
+            index, lines = Index(build(entries, embedder.dimensions)), {file.path: file.lines for file in files}
+            every = list(sites(files))
+            for site in rng.sample(every, min(PER_REPOSITORY, len(every))):
+                asked += 1
+                found = candidates(index, query_at(lines[site.path][: site.line], "", site.path), embedder)
+                keys = list(found)
+                wanted = [at for at, key in enumerate(keys) if key[:2] == (site.target_path, site.target.start)]
+                if wanted:
+                    groups.append((np.array([found[key] for key in keys]), wanted[0]))
+    weights, rate = np.zeros(len(Features._fields)), 0.5
+    for step in range(400):
+        gradient = np.zeros_like(weights)
+        for rows, at in groups:
+            # Softmax over the candidates of one place: the wanted one against the others.
+            scores = rows @ weights
+            shares = np.exp(scores - scores.max())
+            gradient += rows[at] - (shares / shares.sum()) @ rows
+        weights += rate * (gradient / len(groups) - 1e-3 * weights) * (8 if step < 300 else 3)
+    top = np.mean([np.argsort(-(rows @ weights), kind="stable")[:5].tolist().count(at) for rows, at in groups])
+    print(f"{asked} places, {len(groups)} among the candidates, {top:.3f} of those in the first five")  # noqa: T201
+    print(Features(*(round(float(one), 2) for one in weights)))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
