@@ -338,13 +338,14 @@ async def test_infill_refuses_a_bad_body(body: Any) -> None:
         assert response.json()["error"]["type"] == "invalid_request_error"
 
 
-async def test_health_needs_no_token_and_confirms_a_right_one() -> None:
+@pytest.mark.parametrize("path", ["/healthz", "/health"])
+async def test_health_needs_no_token_and_confirms_a_right_one(path: str) -> None:
     async with gateway(token=TOKEN) as world, world.http() as http:
-        health = (await http.get("/healthz")).json()
+        health = (await http.get(path)).json()
         assert health["status"] == "ok"
         assert health["authorized"] is False
         assert TOKEN not in json.dumps(health)
-        health = (await http.get("/healthz", headers={"Authorization": f"Bearer {TOKEN}"})).json()
+        health = (await http.get(path, headers={"Authorization": f"Bearer {TOKEN}"})).json()
         assert health["authorized"] is True
         assert health["engine"]["running"] == 0
 
