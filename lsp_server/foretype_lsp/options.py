@@ -81,7 +81,7 @@ def parse(raw: object) -> tuple[Options, list[Problem]]:
         The options, and a problem for each entry that was not understood. Unknown names are problems too (a misspelt option
         that is silently ignored is the hardest to find), except those that editors keep in the same section for themselves.
     """
-    if raw is None:
+    if raw is None or raw == []:  # an empty table of Lua
         return Options(), []
     if not isinstance(raw, Mapping):
         return Options(), [
@@ -95,7 +95,7 @@ def parse(raw: object) -> tuple[Options, list[Problem]]:
             if "." not in str(name) and name not in _OF_THE_CLIENT:
                 problems.append(Problem(str(name), f"unknown; the options are {', '.join(sorted(_FIELDS))}"))
             continue
-        if value is None:  # how Lua and Lisp clients spell "not set"
+        if value is None or (value == [] and field.default_factory is dict):  # how Lua and Lisp clients spell "not set"
             continue
         if field.name == "enable" and isinstance(value, bool):
             value = {"*": value}

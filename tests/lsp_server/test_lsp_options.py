@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 def test_nothing_gives_the_defaults():
     assert parse(None) == (Options(), [])
+    assert parse([]) == parse({"enable": []}) == (Options(), [])  # empty tables of Lua
     assert parse({}) == (Options(), [])
 
 

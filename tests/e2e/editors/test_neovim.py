@@ -121,3 +121,10 @@ def test_closers_right_of_the_cursor_stay_right(neovim):
     line = neovim.buffer().splitlines()[-1]
     assert line.startswith("    print(va")
     assert "vava" not in line
+
+
+def test_checkhealth_finds_nothing_wrong(neovim):
+    neovim.type(":checkhealth foretype")
+    neovim.press("Enter")
+    screen = neovim.until("ready: scripted")
+    assert "ERROR" not in screen

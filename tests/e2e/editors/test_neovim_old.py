@@ -129,3 +129,10 @@ def test_leaving_insert_mode_takes_the_suggestion_away(neovim):
     neovim.press("Escape")
     neovim.until(lambda _: neovim.ghost() == "")
     assert neovim.buffer() == SOURCE + "    value = "
+
+
+def test_checkhealth_finds_nothing_wrong(neovim):
+    neovim.type(":checkhealth foretype")
+    neovim.press("Enter")
+    screen = neovim.until("ready: scripted")
+    assert "ERROR" not in screen

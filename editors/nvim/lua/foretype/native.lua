@@ -121,7 +121,7 @@ function M.setup(settings)
     cmd = settings.cmd,
     filetypes = settings.filetypes,
     root_markers = settings.root_markers,
-    init_options = settings.options,
+    init_options = next(settings.options) and settings.options or nil, -- an empty table would become a list
     get_language_id = require('foretype').language_id,
     on_init = watch,
   })

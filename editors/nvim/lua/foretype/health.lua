@@ -1,0 +1,45 @@
+--- `:checkhealth foretype`
+local M = {}
+
+function M.check()
+  local health = vim.health or require('health') -- the latter before 0.8
+  local ok, bad, start = health.ok or health.report_ok, health.error or health.report_error, health.start or health.report_start
+  local info = health.info or health.report_info
+  start('foretype')
+  local settings = require('foretype').settings
+  if not settings then
+    bad("not set up: require('foretype').setup()")
+    return
+  end
+  info(vim.lsp.inline_completion and "Neovim's own inline completion, made safe to accept" or 'ghost text drawn by the plugin')
+  local command = settings.cmd[1]
+  if vim.fn.executable(command) == 0 then
+    bad(command .. " is no program: install Foretype (pip install 'foretype[local]') or set `cmd`")
+    return
+  end
+  ok(vim.fn.exepath(command))
+  local clients = (vim.lsp.get_clients or vim.lsp.get_active_clients)()
+  for _, client in ipairs(clients) do
+    if client.name == 'foretype' then
+      local request = vim.fn.has('nvim-0.11') == 1 and function(...)
+        return client:request_sync(...)
+      end or client.request_sync
+      local answer = request('foretype/status', vim.empty_dict(), 2000, 0)
+      local status = answer and answer.result
+      if not status then
+        bad('the server runs, but does not answer')
+      elseif status.state == 'ready' then
+        ok('ready: ' .. status.model .. ' at ' .. status.gateway)
+      else
+        bad(status.state .. ': ' .. status.detail)
+      end
+      for _, problem in ipairs(status and status.problems or {}) do
+        bad(problem)
+      end
+      return
+    end
+  end
+  info('no server: it starts with the first file of a language in `filetypes`')
+end
+
+return M
