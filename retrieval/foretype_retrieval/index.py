@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 _K1: Final = 1.2
 _B: Final = 0.6
-_MAX_TERMS: Final = 24
+_MAX_TERMS: Final = 20
 _DIGITS: Final = 4
 MAX_SMALL_SEGMENTS: Final = 8
 
@@ -56,6 +56,7 @@ class _Part:
     alive_files: Array
     alive: Array
     vectors: VectorPart
+    whole: bool = True
 
     @classmethod
     def of(cls, segment: Segment) -> _Part:
@@ -78,11 +79,20 @@ class Index:
         if faiss is not None:
             self._parts[0].vectors.attach(faiss)
         self._where: dict[str, tuple[_Part, int]] = {}
+        self._statistics: tuple[int, float] | None = None
         for path, file in self._parts[0].segment.files.items():
             self._where[path] = (self._parts[0], file)
 
     def __len__(self) -> int:
-        return sum(int(part.alive.sum()) for part in self._parts)
+        return self._counted()[0]
+
+    def _counted(self) -> tuple[int, float]:
+        """Chunks alive, and their mean length in terms."""
+        if self._statistics is None:
+            count = sum(int(part.alive.sum()) for part in self._parts)
+            terms = sum(int(part.segment.arrays["lengths"][part.alive].sum()) for part in self._parts)
+            self._statistics = count, terms / count if terms else 1.0
+        return self._statistics
 
     def files(self) -> Mapping[str, FileState]:
         """State of every file, as it was read."""
@@ -96,8 +106,9 @@ class Index:
         """An index that shares the segments and can be changed while this one is read."""
         other = Index.__new__(Index)
         other.dimensions = self.dimensions
+        other._statistics = self._statistics
         other._parts = [
-            _Part(one.segment, one.alive_files.copy(), one.alive.copy(), one.vectors) for one in self._parts
+            _Part(one.segment, one.alive_files.copy(), one.alive.copy(), one.vectors, one.whole) for one in self._parts
         ]
         twin = dict(zip(map(id, self._parts), other._parts, strict=True))
         other._where = {path: (twin[id(part)], file) for path, (part, file) in self._where.items()}
@@ -105,10 +116,12 @@ class Index:
 
     def update(self, entries: Sequence[FileEntry], removed: Iterable[str] = ()) -> None:
         """Adds or replaces files, and forgets others."""
+        self._statistics = None
         for path in (*removed, *(entry.path for entry in entries)):
             found = self._where.pop(path, None)
             if found is not None:
                 part, file = found
+                part.whole = False
                 part.alive_files[file] = False
                 part.alive[part.segment.chunks_of(file)] = False
         if not entries:
@@ -132,13 +145,16 @@ class Index:
         return merge([(part.segment, part.alive_files) for part in self._parts])
 
     def defining(self, name: str, limit: int = 50) -> list[Key]:
-        """Definitions of exactly this name, in the order of their paths."""
+        """Definitions of exactly this name, in the order of their paths; none of a name with more than `limit`."""
         hits: list[Key] = []
         for at, part in enumerate(self._parts):
             postings = part.segment.postings(symbol_term(name))
             if postings is not None:
-                hits += [self._key(at, chunk) for chunk in postings[0].tolist() if part.alive[chunk]]
-        return heapq.nsmallest(limit, hits)
+                alive = postings[0] if part.whole else postings[0][part.alive[postings[0]]]
+                if len(hits) + len(alive) > limit:
+                    return []
+                hits += [self._key(at, chunk) for chunk in alive.tolist()]
+        return sorted(hits)
 
     def by_terms(self, terms: Mapping[str, float], limit: int) -> Ranking:
         """BM25 over sub-words, best first; see :meth:`word_scores`."""
@@ -151,18 +167,20 @@ class Index:
             terms: weight of each; the rarest `_MAX_TERMS` are used.
         """
         scores = [np.zeros(part.segment.chunk_count, np.float32) for part in self._parts]
-        count = len(self)
+        count, mean = self._counted()
         if not count or not terms:
             return scores
-        mean = sum(float(part.segment.arrays["lengths"][part.alive].sum()) for part in self._parts) / count or 1.0
         looked: list[tuple[int, str, list[tuple[int, Array, Array]]]] = []
         for term in sorted(terms):
             lists: list[tuple[int, Array, Array]] = []
             for at, part in enumerate(self._parts):
                 postings = part.segment.postings(term)
                 if postings is not None:
-                    kept = part.alive[postings[0]]
-                    lists.append((at, postings[0][kept], postings[1][kept]))
+                    chunks, counts = postings
+                    if not part.whole:
+                        kept = part.alive[chunks]
+                        chunks, counts = chunks[kept], counts[kept]
+                    lists.append((at, chunks, counts))
             total = sum(len(chunks) for _, chunks, _ in lists)
             if total:
                 looked.append((total, term, lists))
@@ -232,9 +250,6 @@ class Index:
                 candidates = candidates[rounded[candidates] >= bound]
             scored += [(float(rounded[chunk]), self._key(at, chunk)) for chunk in candidates.tolist()]
         return _ordered(scored, limit)
-
-    def is_function(self, key: Key) -> bool:
-        return int(self._parts[key[2]].segment.arrays["kinds"][key[3]]) == Kind.FUNCTION
 
     def _key(self, at: int, chunk: int) -> Key:
         segment = self._parts[at].segment

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import mul
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
@@ -29,7 +30,7 @@ _MAX_DEFINITIONS: Final = 12
 """A name with more definitions than this (`__init__`, `get`) says nothing unless its file is imported."""
 
 _MAX_IMPORTED: Final = 150
-_DEPTH: Final = 60
+_DEPTH: Final = 40
 _COMMENT: Final = re.compile(r"^\s*(#|//|\*|/\*)")
 
 
@@ -44,7 +45,6 @@ class Features(NamedTuple):
         near: how near the place its name stands: 1 on the line itself, less above, 0 where it does not.
         alike: logarithm of how many definitions have its name.
         folder: share of its folders that the document's own path begins with.
-        function: it is no class or constant.
     """
 
     words: float
@@ -54,10 +54,9 @@ class Features(NamedTuple):
     near: float
     alike: float
     folder: float
-    function: float
 
 
-WEIGHTS: Final = Features(1.76, 1.56, 3.14, 0.45, 3.07, -0.94, 0.14, 0.0)
+WEIGHTS: Final = Features(1.76, 1.56, 3.14, 0.45, 3.07, -0.94, 0.14)
 """A logistic regression over candidates of repositories that no figure is reported on (retrieval/training/weights.py)."""
 
 
@@ -164,18 +163,21 @@ def candidates(index: Index, query: Query, embedder: Embedder | None) -> dict[Ke
     cosines = index.cosines(vector, ordered) if vector is not None else [0.0] * len(ordered)
     order = {name: at for at, name in enumerate(query.names)}
     own = PurePosixPath(query.exclude).parts[:-1]
+    shared: dict[str, float] = {}
     result: dict[Key, Features] = {}
     for key, cosine in zip(ordered, cosines, strict=True):
         name, count = names.get(key, ("", 0))
+        path = key[0]
+        if path not in shared:
+            shared[path] = _shared(own, path)
         result[key] = Features(
             round(float(scores[key[2]][key[3]]) / top, 4),
             cosine,
             float(name in query.imported),
-            float(key[0] in imported_paths),
+            float(path in imported_paths),
             1.0 / (1.0 + order[name] / 8.0) if name in order else 0.0,
             math.log1p(count),
-            _shared(own, key[0]),
-            float(index.is_function(key)),
+            shared[path],
         )
     return result
 
@@ -204,6 +206,8 @@ def _shared(own: tuple[str, ...], path: str) -> float:
     return common / max(len(own), len(folders), 1)
 
 
+@lru_cache(maxsize=65_536)
 def _parts(path: str) -> frozenset[str]:
-    pure = PurePosixPath(path)
-    return frozenset((pure.stem.lower(), pure.parent.name.lower()))
+    """What an import line may call a file: its name without the ending, and its folder's."""
+    folders, _, name = path.lower().rpartition("/")
+    return frozenset((name.partition(".")[0], folders.rpartition("/")[2]))

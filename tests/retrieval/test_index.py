@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.indexing import make_entry
-from foretype_retrieval.search import Channels, query_at, query_of_words, search
+from foretype_retrieval.search import Features, query_at, query_of_words, search
 from foretype_retrieval.segment import ARRAYS, FileEntry, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -123,12 +123,21 @@ def test_search_goes_on_by_words_without_an_embedder(shop: Index) -> None:
     assert found[0].found.name == "format_price"
 
 
-def test_each_ranking_can_be_left_out(shop: Index) -> None:
-    query = query_of_words("format_price currency")
-    for channels in (Channels(1, 0, 0), Channels(0, 1, 0), Channels(0, 0, 1)):
-        hits = search(shop, query, EMBEDDER, limit=5, channels=channels)
-        assert hits and PurePosixPath(hits[0].found.path).suffix == ".py"
-    assert search(shop, query, EMBEDDER, limit=5, channels=Channels(0, 0, 0)) == []
+def test_each_weight_alone_orders_by_what_it_weighs(shop: Index) -> None:
+    query = query_at(["from shop.money import format_price", "price = format_price(1, 'EUR')"], "", "shop/pay.py")
+    nothing = Features(*(0.0 for _ in Features._fields))
+    for name in ("words", "cosine", "imported", "inside", "near"):
+        hits = search(shop, query, EMBEDDER, limit=1, weights=nothing._replace(**{name: 1.0}))
+        assert hits[0].found.name == "format_price", name
+
+
+def test_a_name_that_everything_has_does_not_drown_the_rest() -> None:
+    texts = {f"m{number:03}.py": "class Thing:\n    def start(self):\n        pass\n" for number in range(100)}
+    texts["engine.py"] = "def start_engine(fuel):\n    return fuel\n"
+    index = Index(build([make_entry(path, text, FileState(1, 1), EMBEDDER) for path, text in texts.items()], 26))
+    assert index.defining("start") == []
+    hits = search(index, query_of_words("start engine fuel"), EMBEDDER, limit=3)
+    assert hits[0].found.name == "start_engine"
 
 
 def test_an_empty_question_to_an_empty_index_finds_nothing() -> None:
