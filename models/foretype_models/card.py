@@ -9,7 +9,7 @@ from typing import Any
 
 from foretype_models.artifacts import Artifact, locate
 
-RESULTS = ("training", "evaluation", "parity", "positions_before")
+RESULTS = ("training", "evaluation", "parity", "positions_before", "thresholds")
 
 
 class CardError(Exception):
@@ -29,7 +29,7 @@ def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any
             results[name] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise CardError(f"{path} cannot be read ({error}); models/README.md says what makes it") from error
-    for name in ("evaluation", "parity"):
+    for name in ("evaluation", "parity", "thresholds"):
         if results[name]["sha256"] != artifact.sha256:
             raise CardError(f"{folder / name}.json was measured on another file; measure again, see models/README.md")
     return results
@@ -44,7 +44,7 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
-def _honest(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _honest(rows: Mapping[str, Mapping[str, float]], thresholds: Mapping[str, float], applied: bool) -> list[str]:
     """Says in words what the figures mean; the words follow from the figures."""
     lines = ["## What it can do, and what it cannot", ""]
     names = {"next_line": "whole next lines", "line_fill": "the rest of a line that is begun"}
@@ -66,6 +66,18 @@ def _honest(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
             f"- Fewer than one line in ten is exactly right (at best {_percent(best)}). It exists so that the whole path "
             "runs on a real model; do not expect useful suggestions of it."
         )
+    as_shipped = "as shipped, that threshold is set" if applied else "as shipped, no threshold is set"
+    wanted = _percent(thresholds["wanted_precision"])
+    if thresholds["show_rate"]:
+        lines.append(
+            f"- Shown only from a mean log-probability of {thresholds['min_mean_logprob']} on, {wanted} of its lines are "
+            f"right; that shows {_percent(thresholds['show_rate'])} of them; {as_shipped}."
+        )
+    else:
+        lines.append(
+            f"- There is no confidence from which on {wanted} of its lines are right ({thresholds['cases']:,} cases). "
+            f"The threshold of `foretype models calibrate` therefore lets nothing of it be shown; {as_shipped}."
+        )
     least = min(row["end_of_middle_rate"] for row in rows.values())
     verdict = (
         "stops by itself reliably" if least >= 0.95 else "does not always stop by itself, so stop rules are needed"
@@ -82,7 +94,7 @@ def _honest(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> str:
     """The card as Markdown."""
-    training, evaluation, parity, before = (results[name] for name in RESULTS)
+    training, evaluation, parity, before, thresholds = (results[name] for name in RESULTS)
     loss, fill, totals = training["held_out"], evaluation["fill"], manifest["totals"]
     config = training["config"]
     splits = totals["splits"]
@@ -161,7 +173,7 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
                 for kind, row in fill["rows"].items()
             ],
         ),
-        *_honest(fill["rows"]),
+        *_honest(fill["rows"], thresholds, bool(artifact.profile)),
         "## The file is read right",
         "",
         (

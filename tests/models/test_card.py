@@ -57,6 +57,7 @@ def results(next_line: dict[str, float], line_fill: dict[str, float]) -> dict[st
             "prompts": 50, "positions": 9000, "openvino_mean_abs_logprob": 0.007, "openvino_max_abs_logprob": 0.05,
             "openvino_greedy_agreement": 0.99, "openvino_greedy_positions": 800, "q8_mean_logprob_change": 0.0001,
         },
+        "thresholds": {"cases": 371, "wanted_precision": 0.4, "show_rate": 0.0, "min_mean_logprob": 0.0, "precision": 0.0},
         "positions_before": {"trained_tokens": 7_654_321, "nats_by_eighth": [3.6, 5.6]},
     }  # fmt: skip
 
@@ -84,6 +85,7 @@ def test_the_words_follow_from_the_figures(artifact: artifacts.Artifact) -> None
     assert "the rest of a line that is begun: no measurable difference" in weak
     assert "do not expect useful suggestions" in weak
     assert "does not always stop by itself" in weak
+    assert "no confidence from which on 40.0 % of its lines are right (371 cases)" in weak
     better = card.render(artifact, MANIFEST, results(row(0.25, 40, 3, 0.96), row(0.3, 50, 2, 0.99)))
     assert "**fewer**" not in better
     assert better.count("more lines exactly right") == 2
@@ -101,7 +103,7 @@ def test_results_of_another_file_are_refused(tmp_path: Path, artifact: artifacts
     made = results(row(0.05, 3, 2, 0.96), row(0.08, 5, 3, 0.99))
     for name, result in made.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"sha256": "abc", **result}))
-    assert set(card.read_results(tmp_path, artifact)) == {"training", "evaluation", "parity", "positions_before"}
+    assert set(card.read_results(tmp_path, artifact)) == set(card.RESULTS)
     stale = copy.deepcopy(made["parity"]) | {"sha256": "other"}
     (tmp_path / "parity.json").write_text(json.dumps(stale))
     with pytest.raises(card.CardError, match="measured on another file"):
