@@ -22,7 +22,8 @@ from foretype_models.tokenizer import to_tiktoken
 PRECISION = 0.4
 LEAST_SHOWN = 10
 NEVER = 0.0
-"""No sampled token has a probability of one, so nothing passes this threshold."""
+"""No threshold is good enough. None is written then: the model is shown where the local candidate is not sure, and its card
+says how weak it is, instead of a gateway that runs and stays silent without a reason that anybody can see."""
 
 
 @dataclass(frozen=True)
@@ -113,10 +114,9 @@ def write(folder: Path, scored: dict[str, list[tuple[float, bool]]], local_min_c
     index = json.loads(index_path.read_text("utf-8"))
     entry = next(model for model in index["models"] if model["name"] == index["default"])
     least = line.min_mean_logprob
-    entry["profile"] = {
-        "min_mean_logprob": {"mid_line": least, "line": least, "block": least},
-        "local_min_confidence": local_min_confidence,
-    }
+    entry["profile"] = {"local_min_confidence": local_min_confidence}
+    if least != NEVER:
+        entry["profile"]["min_mean_logprob"] = {"mid_line": least, "line": least, "block": least}
     part = folder / "index.json.part"
     part.write_text(json.dumps(index, indent=1) + "\n")
     os.replace(part, index_path)

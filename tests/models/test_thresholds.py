@@ -22,7 +22,7 @@ def test_what_passes_the_threshold_is_right_often_enough(scored: list[tuple[floa
         assert choice.precision >= 0.5
 
 
-def test_a_model_that_is_never_right_is_never_shown() -> None:
+def test_a_model_that_is_never_right_has_no_threshold() -> None:
     assert choose([(-0.1, False)] * 50).min_mean_logprob == NEVER
 
 
@@ -52,3 +52,6 @@ def test_the_thresholds_are_written_beside_the_model_they_belong_to(tmp_path: Pa
     assert model.profile["min_mean_logprob"]["line"] == chosen["min_mean_logprob"] == -2.0
     assert chosen["precision"] == 0.5
     assert model.profile["local_min_confidence"] == 0.5
+    write(tmp_path, {"line_fill": [(-0.2, False)] * 24}, 0.6)
+    (model,) = available(tmp_path)
+    assert dict(model.profile) == {"local_min_confidence": 0.6}
