@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 _K1: Final = 1.2
 _B: Final = 0.6
-_MAX_TERMS: Final = 20
+_MAX_TERMS: Final = 16
 _DIGITS: Final = 4
 MAX_SMALL_SEGMENTS: Final = 8
 
@@ -242,13 +242,14 @@ class Index:
         """The highest positive scores, best first; ties by path and place."""
         scored: Ranking = []
         for at, values in enumerate(scores):
-            rounded = np.round(values, _DIGITS)
-            candidates = np.flatnonzero(rounded > 0)
+            candidates = np.flatnonzero(values > 10.0**-_DIGITS)
+            rounded = np.round(values[candidates], _DIGITS)
             if len(candidates) > limit:
                 # All that tie with the last one stay, so that the order below decides, not the partition.
-                bound = np.partition(rounded[candidates], -limit)[-limit]
-                candidates = candidates[rounded[candidates] >= bound]
-            scored += [(float(rounded[chunk]), self._key(at, chunk)) for chunk in candidates.tolist()]
+                kept = rounded >= np.partition(rounded, -limit)[-limit]
+                candidates, rounded = candidates[kept], rounded[kept]
+            pairs = zip(rounded.tolist(), candidates.tolist(), strict=True)
+            scored += [(score, self._key(at, chunk)) for score, chunk in pairs]
         return _ordered(scored, limit)
 
     def _key(self, at: int, chunk: int) -> Key:

@@ -26,11 +26,11 @@ NEAR_LINES: Final = 24
 _VECTOR_LINES: Final = 12
 _CLOSE_LINES: Final = 4
 _MAX_NAMES: Final = 48
-_MAX_DEFINITIONS: Final = 12
+_MAX_DEFINITIONS: Final = 8
 """A name with more definitions than this (`__init__`, `get`) says nothing unless its file is imported."""
 
 _MAX_IMPORTED: Final = 150
-_DEPTH: Final = 40
+_DEPTH: Final = 32
 _COMMENT: Final = re.compile(r"^\s*(#|//|\*|/\*)")
 
 

@@ -38,7 +38,7 @@ _IMPORT_WORDS: Final = _words(
     "from import as use using require require_once require_relative include export const let var type static self super crate "
     "pub"
 )
-_MAX_IMPORT_LINES: Final = 200
+_HEAD_LINES: Final = 800
 
 
 def identifiers(text: str) -> list[str]:
@@ -73,9 +73,15 @@ def import_names(lines: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
     Returns:
         All identifiers on them (modules and names alike), and their lower-case forms for comparison with path parts.
     """
+    # The head of a file is the same from key to key.
+    return _import_names("\n".join(lines[:_HEAD_LINES]))
+
+
+@lru_cache(maxsize=64)
+def _import_names(text: str) -> tuple[frozenset[str], frozenset[str]]:
     names: set[str] = set()
     open_bracket = False
-    for line in lines[: _MAX_IMPORT_LINES * 4]:
+    for line in text.split("\n"):
         if open_bracket or _IMPORT_LINE.match(line):
             names.update(identifiers(line))
             opened, closed = line.count("(") + line.count("{"), line.count(")") + line.count("}")

@@ -18,7 +18,7 @@ from foretype_eval.statistics import cluster_bootstrap, paired_difference
 from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.index import FileState, Index, Key, Ranking
 from foretype_retrieval.indexing import make_entry
-from foretype_retrieval.search import Query, query_at, search
+from foretype_retrieval.search import WEIGHTS, Query, query_at, search
 from foretype_retrieval.segment import build
 from foretype_retrieval.terms import identifiers
 from sites import File, Site, repositories, sites
@@ -83,6 +83,8 @@ def main() -> None:
             found["embeddings"].append(wanted in alone(vectors, site.path))
             found["bm25+embeddings by rank"].append(wanted in alone(fused_by_ranks(words, vectors), site.path))
             found["recently opened"].append(wanted in recent(files, site, query))
+            names = search(index, query, embedder, limit=5, weights=WEIGHTS._replace(words=0.0, cosine=0.0))
+            found["names and imports"].append(wanted in [(hit.found.path, hit.found.start) for hit in names])
             found["fused"].append(wanted in [(hit.found.path, hit.found.start) for hit in hits])
             places.append(site)
             repository_of.append(name)

@@ -24,6 +24,8 @@ PER_REPOSITORY = 60
 
 def main(embedder_path: str, *corpora: str) -> None:
     embedder, rng = default_embedder(Path(embedder_path), complain=print), random.Random(2)
+    if embedder is None:
+        raise SystemExit(1)
     groups: list[tuple[np.ndarray, int]] = []
     asked = 0
     for corpus in corpora:
