@@ -21,8 +21,9 @@ def read_lines(path):
 
 def write_lines(path, lines):
     """Write lines to a file."""
-    with open(path, "w") as '''
-CURSOR = (11, len('    with open(path, "w") as '))
+    for name in '''
+CURSOR = (11, len("    for name in "))
+"""Nothing above says what comes here, so the model is asked, and not the local candidate."""
 
 
 @pytest.fixture(scope="module")

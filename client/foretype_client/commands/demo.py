@@ -7,7 +7,7 @@ import contextlib
 import io
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -33,6 +33,7 @@ from foretype_client.commands.shared import (
     shown_path,
 )
 from foretype_client.suggestion import Suggestion
+from foretype_client.workspaces import workspace_of
 
 __all__ = ["demo"]
 
@@ -97,6 +98,8 @@ def demo(
         if not text.strip():
             raise BadInput(f"{path} is empty: there is nothing to type")
         options = client_options("demo", gateway, token, model, state_dir)
+        # As in an editor: the neighbours of the file are known. The file itself is what is typed, never what is on disk.
+        options = replace(options, workspaces=[workspace_of(path.absolute().parent)])
         console = Console(highlight=False)
         run = asyncio.run(_demo(path, text, keys, speed, options, console))
         if svg is not None:
