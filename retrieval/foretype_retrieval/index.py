@@ -114,6 +114,12 @@ class Index:
         other._where = {path: (twin[id(part)], file) for path, (part, file) in self._where.items()}
         return other
 
+    def prepare(self) -> None:
+        """Does beforehand what the first question would otherwise wait for."""
+        for part in self._parts:
+            part.vectors.prepare()
+        self._counted()
+
     def update(self, entries: Sequence[FileEntry], removed: Iterable[str] = ()) -> None:
         """Adds or replaces files, and forgets others."""
         self._statistics = None

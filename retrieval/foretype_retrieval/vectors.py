@@ -38,10 +38,13 @@ class VectorPart:
         """Uses a FAISS index that was stored beside the vectors."""
         self._faiss = open_faiss(serialised)
 
+    def prepare(self) -> None:
+        """Makes the FAISS index of a large part, which takes a second per 100,000; no question ever waits for it."""
+        if self._faiss is None and len(self._vectors) > EXACT_CHUNKS and self._vectors.shape[1]:
+            self.attach(build_faiss(self._vectors))
+
     def nearest(self, vector: NDArray[np.float32], alive: Array, limit: int) -> tuple[Array, Array]:
         """Chunk numbers and cosines, best first; at most `limit`, ties at the end included where exact."""
-        if self._faiss is None and len(self._vectors) > EXACT_CHUNKS:
-            self.attach(build_faiss(self._vectors))
         if self._faiss is not None:
             return self._approximate(vector, alive, limit)
         if self._float is None:

@@ -126,6 +126,7 @@ class Workspace:
                 return
 
     def _swap(self, index: Index) -> None:
+        index.prepare()
         self.index = index
         self.generation += 1
 

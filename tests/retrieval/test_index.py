@@ -1,5 +1,3 @@
-from pathlib import PurePosixPath
-
 import numpy as np
 import pytest
 from foretype_retrieval.index import FileState, Index

@@ -23,6 +23,7 @@ def test_the_dead_are_never_found_in_either_form() -> None:
     alive = np.ones(len(vectors), np.bool_)
     alive[:3000] = False
     for part in (VectorPart(vectors[:500]), VectorPart(vectors)):
+        part.prepare()
         chunks, _ = part.nearest(vectors[7].astype(np.float32), alive[: len(part)], 10)
         assert 7 not in chunks
 
@@ -30,6 +31,7 @@ def test_the_dead_are_never_found_in_either_form() -> None:
 def test_a_large_part_finds_nearly_what_an_exact_search_finds() -> None:
     vectors = rows(EXACT_CHUNKS + 2000)
     part, alive = VectorPart(vectors), np.ones(len(vectors), np.bool_)
+    part.prepare()
     hits = 0
     for at in range(0, 1000, 20):
         query = vectors[at].astype(np.float32)
@@ -42,7 +44,8 @@ def test_the_stored_form_answers_alike_and_is_the_same_each_time() -> None:
     vectors = rows(EXACT_CHUNKS + 50)
     made = build_faiss(vectors)
     np.testing.assert_array_equal(made, build_faiss(vectors))
-    part = VectorPart(vectors)
+    part, other = VectorPart(vectors), VectorPart(vectors)
     part.attach(made)
+    other.prepare()
     alive, query = np.ones(len(vectors), np.bool_), vectors[3].astype(np.float32)
-    np.testing.assert_array_equal(part.nearest(query, alive, 5)[0], VectorPart(vectors).nearest(query, alive, 5)[0])
+    np.testing.assert_array_equal(part.nearest(query, alive, 5)[0], other.nearest(query, alive, 5)[0])
