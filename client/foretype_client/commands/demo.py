@@ -74,7 +74,8 @@ class _Run:
     def show(self, suggestion: Suggestion) -> None:
         self.suggestion = suggestion
         self.figures.add(suggestion)
-        chars = len(suggestion.text) + (1000 if self.typist.wanted(suggestion) else 0)
+        wanted = self.typist.wanted(suggestion)
+        chars = len(suggestion.text) + (1000 if wanted == suggestion.text else 10 * len(wanted))
         if chars > self.picture_chars:
             self.picture, self.picture_chars = self.frame(), chars
 
