@@ -9,7 +9,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock bench train-env clean
+.PHONY: help run test setup check lint types format lock bench e2e-nvim e2e-nvim-old e2e-helix e2e-vscode vsix train-env clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -53,6 +53,21 @@ format: $(VENV)/.installed-dev ## Format the code and mend what ruff can
 bench: $(VENV)/.installed ## Measure latency on this machine, as a table
 	@$(BIN)/foretype bench latency
 
+e2e-nvim: $(VENV)/.installed-dev ## Neovim 0.12 in a terminal (editors/install-neovim.sh gets it)
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim.py tests/e2e/editors/test_neovim_sessions.py
+
+e2e-nvim-old: $(VENV)/.installed-dev ## Neovim 0.7 to 0.11 in a terminal
+	@$(BIN)/pytest -q -rs tests/e2e/editors/test_neovim_old.py
+
+e2e-helix: $(VENV)/.installed-dev ## Helix in a terminal (editors/install-helix.sh)
+	@$(BIN)/pytest -q -rs tests/e2e/editors/test_helix.py
+
+vsix: ## Build the VS Code extension
+	@cd editors/vscode && npm install --no-package-lock --no-fund --no-audit && npm run check && npm run package
+
+e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-vscode.sh)
+	@$(BIN)/pytest -q -rs tests/e2e/editors/test_vscode.py
+
 lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@$(BIN)/python -m pip install -q pip-tools
 	@$(BIN)/pip-compile -q --upgrade --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
@@ -62,7 +77,7 @@ lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
 	@test -x $(TRAIN)/bin/python || $(PYTHON) -m venv $(TRAIN)
 	@$(TRAIN)/bin/pip install --disable-pip-version-check '$(TORCH)'
-	@$(TRAIN)/bin/pip install --disable-pip-version-check -e '.[train,local]' '$(TORCH)'
+	@$(TRAIN)/bin/pip install --disable-pip-version-check -e '.[train,local]' '$(TORCH)' pytest pytest-asyncio pytest-timeout hypothesis
 	@$(TRAIN)/bin/pip uninstall -q -y torchvision torchaudio
 
 clean: ## Remove caches and build products, keep the environments

@@ -34,6 +34,8 @@ _EXTRAS: Final = {
     "bench": "eval",
     "eval": "eval",
     "models": "local",
+    "index": "retrieval",
+    "search": "retrieval",
 }
 """Which extra of this project brings a command that other folders of it register."""
 

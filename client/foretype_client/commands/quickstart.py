@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+import foretype_client
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.commands.demo import demo
 from foretype_client.commands.shared import ModelOption, StateDirOption, client_options, errors_told
@@ -20,18 +21,28 @@ __all__ = ["editor_lines", "quickstart"]
 
 _KEYS: Final = 140
 _SPEED: Final = 14.0
+_EDITORS: Final = Path(foretype_client.__file__).parents[2] / "editors"
 
 
-def editor_lines(command: str) -> list[tuple[str, str]]:
-    """Editor and the line that attaches it; `command` is how the language server is started."""
-    server = f"cmd = {{ '{command}', 'lsp' }}, filetypes = {{ 'python' }}"
-    neovim = (
-        f"vim.lsp.config('foretype', {{ {server} }}); vim.lsp.enable('foretype'); vim.lsp.inline_completion.enable()"
-    )
+def editor_lines(command: str, editors: Path) -> list[tuple[str, str]]:
+    """Editor and the line that attaches it.
+
+    Args:
+        command: how the language server is started.
+        editors: the folder `editors/` of a checkout; without it, what works from an installed package.
+    """
+    vscode, nvim = editors / "vscode", editors / "nvim"
+    setup = f"require('foretype').setup({{ cmd = {{ '{command}', 'lsp' }} }})"
+    neovim = f"vim.opt.runtimepath:prepend('{nvim}'); {setup}"
+    code = f"cd {vscode} && npm install && npm run package && code --install-extension foretype.vsix"
+    if not nvim.is_dir():
+        server = f"cmd = {{ '{command}', 'lsp' }}, filetypes = {{ 'python' }}"
+        neovim = f"vim.lsp.config('foretype', {{ {server} }}); vim.lsp.enable('foretype'); vim.lsp.inline_completion.enable()"
+        code = f"{command} serve --port 8012    # llama.vim and llama.vscode ask there"
     return [
-        ("Neovim 0.12", neovim),
-        ("VS Code", f"{command} serve --port 8012    # then install the extension llama-vscode: it asks there"),
-        ("Helix", f'[language-server.foretype]  command = "{command}"  args = ["lsp", "--popup"]'),
+        ("Neovim", f"{neovim}    -- in init.lua"),
+        ("VS Code", code),
+        ("Helix", f'[language-server.foretype]  command = "{command}"  args = ["lsp", "--popup"]    # languages.toml'),
     ]
 
 
@@ -53,7 +64,7 @@ def quickstart(
     console.print(
         "\n[bold]Attach an editor[/bold] (README has the details; the language server finds this gateway by itself)"
     )
-    for editor, line in editor_lines(command):
+    for editor, line in editor_lines(command, _EDITORS):
         console.print(f"  [bold]{editor:<11}[/bold] ", end="")
         console.print(line, markup=False, soft_wrap=True)
     with errors_told():

@@ -1,0 +1,42 @@
+"""What `make run` shows in the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from foretype_client.commands.quickstart import editor_lines
+
+
+def test_a_checkout_offers_its_own_editor_plugins(tmp_path: Path) -> None:
+    (tmp_path / "nvim").mkdir()
+    lines = dict(editor_lines("/x/foretype", tmp_path))
+    assert list(lines) == ["Neovim", "VS Code", "Helix"]
+    assert str(tmp_path / "nvim") in lines["Neovim"] and "/x/foretype" in lines["Neovim"]
+    assert str(tmp_path / "vscode") in lines["VS Code"]
+    assert '"/x/foretype"' in lines["Helix"]
+
+
+def test_an_installed_package_offers_what_needs_no_checkout(tmp_path: Path) -> None:
+    lines = dict(editor_lines("foretype", tmp_path))
+    assert "vim.lsp.inline_completion.enable()" in lines["Neovim"]
+    assert "serve --port 8012" in lines["VS Code"]
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(180)
+def test_it_shows_suggestions_and_prints_a_line_per_editor(tmp_path: Path) -> None:
+    command = [
+        str(Path(sys.executable).with_name("foretype")),
+        "quickstart",
+        "--keys",
+        "12",
+        "--state-dir",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
+    assert done.returncode == 0, done.stderr
+    for expected in ("suggestions shown", "Attach an editor", "Neovim", "VS Code", "Helix", "ends by itself"):
+        assert expected in done.stdout
