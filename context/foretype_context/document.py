@@ -7,7 +7,7 @@ and every text that leaves this module can be encoded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,7 +23,7 @@ TREE_LIMIT_CHARS: Final = 600_000
 """No tree above this size: a first parse holds the GIL for 90 ms per million characters, and nothing may wait for that."""
 
 FIRST_PARSE_STEPS: Final = 6_000
-EDIT_PARSE_STEPS: Final = 100
+EDIT_PARSE_STEPS: Final = 120
 """Limits of a parse, counted in the parser's own progress calls (10 µs each as a rule, 50 µs while it recovers from an error),
 so that the same text gives the same tree on every machine. A key in 10,000 lines takes 40 to 100 steps, 0.4 to 1 ms; an opening bracket
 that nothing closes took 760 steps and 30 ms, and so did every key after it. Such a text has no tree until a later edit repairs
@@ -54,7 +54,7 @@ class Snapshot:
     """A document at one version. Cheap to take and immutable.
 
     Attributes:
-        tree: tree-sitter tree of exactly this text, or None (no grammar, too large, too slow at this version).
+        syntax: gives `tree`; parses when it is first asked.
     """
 
     uri: str
@@ -63,7 +63,12 @@ class Snapshot:
     version: int
     text: str
     lines: LineIndex
-    tree: Tree | None
+    syntax: Callable[[], Tree | None]
+
+    @property
+    def tree(self) -> Tree | None:
+        """Tree of exactly this text; None: no grammar, too large, too slow, or the document had moved on when it was asked."""
+        return self.syntax()
 
     @property
     def line_count(self) -> int:
@@ -102,6 +107,24 @@ class Snapshot:
         return offset if self.text.isascii() else len(self.text[:offset].encode())
 
 
+class _TreeOf:
+    """The tree of one version, parsed when somebody asks and the document still stands there.
+
+    A change must cost what it changed, and most versions live for one key only: nobody asks for their tree.
+    """
+
+    __slots__ = ("_settle", "_tree")
+
+    def __init__(self, settle: Callable[[], Tree | None] | None, tree: Tree | None) -> None:
+        self._settle = settle
+        self._tree = tree
+
+    def __call__(self) -> Tree | None:
+        if self._settle is not None:
+            self._tree, self._settle = self._settle(), None
+        return self._tree
+
+
 class Document:
     """A text that is edited.
 
@@ -130,6 +153,7 @@ class Document:
         self._lines = LineIndex.of(self._text)
         self._parser: Parser | None = parser_for(self.language)
         self._late = 0
+        self._unparsed = self._repairs = False
         # The newest tree there is, edited along with the text; equal to `_tree` unless a parse ran out of time.
         self._base: Tree | None = None
         self._tree: Tree | None = None
@@ -140,7 +164,21 @@ class Document:
         return self._text
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.uri, self.path, self.language, self.version, self._text, self._lines, self._tree)
+        text = self._text
+
+        def settle() -> Tree | None:
+            return self._settled() if self._text is text else None
+
+        syntax = _TreeOf(settle if self._unparsed else None, self._tree)
+        return Snapshot(self.uri, self.path, self.language, self.version, text, self._lines, syntax)
+
+    def _settled(self) -> Tree | None:
+        """The tree of the text as it is now, with what is left to parse of the last edits."""
+        if self._unparsed:
+            repairs, self._unparsed, self._repairs = self._repairs, False, False
+            if self._base is not None:
+                self._reparse(self._base, repairs=repairs)
+        return self._tree
 
     def apply(self, edits: Sequence[Edit], version: int) -> None:
         """Applies edits in sequence, each in the coordinates that the one before it left.
@@ -167,10 +205,12 @@ class Document:
             self._base = self._tree = None
             self.refresh()
         elif base is not None:
-            self._reparse(base, repairs=any(not _REPAIRS.isdisjoint(edit.text[-8:]) for edit in edits))
+            self._base, self._tree, self._unparsed = base, None, True
+            self._repairs |= any(not _REPAIRS.isdisjoint(edit.text[-8:]) for edit in edits)
 
     def refresh(self, steps: int = FIRST_PARSE_STEPS) -> bool:
         """Parses now, with a larger limit: at the first sight of a text, or when nobody types. True if there is a tree."""
+        self._unparsed = self._repairs = False
         if self._parser is None or len(self._text) > TREE_LIMIT_CHARS:
             self._tree = self._base = None
         elif self._tree is None:

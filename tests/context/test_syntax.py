@@ -23,7 +23,7 @@ def at(marked: str, path: str) -> tuple[Snapshot, int]:
 def without_tree(snapshot: Snapshot) -> Snapshot:
     """As for a document whose parse took too long."""
     return Snapshot(
-        snapshot.uri, snapshot.path, snapshot.language, snapshot.version, snapshot.text, snapshot.lines, None
+        snapshot.uri, snapshot.path, snapshot.language, snapshot.version, snapshot.text, snapshot.lines, lambda: None
     )
 
 
