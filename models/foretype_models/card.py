@@ -173,7 +173,7 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
                 for kind, row in fill["rows"].items()
             ],
         ),
-        *_honest(fill["rows"], thresholds, bool(artifact.profile)),
+        *_honest(fill["rows"], thresholds, "min_mean_logprob" in artifact.profile),
         "## The file is read right",
         "",
         (
