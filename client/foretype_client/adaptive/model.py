@@ -39,7 +39,7 @@ class AdaptiveModel:
         confidence_min: float = 0.5,
         documents_max: int = 200,
         chars_max: int = 400_000,
-        others_lexemes_max: int = 300_000,
+        others_lexemes_max: int = 100_000,
         vocabulary_max: int = 200_000,
     ) -> None:
         self._confidence_min = confidence_min
@@ -60,11 +60,10 @@ class AdaptiveModel:
         self._streams.pop(uri, None)
 
     def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
-        candidate = self.candidate(snapshot, offset)
-        return candidate if candidate is not None and candidate.confidence >= self._confidence_min else None
+        return self.candidate(snapshot, offset, least=self._confidence_min)
 
-    def candidate(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
-        """The most probable rest of the line, however sure; its confidence is the product of its lexemes' chances."""
+    def candidate(self, snapshot: Snapshot, offset: int, *, least: float = 0.02) -> LocalCandidate | None:
+        """The most probable rest of the line; its confidence is the product of its lexemes' chances, `least` or more."""
         line = snapshot.line_of(offset)
         typed = snapshot.text[snapshot.line_start(line) : offset].lstrip(_BLANKS)
         first = self._window(snapshot, line)
@@ -76,7 +75,7 @@ class AdaptiveModel:
         half = lexemes.pop() if lexemes and (lexemes[-1] == " " or _HALF_WORD.match(lexemes[-1])) else ""
         history = [*stream.ids[max(0, begin - CONTEXT_MAX) : begin].tolist(), *self._vocabulary.ids(lexemes)]
         corpora = [Corpus(self._others(snapshot.uri)), Corpus(stream.ids, (begin, end))]
-        return self._rest_of_line(corpora, history, half)
+        return self._rest_of_line(corpora, history, half, least)
 
     def _others(self, uri: str) -> Ids:
         """Everything seen outside `uri`, latest last, in one array: a search costs by the call, not by the lexeme."""
@@ -92,7 +91,9 @@ class AdaptiveModel:
             self._joined_key = key
         return self._joined
 
-    def _rest_of_line(self, corpora: list[Corpus], history: list[int], half: str) -> LocalCandidate | None:
+    def _rest_of_line(
+        self, corpora: list[Corpus], history: list[int], half: str, least: float
+    ) -> LocalCandidate | None:
         parts: list[str] = []
         confidence = 1.0
         for _ in range(_LEXEMES_MAX):
@@ -106,7 +107,7 @@ class AdaptiveModel:
                 return None
             best = max(chances, key=chances.__getitem__)
             confidence *= min(chances[best], 1.0)
-            if confidence < self._confidence_min / 20:
+            if confidence < least:  # it can only fall
                 return None
             if best == LINE_END:
                 text = "".join(parts)
