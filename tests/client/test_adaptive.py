@@ -139,3 +139,12 @@ def test_a_vocabulary_that_grew_too_large_starts_afresh() -> None:
 
 def test_line_ends_have_the_first_number() -> None:
     assert Vocabulary().ids(["\n"]) == [LINE_END]
+
+
+def test_the_same_text_again_keeps_its_array() -> None:
+    stream = LexemeStream(Vocabulary(), "a = 1\n")
+    before = stream.ids
+    stream.update("a = 1\n")
+    assert stream.ids is before
+    stream.update("")
+    assert stream.span(0) == (0, 0)

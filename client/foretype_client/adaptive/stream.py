@@ -20,8 +20,6 @@ def _common(old: list[str], new: list[str]) -> tuple[int, int]:
     """Lines that are equal at the start, and at the end of what remains."""
     limit = min(len(old), len(new))
     head = 0
-    while head < limit and old[head] is new[head]:
-        head += 1
     while head < limit and old[head] == new[head]:
         head += 1
     tail = 0
@@ -40,13 +38,17 @@ class LexemeStream:
 
     def __init__(self, vocabulary: Vocabulary, text: str = "") -> None:
         self._vocabulary = vocabulary
+        self._text: str | None = None
         self._lines: list[str] = []
         self.ids: Ids = np.zeros(0, np.int32)
         self.starts: npt.NDArray[np.int64] = np.zeros(1, np.int64)
         self.update(text)
 
     def update(self, text: str) -> None:
-        """Follow the text; lexes only the lines that differ."""
+        """Follow the text; lexes only the lines that differ. The same text again costs nothing and keeps `ids`."""
+        if text == self._text:
+            return
+        self._text = text
         if "\r" in text:  # lines are those of the document: a lone carriage return ends one too
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")

@@ -101,7 +101,7 @@ def _blob(repo: Path, commit: str, path: str, skipped: Counter[str]) -> str | No
 
 
 def files_before(repo: Path, commit: str, *, suffixes: Sequence[str], bytes_max: int = 1_200_000) -> dict[str, str]:
-    """Files as they stood before `commit`, smallest folders' first files first, up to `bytes_max` in all: the neighbours."""
+    """Files as they stood before `commit`, in order of their paths, up to `bytes_max` in all: the neighbours."""
     try:
         listing = _git(repo, "ls-tree", "-r", "-z", "-l", f"{commit}^").decode("utf-8", "surrogateescape")
     except RepositoryError:  # the root commit has no parent

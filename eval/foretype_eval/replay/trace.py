@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -102,7 +102,7 @@ class _Stream:
     """Plays an answer on the virtual clock; `answer` may take real time, during which that clock is held."""
 
     def __init__(
-        self, call: Call, answer: Callable[[], asyncio.Future[Answer]], record: RequestRecord, loop: VirtualLoop
+        self, call: Call, answer: Callable[[], Awaitable[Answer]], record: RequestRecord, loop: VirtualLoop
     ) -> None:
         self._call = call
         self._answer = answer
@@ -168,12 +168,12 @@ class ReplayGateway:
         async def nothing() -> Answer:
             return [], 0.0, Done(id=call.id, finish=Finish.REFUSED)
 
-        return self._open(call, lambda: asyncio.ensure_future(nothing()))
+        return self._open(call, nothing)
 
     def changed(self, documents: Sequence[str], reason: ChangeReason) -> None:
         """Nothing to tell: a replay has one developer."""
 
-    def _open(self, call: Call, answer: Callable[[], asyncio.Future[Answer]]) -> _Stream:
+    def _open(self, call: Call, answer: Callable[[], Awaitable[Answer]]) -> _Stream:
         now = self._loop.time()
         record = RequestRecord(sent_s=now, last_s=now, characters=0)
         self.records.append(record)
@@ -219,7 +219,7 @@ class MeasuredGateway(ReplayGateway):
 
     def complete(self, call: Call) -> _Stream:
         number = len(self.records)
-        return self._open(call, lambda: asyncio.ensure_future(self._ask(call, number)))
+        return self._open(call, lambda: self._ask(call, number))
 
     async def _ask(self, call: Call, number: int) -> Answer:
         deltas, done_ms, done = await asyncio.wrap_future(self._ask_real(call))
@@ -254,4 +254,4 @@ class SimulatedGateway(ReplayGateway):
         async def answer() -> Answer:
             return deltas, max(row.done_ms, first_ms), done
 
-        return self._open(call, lambda: asyncio.ensure_future(answer()))
+        return self._open(call, answer)
