@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eval.git_repo import git
 from foretype_context.document import Document, Edit
 from foretype_eval.prefill.events import Changed, Event, Loaded, Moved, RecordingError
 from foretype_eval.prefill.recording import load_recording
@@ -133,11 +133,6 @@ def test_a_file_that_is_no_recording_is_told(tmp_path: Path, content: bytes, tol
     path.write_bytes(content)
     with pytest.raises(RecordingError, match=told):
         load_recording(path)
-
-
-def git(repo: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
-    subprocess.run(["git", "-C", str(repo), *identity, *arguments], check=True, capture_output=True)
 
 
 def test_commits_are_typed_oldest_first_and_end_as_they_were_made(tmp_path: Path) -> None:

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections import Counter
 from pathlib import Path
 from random import Random
 from statistics import median
 
 import pytest
+from eval.git_repo import git
 from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import RepositoryError, commits_of, load_commit
 from foretype_eval.replay.typist import gap_s, next_key
 from foretype_eval.replay.virtual import VirtualLoop
 from hypothesis import given
 from hypothesis import strategies as st
-
-
-def git(repo: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
-    return subprocess.run(
-        ["git", "-C", str(repo), *identity, *arguments], check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eval.git_repo import git
 from foretype_eval.cli import app
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.commits import RepositoryError
@@ -22,11 +22,6 @@ BASE = "".join(
 ADDED = (
     "def check_new(runner):\n    result = runner.invoke(command_new, ['--help'])\n    assert result.exit_code == 0\n"
 )
-
-
-def git(repo: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
-    subprocess.run(["git", "-C", str(repo), *identity, *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture
