@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 GRAMMAR = "foretype-1"
 GROWING_LINES = 20
+TAIL_LINES = 3
+LONG_TAIL_SHARE = 0.25
 
-LAYOUT_WEIGHTS = {"psm_line_last": 0.6, "psm_growing": 0.2, "spm": 0.1, "psm_classic": 0.1}
+LAYOUT_WEIGHTS = {"psm_line_last": 0.35, "psm_growing": 0.45, "spm": 0.1, "psm_classic": 0.1}
 """Most weight on what serving sends by default; the others so that an A/B of layouts compares like with like."""
 
 
@@ -127,22 +129,27 @@ def choose_hole(text: str, draw: random.Random) -> Hole | None:
     return Hole(cursor, stop, "long")
 
 
-def _below(text: str, end: int) -> tuple[str, str]:
-    """Tail (rest of the line right of the hole) and the lines from the next one on."""
+def _below(text: str, end: int, tail_lines: int) -> tuple[str, str]:
+    """Tail (rest of the line right of the hole, and ``tail_lines`` lines after it) and the lines from the next one on."""
     stop = line_end(text, end)
+    for _ in range(tail_lines):
+        stop = line_end(text, min(stop + 1, len(text)))
     return text[end:stop].rstrip("\r"), text[stop + 1 :]
 
 
-def psm_line_last(text: str, hole: Hole, above: int | None = None) -> list[Piece]:
+def psm_line_last(text: str, hole: Hole, draw: random.Random | None = None, *, above: int | None = None) -> list[Piece]:
     """Lines above, lines below, tail, then the typed part of the line and the middle.
 
     Args:
         text: the file, or the window of it that is in view.
         hole: the cut.
+        draw: decides whether the tail has lines more, as it has in serving where text was typed above a frozen suffix;
+            None for the rest of the line alone.
         above: offset where the lines above end, a line's start; the line of the cursor where None.
     """
     start = line_start(text, hole.start) if above is None else above
-    tail, below = _below(text, hole.end)
+    lines = draw.randint(1, TAIL_LINES) if draw is not None and draw.random() < LONG_TAIL_SHARE else 0
+    tail, below = _below(text, hole.end, lines)
     pieces: list[Piece] = [PREFIX, text[:start], SUFFIX, below]
     if tail:
         pieces += [TAIL, tail]
@@ -156,7 +163,7 @@ def psm_growing(text: str, hole: Hole, draw: random.Random) -> list[Piece]:
         if start == 0:
             break
         start = line_start(text, start - 1)
-    return psm_line_last(text, hole, start)
+    return psm_line_last(text, hole, draw, above=start)
 
 
 def psm_classic(text: str, hole: Hole) -> list[Piece]:
@@ -176,7 +183,7 @@ def lay_out(text: str, hole: Hole, layout: str, draw: random.Random) -> list[Pie
         KeyError: no such layout.
     """
     ways: dict[str, Callable[[], list[Piece]]] = {
-        "psm_line_last": lambda: psm_line_last(text, hole),
+        "psm_line_last": lambda: psm_line_last(text, hole, draw),
         "psm_growing": lambda: psm_growing(text, hole, draw),
         "psm_classic": lambda: psm_classic(text, hole),
         "spm": lambda: spm(text, hole),

@@ -114,7 +114,15 @@ def to_batch(rows: list[np.ndarray[Any, Any]], device: str) -> tuple[torch.Tenso
 class Run:
     """One training run in a folder: ``last.pt``, ``log.jsonl``."""
 
-    def __init__(self, model_config: ModelConfig, config: TrainConfig, store: Path, tokenizer: Path, out: Path) -> None:
+    def __init__(
+        self,
+        model_config: ModelConfig,
+        config: TrainConfig,
+        store: Path,
+        tokenizer: Path,
+        out: Path,
+        begin_from: Path | None = None,
+    ) -> None:
         torch.manual_seed(config.seed)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.config, self.out, self.progress = config, out, Progress()
@@ -131,6 +139,19 @@ class Run:
         out.mkdir(parents=True, exist_ok=True)
         if (out / "last.pt").exists():
             self.restore()
+        elif begin_from is not None:
+            self.begin(begin_from)
+
+    def begin(self, gguf: Path) -> None:
+        """Starts from the weights of a shipped file, with fresh optimizers: what one run learned the next one keeps.
+
+        Raises:
+            RuntimeError: the file's shapes are not those of the configuration.
+        """
+        from foretype_models.parity import read_gguf
+
+        weights = read_gguf(gguf, self.model.config.as_json())
+        self.model.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in weights.items()})
 
     def restore(self) -> None:
         """Continues from ``last.pt``."""
@@ -251,6 +272,9 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
     parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument(
+        "--from", dest="begin_from", type=Path, metavar="GGUF", help="start from a shipped file's weights"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a [train] number")
     options = parser.parse_args()
@@ -259,7 +283,8 @@ def main() -> None:
     changes = dict(item.split("=", 1) for item in options.set)
     typed = {key: type(getattr(config, key))(value) for key, value in changes.items()}
     config = TrainConfig(**{**config.__dict__, **typed})
-    Run(model_config, config, options.store, options.tokenizer, options.out).train(options.minutes)
+    run = Run(model_config, config, options.store, options.tokenizer, options.out, options.begin_from)
+    run.train(options.minutes)
 
 
 if __name__ == "__main__":
