@@ -3,7 +3,7 @@
 The files lie in the folder ``artifacts/`` beside this module, described by its ``index.json``::
 
     ArtifactError
-    ├── UnknownArtifactError     no model of that name
+    ├── UnknownArtifactError     no model of that name, or no embedder at all
     ├── BrokenIndexError         index.json is missing or unreadable
     ├── MissingArtifactError     a file is not there
     ├── TruncatedArtifactError   a file has the wrong size
@@ -26,6 +26,7 @@ __all__ = [
     "Artifact",
     "ArtifactError",
     "BrokenIndexError",
+    "EmbedderArtifact",
     "MissingArtifactError",
     "TamperedArtifactError",
     "TruncatedArtifactError",
@@ -33,6 +34,7 @@ __all__ = [
     "available",
     "digest_file",
     "locate",
+    "locate_embedder",
     "verify",
 ]
 
@@ -101,6 +103,28 @@ class Artifact:
     profile: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True)
+class EmbedderArtifact:
+    """The shipped embedding table of the repository index; it reads the tokenizer of the models.
+
+    Attributes:
+        path: an ``.npz``; its format is retrieval's.
+        dimensions: of a vector.
+        sha256, tokenizer_sha256: of the two files, hex.
+    """
+
+    name: str
+    path: Path
+    tokenizer_path: Path
+    sha256: str
+    tokenizer_sha256: str
+    size_bytes: int
+    tokenizer_bytes: int
+    dimensions: int
+    version: str
+    licence: str
+
+
 # (path, size, mtime_ns) -> sha256, for this process. Hashing 11 MB takes some 10 ms once, so there is nothing to gain
 # from a cache on disk, which somebody would then have to trust.
 _digests: dict[tuple[str, int, int], str] = {}
@@ -112,33 +136,42 @@ def available(folder: Path = FOLDER) -> list[Artifact]:
     Raises:
         BrokenIndexError: the index cannot be read.
     """
+    data = _index(folder)
     index = folder / "index.json"
     try:
-        data = cast("Mapping[str, Any]", json.loads(index.read_text("utf-8")))
         models = [_artifact(folder, cast("Mapping[str, Any]", item)) for item in data["models"]]
         default = str(data["default"])
         if not any(model.name == default for model in models):
             raise ValueError(f"no model has the default name {default!r}")
-    except FileNotFoundError as error:
-        raise BrokenIndexError(f"{index} is missing; {_REMEDY}") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_REMEDY}") from error
     return sorted(models, key=lambda model: model.name != default)
 
 
-def _artifact(folder: Path, item: Mapping[str, Any]) -> Artifact:
-    def inside(value: Any) -> Path:
-        name = str(value)
-        # The index names files beside it, never a way out of the folder.
-        if Path(name).name != name or name in ("", ".", ".."):
-            raise ValueError(f"{name!r} is no plain file name")
-        return folder / name
+def _index(folder: Path) -> Mapping[str, Any]:
+    index = folder / "index.json"
+    try:
+        return cast("Mapping[str, Any]", json.loads(index.read_text("utf-8")))
+    except FileNotFoundError as error:
+        raise BrokenIndexError(f"{index} is missing; {_REMEDY}") from error
+    except (OSError, ValueError) as error:
+        raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_REMEDY}") from error
 
+
+def _inside(folder: Path, value: Any) -> Path:
+    name = str(value)
+    # The index names files beside it, never a way out of the folder.
+    if Path(name).name != name or name in ("", ".", ".."):
+        raise ValueError(f"{name!r} is no plain file name")
+    return folder / name
+
+
+def _artifact(folder: Path, item: Mapping[str, Any]) -> Artifact:
     tokenizer = cast("Mapping[str, Any]", item["tokenizer"])
     return Artifact(
         name=str(item["name"]),
-        path=inside(item["file"]),
-        tokenizer_path=inside(tokenizer["file"]),
+        path=_inside(folder, item["file"]),
+        tokenizer_path=_inside(folder, tokenizer["file"]),
         sha256=str(item["sha256"]),
         tokenizer_sha256=str(tokenizer["sha256"]),
         size_bytes=int(item["bytes"]),
@@ -178,18 +211,51 @@ def locate(name: str | None = None, folder: Path = FOLDER) -> Artifact:
     return chosen
 
 
+def locate_embedder(folder: Path = FOLDER) -> EmbedderArtifact:
+    """Finds the shipped embedder and verifies it and its tokenizer; the models may be absent or damaged.
+
+    Raises:
+        ArtifactError: one of its subclasses, see the module.
+    """
+    data = _index(folder)
+    try:
+        item = cast("Mapping[str, Any] | None", data.get("embedder"))
+        if item is None:
+            raise UnknownArtifactError("no embedder ships with this release")
+        tokenizer = cast("Mapping[str, Any]", item["tokenizer"])
+        found = EmbedderArtifact(
+            name=str(item["name"]),
+            path=_inside(folder, item["file"]),
+            tokenizer_path=_inside(folder, tokenizer["file"]),
+            sha256=str(item["sha256"]),
+            tokenizer_sha256=str(tokenizer["sha256"]),
+            size_bytes=int(item["bytes"]),
+            tokenizer_bytes=int(tokenizer["bytes"]),
+            dimensions=int(item["dimensions"]),
+            version=str(item["version"]),
+            licence=str(item["licence"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        index = folder / "index.json"
+        raise BrokenIndexError(f"{index}: embedder ({type(error).__name__}: {error}); {_REMEDY}") from error
+    _check(found.path, found.size_bytes, found.sha256)
+    _check(found.tokenizer_path, found.tokenizer_bytes, found.tokenizer_sha256)
+    return found
+
+
 def verify(folder: Path = FOLDER) -> list[Artifact]:
-    """Verifies every shipped model by its content, whatever was verified before.
+    """Verifies every shipped model and the embedder by their content, whatever was verified before.
 
     Raises:
         ArtifactError: the first fault found.
     """
     models = available(folder)
+    for key in [key for key in _digests if Path(key[0]).parent == folder]:
+        del _digests[key]
     for model in models:
-        for path in (model.path, model.tokenizer_path):
-            for key in [key for key in _digests if key[0] == str(path)]:
-                del _digests[key]
         locate(model.name, folder)
+    if _index(folder).get("embedder") is not None:
+        locate_embedder(folder)
     return models
 
 

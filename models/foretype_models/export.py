@@ -258,7 +258,10 @@ def write_safetensors(weights: Weights, config: Mapping[str, Any], tokenizer: Pa
 def write_index(folder: Path, name: str, file: str, parameters: int, trained_tokens: int, version: str) -> None:
     """Writes ``index.json`` for one model and the ``tokenizer.json`` beside it."""
     model, tokenizer = folder / file, folder / "tokenizer.json"
-    index = {
+    written = folder / "index.json"
+    # The embedder that ships beside the models is not this command's to forget.
+    kept = json.loads(written.read_text("utf-8")) if written.is_file() else {}
+    index = {key: value for key, value in kept.items() if key == "embedder"} | {
         "default": name,
         "models": [
             {
@@ -281,7 +284,7 @@ def write_index(folder: Path, name: str, file: str, parameters: int, trained_tok
     }
     part = folder / "index.json.part"
     part.write_text(json.dumps(index, indent=1) + "\n")
-    os.replace(part, folder / "index.json")
+    os.replace(part, written)
 
 
 def export_shipped(checkpoint: Path, folder: Path, name: str, version: str) -> Path:

@@ -130,3 +130,54 @@ def test_locating_needs_the_standard_library_alone() -> None:
     )
     foreign = set(done.stdout.split()) - set(sys.stdlib_module_names) - {"__main__", "foretype_models"}
     assert not foreign
+
+
+def add_embedder(folder: Path, **changes: Any) -> None:
+    (folder / "e.npz").write_bytes(b"PK" + bytes(200))
+    index = json.loads((folder / "index.json").read_text())
+    index["embedder"] = {
+        "name": "e",
+        "file": "e.npz",
+        "sha256": artifacts.digest_file(folder / "e.npz"),
+        "bytes": 202,
+        "dimensions": 256,
+        "tokenizer": index["models"][0]["tokenizer"],
+        "version": "1",
+        "licence": "Apache-2.0",
+        **changes,
+    }
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+def test_the_embedder_is_found_and_needs_no_model(folder: Path) -> None:
+    add_embedder(folder)
+    (folder / "m.gguf").unlink()
+    found = artifacts.locate_embedder(folder)
+    assert (found.path, found.tokenizer_path, found.dimensions) == (folder / "e.npz", folder / "t.json", 256)
+
+
+def test_a_release_without_an_embedder_says_so(folder: Path) -> None:
+    with pytest.raises(artifacts.UnknownArtifactError, match="no embedder"):
+        artifacts.locate_embedder(folder)
+
+
+@pytest.mark.parametrize("name", ["../e.npz", "/etc/passwd", ""])
+def test_an_embedder_outside_the_folder_is_refused(folder: Path, name: str) -> None:
+    add_embedder(folder, file=name)
+    with pytest.raises(artifacts.BrokenIndexError, match="plain file name"):
+        artifacts.locate_embedder(folder)
+
+
+def test_a_tampered_embedder_is_refused_and_verify_names_it(folder: Path) -> None:
+    add_embedder(folder)
+    (folder / "e.npz").write_bytes(b"PX" + bytes(200))
+    with pytest.raises(artifacts.TamperedArtifactError, match=r"e\.npz"):
+        artifacts.locate_embedder(folder)
+    with pytest.raises(artifacts.TamperedArtifactError, match=r"e\.npz"):
+        artifacts.verify(folder)
+
+
+def test_an_entry_of_the_embedder_that_lacks_a_field_names_it(folder: Path) -> None:
+    add_embedder(folder, tokenizer={})
+    with pytest.raises(artifacts.BrokenIndexError, match="embedder"):
+        artifacts.locate_embedder(folder)
