@@ -86,6 +86,10 @@ class Index:
     def __len__(self) -> int:
         return self._counted()[0]
 
+    def __contains__(self, path: str) -> bool:
+        """Whether a file is in the index."""
+        return path in self._where
+
     def _counted(self) -> tuple[int, float]:
         """Chunks alive, and their mean length in terms."""
         if self._statistics is None:

@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
@@ -20,7 +20,7 @@ from pathspec import GitIgnoreSpec
 
 from foretype_retrieval.index import FileState
 
-__all__ = ["MAX_CODE_BYTES", "Scan", "WorkspaceGone", "read_source", "scan", "wanted"]
+__all__ = ["MAX_CODE_BYTES", "Scan", "WorkspaceGone", "is_scanned", "read_source", "scan", "wanted"]
 
 MAX_CODE_BYTES: Final = 400_000
 """Definitions are worth finding in files larger than what is sent as context, for only the definition is sent."""
@@ -132,6 +132,23 @@ def scan(
             if wanted(path, status.st_size) and well_formed(path) == path:
                 found.files[path] = FileState(status.st_size, status.st_mtime_ns)
     return found
+
+
+def is_scanned(root: Path, path: PurePosixPath, own: GitIgnoreSpec | None = None) -> bool:
+    """Whether :func:`scan` would come to this path and list it, as far as folders, links and rules go.
+
+    Args:
+        path: relative to the root.
+        own: rules of the user.
+    """
+    rules: tuple[tuple[str, GitIgnoreSpec], ...] = (("", own),) if own is not None else ()
+    folder = ""
+    for name in path.parts[:-1]:
+        rules = _with_rules(rules, root, folder)
+        folder = f"{folder}/{name}" if folder else name
+        if name.startswith(".") or name in _FOLDERS or _ignored(folder + "/", rules) or (root / folder).is_symlink():
+            return False
+    return not _ignored(path.as_posix(), _with_rules(rules, root, folder)) and not (root / path).is_symlink()
 
 
 def _with_rules(

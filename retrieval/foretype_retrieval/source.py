@@ -18,6 +18,7 @@ from foretype_context.segments import Scope
 from foretype_context.sources import Snippet
 
 from foretype_retrieval.embed import Embedder
+from foretype_retrieval.indexing import Progress
 from foretype_retrieval.search import NEAR_LINES, Hit, Query, query_at, search
 from foretype_retrieval.watch import Workspace
 
@@ -27,35 +28,47 @@ _logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 64
 _HEAD_LINES: Final = 300
+_OPEN_CHARS_MAX: Final = 400_000
 
 
 class RetrievalSource:
     """A :class:`foretype_context.sources.SnippetSource` over the indexes of the open workspaces.
 
+    All methods are called by one thread.
+
     Args:
         workspaces: each keeps its own index up to date.
         embedder: asked when it is needed; None while there is none.
+        make: a started workspace for one more folder.
     """
 
     name: Final = "retrieval"
 
-    def __init__(self, workspaces: Sequence[Workspace], embedder: Callable[[], Embedder | None]) -> None:
-        self._workspaces = tuple(workspaces)
+    def __init__(
+        self,
+        workspaces: Sequence[Workspace],
+        embedder: Callable[[], Embedder | None],
+        make: Callable[[Path], Workspace] | None = None,
+    ) -> None:
+        self._workspaces: tuple[Workspace, ...] = tuple(workspaces)
         self._embedder = embedder
+        self._make = make
+        # As the editor names them: a link's target is indexed, and paths that go over the link belong to it too.
+        self._named: dict[Path, Workspace] = {one.root: one for one in workspaces}
+        self._texts: dict[Path, str] = {}
         self._remembered: OrderedDict[tuple[object, ...], tuple[Snippet, ...]] = OrderedDict()
 
     def snippets(self, snapshot: Snapshot, offset: int, *, limit: int) -> Sequence[Snippet]:
         """At most `limit` snippets, best first. Reads no file; none while the index is not there yet."""
         path = path_of_uri(snapshot.uri)
-        workspace = next((one for one in self._workspaces if path is not None and path.is_relative_to(one.root)), None)
-        if workspace is None:
-            workspace = self._workspaces[0] if len(self._workspaces) == 1 and path is None else None
+        workspace, own = self._place(path) if path is not None else (None, "")
+        if workspace is None and path is None and len(self._workspaces) == 1:
+            workspace, own = self._workspaces[0], snapshot.path
         if workspace is None or limit <= 0:
             return ()
         index = workspace.index
         if index is None:
             return ()
-        own = path.relative_to(workspace.root).as_posix() if path is not None else snapshot.path
         query = _question(snapshot, offset, own)
         key = (workspace.root, workspace.generation, limit, query.names, query.text, len(query.imported), own)
         found = self._remembered.get(key)
@@ -67,13 +80,58 @@ class RetrievalSource:
                 self._remembered.popitem(last=False)
         return found
 
-    def saved(self, uri: str) -> None:
-        """A document was saved, made or deleted; its file is read again in the background."""
+    def opened(self, uri: str, text: str) -> None:
+        """A document is open in the editor: its text counts, not its file's."""
         path = path_of_uri(uri)
-        for workspace in self._workspaces:
-            if path is not None and path.is_relative_to(workspace.root):
-                workspace.touched(path.relative_to(workspace.root).as_posix())
-                return
+        if path is not None:
+            self._texts[path] = text
+            self._tell(path, text if len(text) <= _OPEN_CHARS_MAX else None)
+
+    def changed(self, uri: str, text: str) -> None:
+        """An open document has another text; call it when nobody types, not at every key."""
+        self.opened(uri, text)
+
+    def closed(self, uri: str) -> None:
+        """A document is not open any more: its file counts again."""
+        path = path_of_uri(uri)
+        if path is not None and self._texts.pop(path, None) is not None:
+            self._tell(path, None)
+
+    def saved(self, uri: str) -> None:
+        """A document was saved, or a file was made, changed or deleted; it is read again in the background."""
+        path = path_of_uri(uri)
+        workspace, own = self._place(path) if path is not None else (None, "")
+        if workspace is not None:
+            workspace.touched(own)
+
+    def folders(self, roots: Sequence[Path]) -> None:
+        """These are the open workspace folders from now on; what is open in the editor is known to new ones too."""
+        resolved = {root: _resolved(root) for root in roots}
+        before = {one.root: one for one in self._workspaces}
+        wanted = dict.fromkeys(resolved.values())
+        for root in before.keys() - wanted.keys():
+            before[root].close(timeout_s=0.0)
+        if self._make is not None:
+            added = {root: self._make(root) for root in wanted if root not in before}
+        else:
+            added = {}
+        self._workspaces = tuple(one for root in wanted if (one := before.get(root) or added.get(root)) is not None)
+        roots_now = {one.root: one for one in self._workspaces}
+        self._named = {name: roots_now[root] for name, root in resolved.items() if root in roots_now} | roots_now
+        self._remembered.clear()
+        if added:
+            for path, text in self._texts.items():
+                self._tell(path, text)
+
+    def cancel(self, root: Path) -> None:
+        """The user does not want this folder to be indexed now."""
+        workspace = self._named.get(root)
+        if workspace is not None:
+            workspace.cancel()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until what is known now is in the index; for the command line."""
+        return all(workspace.wait_idle(timeout_s) for workspace in self._workspaces)
 
     def status(self) -> str:
         """One line for people: how much is indexed, and what is wrong."""
@@ -83,6 +141,19 @@ class RetrievalSource:
         """Ends the background work; what is on disk stays as it is."""
         for workspace in self._workspaces:
             workspace.close()
+
+    def _place(self, path: Path) -> tuple[Workspace | None, str]:
+        """The innermost workspace that a file lies in, and its path there."""
+        inside = [name for name in self._named if path.is_relative_to(name)]
+        if not inside:
+            return None, ""
+        name = max(inside, key=lambda one: len(one.parts))
+        return self._named[name], path.relative_to(name).as_posix()
+
+    def _tell(self, path: Path, text: str | None) -> None:
+        workspace, own = self._place(path)
+        if workspace is not None:
+            workspace.edited(own, text)
 
 
 def _question(snapshot: Snapshot, offset: int, own: str) -> Query:
@@ -110,15 +181,30 @@ def _snippet(hit: Hit) -> Snippet:
 
 def path_of_uri(uri: str) -> Path | None:
     """The file of a `file:` URI or a plain absolute path; None for anything else."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # an unclosed bracket in the host
+        return None
     if parts.scheme == "file":
         return Path(url2pathname(unquote(parts.path)))
     path = Path(uri)
     return path if path.is_absolute() else None
 
 
+def _resolved(root: Path) -> Path:
+    try:
+        return root.resolve()
+    except (OSError, RuntimeError):  # a loop of links
+        return root
+
+
 def open_source(
-    roots: Sequence[Path], *, cache_dir: Path | None = None, table: Path | None = None, globs: Sequence[str] = ()
+    roots: Sequence[Path],
+    *,
+    cache_dir: Path | None = None,
+    table: Path | None = None,
+    globs: Sequence[str] = (),
+    on_progress: Callable[[Path, int, int], None] | None = None,
 ) -> RetrievalSource:
     """A source over these folders that indexes them in the background; what the entry point `foretype.sources` names.
 
@@ -126,13 +212,24 @@ def open_source(
         cache_dir: where indexes are kept; None is the user's cache directory.
         table: embedding table; None is the shipped one.
         globs: what not to index, in the form of `.gitignore`.
+        on_progress: called from a thread with a folder and the files done and in all (0 in all: not known yet) while it is
+            indexed, and with -1 done when that has ended.
     """
     from foretype_retrieval.embed import LazyEmbedder
     from foretype_retrieval.watch import default_cache_dir
 
     embedder = LazyEmbedder(table, complain=lambda reason: _logger.warning("%s", reason))
     cache = cache_dir or default_cache_dir()
-    workspaces = [Workspace(root.resolve(), cache, embedder, table=table, globs=globs) for root in roots]
-    for workspace in workspaces:
+
+    def make(root: Path) -> Workspace:
+        def tell(progress: Progress | None) -> None:
+            if on_progress is not None:
+                on_progress(root, *((-1, 0) if progress is None else (progress.files_done, progress.files_total)))
+
+        workspace = Workspace(root, cache, embedder, table=table, globs=globs, on_progress=tell)
         workspace.start()
-    return RetrievalSource(workspaces, embedder)
+        return workspace
+
+    source = RetrievalSource((), embedder, make)
+    source.folders(roots)
+    return source

@@ -1,8 +1,9 @@
-"""Keeping the index of one workspace true to the disk while somebody works in it.
+"""Keeping the index of one workspace true while somebody works in it: to the disk, and to the texts that are open.
 
-A thread owns the index and replaces it as a whole; readers take what is there. A saved file is read again at once; the whole
-tree is compared by size and time every minute, and at once when `.git/HEAD` moves. Few changes are taken in here; many (a
-branch switch, a pull, a first index) go to the indexing process.
+A thread owns the index and replaces it as a whole; readers take what is there. A saved file is read again at once, the text of
+an open document stands in for its file, saved or not, and the whole tree is compared by size and time every minute, and soon
+after git moves. Few changes are taken in here; many (a branch switch, a pull, a first index) go to the indexing process. What
+is stored on disk never holds a text that was not saved.
 """
 
 from __future__ import annotations
@@ -11,15 +12,27 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 import platformdirs
+from foretype_context.tokens import well_formed
+from pathspec import GitIgnoreSpec
 
 from foretype_retrieval.embed import Embedder
-from foretype_retrieval.index import Index
-from foretype_retrieval.indexing import Cancelled, Progress, Report, changes, open_index, refresh_file, update_workspace
-from foretype_retrieval.scan import Scan, WorkspaceGone, scan
+from foretype_retrieval.git import GitState
+from foretype_retrieval.index import FileState, Index
+from foretype_retrieval.indexing import (
+    Cancelled,
+    Progress,
+    Report,
+    changes,
+    make_entry,
+    open_index,
+    update_workspace,
+)
+from foretype_retrieval.scan import MAX_CODE_BYTES, Scan, WorkspaceGone, is_scanned, read_source, scan, wanted
+from foretype_retrieval.segment import FileEntry
 from foretype_retrieval.store import IndexAbsent, IndexUnusable, folder_of
 from foretype_retrieval.worker import WorkerFailed, run_worker
 
@@ -29,8 +42,15 @@ _logger = logging.getLogger(__name__)
 
 _POLL_S: Final = 2.0
 _SCAN_EVERY_S: Final = 60.0
+_REST: Final = 10.0
+"""After a scan the thread rests this many times as long before it follows git again: at most a tenth of its time."""
+
 _FEW: Final = 40
 _STEP_ASIDE_S: Final = 0.002
+_HEAD_CHARS: Final = 8_192
+_AFTER_FAULT_S: Final = 10.0
+_AFTER_FAILURE_S: Final = 5.0
+"""The indexing process usually fails because that of another editor is at the same folder."""
 
 
 def default_cache_dir() -> Path:
@@ -43,7 +63,7 @@ class Workspace:
 
     Args:
         clock: monotonic seconds.
-        on_progress: called from the thread while a first index or a large update runs.
+        on_progress: called from the thread while a first index or a large update runs; with None when it has ended.
     """
 
     def __init__(
@@ -55,7 +75,7 @@ class Workspace:
         table: Path | None = None,
         globs: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
-        on_progress: Callable[[Progress], None] = lambda progress: None,
+        on_progress: Callable[[Progress | None], None] = lambda progress: None,
     ) -> None:
         self.root = root
         self.folder = folder_of(cache_dir, root)
@@ -64,14 +84,20 @@ class Workspace:
         self._embedder = embedder
         self._table = table
         self._globs = globs
+        self._own = GitIgnoreSpec.from_lines(globs) if globs else None
         self._clock = clock
         self._on_progress = on_progress
         self._problem = ""
         self._doing = "starting"
         self._touched: dict[str, None] = {}
+        self._open: dict[str, str] = {}
+        self._git = GitState(root)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closed = threading.Event()
+        self._stop_worker = threading.Event()
+        self._refused = self._failed = False
+        self._scan_took_s = 0.0
         self._idle = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"foretype index {root.name}", daemon=True)
 
@@ -85,6 +111,22 @@ class Workspace:
             self._idle.clear()
         self._wake.set()
 
+    def edited(self, path: str, text: str | None) -> None:
+        """An open document has this text, whatever its file says; None: it is not open any more."""
+        with self._lock:
+            known = self._open.get(path)
+            if text is None:
+                self._open.pop(path, None)
+            else:
+                self._open[path] = well_formed(text)
+        if text != known:
+            self.touched(path)
+
+    def cancel(self) -> None:
+        """Stop a large update that runs, and start no other: what is indexed stays, and small changes are still taken in."""
+        self._refused = True
+        self._stop_worker.set()
+
     def wait_idle(self, timeout_s: float) -> bool:
         """Waits until everything known so far is in the index; for tests and the command line."""
         return self._idle.wait(timeout_s)
@@ -96,59 +138,121 @@ class Workspace:
 
     def close(self, timeout_s: float = 10.0) -> None:
         self._closed.set()
+        self._stop_worker.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        try:
-            self._compare()
-        except Cancelled:
-            return
-        head, scanned_s = self._head(), self._clock()
+        compared_s, next_s = float("-inf"), float("-inf")
+        moved = True
         while not self._closed.is_set():
-            with self._lock:
-                touched, self._touched = list(self._touched), {}
-                if not touched:
-                    self._wake.clear()
-                    self._idle.set()
+            touched = self._take_touched() if self.index is not None else []
             try:
+                now = self._clock()
+                moved = self._git.moved() or moved
                 if touched:
                     self._doing = "updating"
                     self._take_in(touched)
-                elif (now_head := self._head()) != head or self._clock() - scanned_s >= _SCAN_EVERY_S:
-                    head, scanned_s = now_head, self._clock()
+                elif (moved and now >= next_s) or now - compared_s >= _SCAN_EVERY_S or self.index is None:
+                    moved = False
                     self._compare()
+                    compared_s = self._clock()
+                    next_s = compared_s + _REST * self._scan_took_s
+                    if self._failed:
+                        self._failed = False
+                        compared_s += _AFTER_FAILURE_S - _SCAN_EVERY_S
                 else:
-                    self._doing = "ready"
-                    self._wake.wait(_POLL_S)
+                    self._rest()
             except Cancelled:
                 return
+            except Exception as error:
+                # A fault here must cost fresh answers alone, and must not be a busy loop.
+                self._tell(f"{type(error).__name__} while indexing; tried again in {_AFTER_FAULT_S:.0f} s")
+                _logger.debug("indexing failed", exc_info=error)
+                if self.index is None:
+                    self._swap(self._empty())
+                self._closed.wait(_AFTER_FAULT_S)
+
+    def _take_touched(self) -> list[str]:
+        with self._lock:
+            touched, self._touched = list(self._touched), {}
+            if not touched:
+                self._wake.clear()
+        return touched
+
+    def _rest(self) -> None:
+        self._doing = "ready"
+        with self._lock:
+            if not self._touched:
+                self._idle.set()
+        self._wake.wait(_POLL_S)
 
     def _swap(self, index: Index) -> None:
         index.prepare()
         self.index = index
         self.generation += 1
 
+    def _empty(self) -> Index:
+        embedder = self._embedder()
+        return Index(dimensions=embedder.dimensions if embedder is not None else 0)
+
     def _load(self) -> None:
         self._doing = "opening"
         try:
-            self._swap(open_index(self.folder, self._embedder()))
+            index = open_index(self.folder, self._embedder())
         except IndexAbsent:
-            pass
+            return
         except IndexUnusable as error:
             _logger.warning("the index is made anew: %s", error)
+            return
+        with self._lock:
+            # What is open was not stored: it is taken in again before the stored index is shown.
+            paths = list(self._open)
+        entries, gone = self._read(index, paths)
+        index.update(entries, gone)
+        self._swap(index)
 
     def _take_in(self, paths: Sequence[str]) -> None:
         index = self.index
         if index is None or len(paths) > _FEW:
             self._compare()
             return
+        fresh = index.copy()
+        entries, gone = self._read(fresh, paths)
+        fresh.update(entries, gone)
+        self._swap(fresh)
+
+    def _read(self, index: Index, paths: Sequence[str]) -> tuple[list[FileEntry], list[str]]:
+        """Files as they are now, chunked; and those that are not to be found any more."""
+        embedder = self._embedder() if index.dimensions else None
+        entries: list[FileEntry] = []
+        gone: list[str] = []
         for path in paths:
             if self._closed.is_set():
                 raise Cancelled
-            index = refresh_file(index, self.root, path, self._embedder())
-            self._swap(index)
+            found = self._content(path, new=path not in index)
+            if found is None:
+                gone.append(path)
+            else:
+                entries.append(make_entry(path, *found, embedder))
+        return entries, gone
+
+    def _content(self, path: str, *, new: bool) -> tuple[str, FileState] | None:
+        if new and not is_scanned(self.root, PurePosixPath(path), self._own):
+            return None  # a save tells of files that a scan would leave out
+        with self._lock:
+            text = self._open.get(path)
+        if text is None:
+            return read_source(self.root, path)
+        head = text[:_HEAD_CHARS].encode("utf-8", "replace")
+        if len(text) > MAX_CODE_BYTES or not wanted(path, len(text), head):
+            return None
+        try:
+            status = (self.root / path).stat()
+        except (OSError, ValueError):
+            return text, FileState(-1, 0)  # not saved yet
+        return text, FileState(status.st_size, status.st_mtime_ns)
 
     def _compare(self) -> None:
         """Compares the tree with the index and takes in what differs."""
@@ -157,30 +261,52 @@ class Workspace:
             found = self._scan()
         except WorkspaceGone as error:
             self._tell(str(error))
-            self._swap(Index(dimensions=0))
+            if self.index is None or len(self.index):
+                self._swap(self._empty())
             return
         if self.index is None:
             self._load()
-        again, gone = changes(self.index.files() if self.index is not None else {}, found.files)
-        if self.index is not None and len(again) + len(gone) <= _FEW:
-            self._tell("")
+        index = self.index
+        again, gone = changes(index.files() if index is not None else {}, found.files)
+        with self._lock:
+            gone = [path for path in gone if path not in self._open]
+        if index is not None and len(again) + len(gone) <= _FEW:
+            if not self._refused:
+                self._tell("")
             if again or gone:
                 self._take_in([*again, *gone])
-            return
+        elif not self._refused:
+            self._update(index)
+        if self.index is None:
+            # Nothing stored and nothing made: what is open or saved from now on is indexed all the same.
+            self._swap(self._empty())
+
+    def _update(self, index: Index | None) -> None:
+        """A large change, by the indexing process."""
         self._doing = "indexing"
         try:
+            self._on_progress(Progress(0, 0, 0 if index is None else len(index)))
             report = run_worker(
                 self.root,
                 self.folder,
                 table=self._table,
                 globs=self._globs,
                 progress=self._on_progress,
-                cancelled=self._closed,
+                cancelled=self._stop_worker,
             )
-            self._tell(report.problem)
+            self._tell(
+                report.problem or (f"the index is full; {report.full:,} files are left out" if report.full else "")
+            )
             self._adopt(report)
         except WorkerFailed as error:
+            self._failed = True
             self._tell(str(error))
+        except Cancelled:
+            if self._closed.is_set():
+                raise
+            self._tell("indexing was cancelled; `foretype index` in the folder makes the index, then start again")
+        finally:
+            self._on_progress(None)
 
     def _adopt(self, report: Report) -> None:
         if not report.problem:
@@ -188,11 +314,12 @@ class Workspace:
             return
         # What the process made went with it: without room on disk the index is made here, and kept in memory.
         index, _ = update_workspace(
-            self.root, self.folder, self._embedder(), globs=self._globs, cancelled=self._closed.is_set
+            self.root, self.folder, self._embedder(), globs=self._globs, cancelled=self._stop_worker.is_set
         )
         self._swap(index)
 
     def _scan(self) -> Scan:
+        began = self._clock()
         found = scan(
             self.root,
             self._globs,
@@ -201,18 +328,12 @@ class Workspace:
             pause=lambda: time.sleep(_STEP_ASIDE_S),
             pause_every=100,
         )
+        self._scan_took_s = self._clock() - began
         if not found.complete:
             raise Cancelled
         return found
 
     def _tell(self, problem: str) -> None:
         if problem and problem != self._problem:
-            _logger.warning("%s", problem)
+            _logger.warning("%s: %s", self.root.name, problem)
         self._problem = problem
-
-    def _head(self) -> tuple[int, int]:
-        try:
-            status = (self.root / ".git" / "HEAD").stat()
-            return status.st_mtime_ns, status.st_size
-        except OSError:
-            return 0, 0

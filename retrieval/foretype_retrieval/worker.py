@@ -50,7 +50,9 @@ def run_worker(
         WorkerFailed: it could not do its work, or died.
         Cancelled: `cancelled` was set; the process is gone when this is raised.
     """
-    command = [sys.executable, "-m", "foretype_retrieval.worker", str(root), str(folder), str(table or ""), *globs]
+    # -P: `-m` would import from the working directory first, which may be a workspace and hold anything.
+    module = ["-P", "-m", "foretype_retrieval.worker"]
+    command = [sys.executable, *module, str(root), str(folder), str(table or ""), *globs]
     # Its standard input is closed when this process dies, however it dies.
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
     ended = threading.Event()
@@ -109,7 +111,8 @@ def main(arguments: Sequence[str]) -> int:
     threading.Thread(target=_until_orphaned, args=(stop,), daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(_NICE)
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    # What its report says, and that a stored index could not be used, is logged once, by the process that started this one.
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR, format="%(message)s")
     try:
         _, report = update_workspace(
             Path(root),
@@ -129,7 +132,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _until_orphaned(stop: threading.Event) -> None:
-    sys.stdin.buffer.read()
+    # Not `sys.stdin`: its lock, held here when the process ends by itself, is a fatal error to the interpreter.
+    while os.read(0, 4096):
+        pass
     stop.set()
 
 

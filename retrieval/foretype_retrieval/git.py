@@ -1,0 +1,50 @@
+"""Whether git has put other files into a workspace, told from its own files and without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+__all__ = ["GitState", "git_folder"]
+
+_WATCHED: Final = ("HEAD", "index", "logs/HEAD")
+"""HEAD changes with the branch, its log with every commit, pull and reset, the index with what else puts files in place."""
+
+
+def git_folder(root: Path) -> Path | None:
+    """The git folder of a workspace, which may lie above it, or elsewhere (a work tree, a submodule); None without one."""
+    for folder in (root, *root.parents):
+        found = folder / ".git"
+        try:
+            if found.is_dir():
+                return found
+            if found.is_file():
+                said = found.read_text("utf-8", "replace").strip()
+                if said.startswith("gitdir:"):
+                    return (folder / said.removeprefix("gitdir:").strip()).resolve()
+        except OSError:
+            return None
+    return None
+
+
+class GitState:
+    """Tells whether git has touched the files of a workspace."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._seen: tuple[tuple[int, int], ...] | None = None
+
+    def moved(self) -> bool:
+        """Whether a commit, branch switch, pull, reset or restore happened since the last call; False at the first."""
+        folder = git_folder(self._root)
+        now = tuple(_state(folder / name) for name in _WATCHED) if folder is not None else ()
+        before, self._seen = self._seen, now
+        return before is not None and before != now
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+        return status.st_mtime_ns, status.st_size
+    except OSError:
+        return 0, 0

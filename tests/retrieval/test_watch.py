@@ -1,0 +1,252 @@
+"""A workspace while somebody works in it: texts that are not saved, git, and a user who does not want it."""
+
+import logging
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from foretype_retrieval import watch
+from foretype_retrieval.indexing import Progress, open_index
+from foretype_retrieval.source import RetrievalSource, open_source
+from foretype_retrieval.store import folder_of
+from foretype_retrieval.watch import Workspace
+from retrieval.workspace import FILES, write_files
+
+GIT = ("git", "-c", "user.name=x", "-c", "user.email=x@y", "-c", "protocol.file.allow=always")
+
+
+def git(root: Path, *arguments: str) -> None:
+    subprocess.run([*GIT, "-C", str(root), *arguments], check=True, capture_output=True)
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail("did not happen in time")
+        time.sleep(0.01)
+
+
+def defines(workspace: Workspace, name: str) -> bool:
+    return workspace.index is not None and bool(workspace.index.defining(name))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_POLL_S", 0.02)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_files(tmp_path / "w")
+
+
+@pytest.fixture
+def workspace(root: Path, tmp_path: Path) -> Iterator[Workspace]:
+    one = Workspace(root, tmp_path / "cache", lambda: None)
+    one.start()
+    until(lambda: one.index is not None and len(one.index) > 0)
+    yield one
+    one.close()
+
+
+def test_an_unsaved_text_counts_and_its_file_again_when_it_is_closed(workspace: Workspace, root: Path) -> None:
+    workspace.edited("shop/cart.py", "def never_saved(): pass\n")
+    until(lambda: defines(workspace, "never_saved"))
+    assert not defines(workspace, "Basket")
+    workspace.touched("shop/cart.py")  # saved by somebody else: what is open still counts
+    assert workspace.wait_idle(30) and defines(workspace, "never_saved")
+    workspace.edited("shop/cart.py", None)
+    until(lambda: defines(workspace, "Basket") and not defines(workspace, "never_saved"))
+
+
+def test_what_was_not_saved_is_never_stored(workspace: Workspace, root: Path, tmp_path: Path) -> None:
+    workspace.edited("new.py", "def never_saved(): pass\n")
+    until(lambda: defines(workspace, "never_saved"))
+    write_files(root, {f"m{number}.py": f"def made{number}(): pass\n" for number in range(60)})
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    until(lambda: defines(workspace, "made59"))
+    assert defines(workspace, "never_saved")
+    stored = open_index(folder_of(tmp_path / "cache", root), None)
+    assert stored.defining("made59") and not stored.defining("never_saved")
+
+
+@pytest.mark.parametrize("path", [".env", "build/x.py", "ignored.py", "sub/ignored_too.py", ".hidden/x.py"])
+def test_what_a_scan_leaves_out_is_left_out_open_or_saved_too(root: Path, tmp_path: Path, path: str) -> None:
+    write_files(root, {".gitignore": "ignored.py\n", "sub/.gitignore": "*_too.py\n", path: "def hidden(): pass\n"})
+    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace.start()
+    try:
+        until(lambda: defines(workspace, "Basket"))
+        workspace.edited(path, "def hidden(): pass\n")
+        workspace.touched(path)
+        assert workspace.wait_idle(30) and not defines(workspace, "hidden")
+        workspace.edited(path, None)
+        assert workspace.wait_idle(30) and not defines(workspace, "hidden")
+    finally:
+        workspace.close()
+
+
+def test_a_private_key_in_an_open_document_is_not_indexed(workspace: Workspace) -> None:
+    workspace.edited("key.py", "KEY = '''\n-----BEGIN PRIVATE KEY-----\nabc\n'''\ndef hidden(): pass\n")
+    assert workspace.wait_idle(30) and not defines(workspace, "hidden")
+
+
+def test_a_pull_a_reset_and_a_restore_are_followed(tmp_path: Path) -> None:
+    origin = write_files(tmp_path / "origin")
+    git(origin, "init", "-q", "-b", "main")
+    git(origin, "add", ".")
+    git(origin, "commit", "-qm", "one")
+    git(tmp_path, "clone", "-q", str(origin), "clone")
+    root = tmp_path / "clone"
+    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace.start()
+    try:
+        until(lambda: defines(workspace, "Basket"))
+        write_files(origin, {"shop/cart.py": "class Trolley: pass\n"})
+        git(origin, "commit", "-qam", "two")
+        head = (root / ".git" / "HEAD").stat().st_mtime_ns
+        git(root, "pull", "-q", "--ff-only")
+        assert (root / ".git" / "HEAD").stat().st_mtime_ns == head  # which alone would not tell
+        until(lambda: defines(workspace, "Trolley") and not defines(workspace, "Basket"))
+        git(root, "reset", "-q", "--hard", "HEAD~1")
+        until(lambda: defines(workspace, "Basket") and not defines(workspace, "Trolley"))
+    finally:
+        workspace.close()
+
+
+def test_a_work_tree_has_its_git_elsewhere(root: Path, tmp_path: Path) -> None:
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "one")
+    git(root, "checkout", "-q", "-b", "two")
+    write_files(root, {"shop/cart.py": "class Trolley: pass\n"})
+    git(root, "commit", "-qam", "two")
+    git(root, "worktree", "add", "-q", "-f", "--detach", str(tmp_path / "tree"), "main")
+    workspace = Workspace(tmp_path / "tree", tmp_path / "cache", lambda: None)
+    workspace.start()
+    try:
+        until(lambda: defines(workspace, "Basket"))
+        git(tmp_path / "tree", "checkout", "-q", "--detach", "two")
+        until(lambda: defines(workspace, "Trolley"))
+    finally:
+        workspace.close()
+
+
+def test_a_damaged_index_is_made_anew_with_one_line(
+    root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_files(root, {f"m{number}.py": f"def made{number}(): pass\n" for number in range(60)})
+    cache = tmp_path / "cache"
+    for damage in (False, True):
+        if damage:
+            (stored,) = [one for one in folder_of(cache, root).iterdir() if one.name != "lock"]
+            data = bytearray(stored.read_bytes())
+            data[len(data) // 2] ^= 0xFF
+            stored.write_bytes(data)
+        workspace = Workspace(root, cache, lambda: None)
+        with caplog.at_level(logging.INFO, "foretype_retrieval"):
+            caplog.clear()
+            workspace.start()
+            until(lambda: defines(workspace, "made59"))  # noqa: B023
+            workspace.close()
+    assert [record.message for record in caplog.records if "anew" in record.message] != []
+    assert len(caplog.records) == 1 and capfd.readouterr().err.count("anew") == 0
+    open_index(folder_of(cache, root), None)
+
+
+def test_a_folder_that_is_deleted_and_comes_back(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.1)
+    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace.start()
+    try:
+        until(lambda: defines(workspace, "Basket"))
+        root.rename(tmp_path / "aside")
+        until(lambda: not defines(workspace, "Basket"))
+        assert "not a folder" in workspace.status()
+        workspace.edited("shop/cart.py", "def still_open(): pass\n")
+        until(lambda: defines(workspace, "still_open"))
+        (tmp_path / "aside").rename(root)
+        workspace.edited("shop/cart.py", None)
+        until(lambda: defines(workspace, "Basket") and "not a folder" not in workspace.status())
+    finally:
+        workspace.close()
+
+
+def test_cancelling_a_first_index_leaves_what_is_edited_searchable(tmp_path: Path) -> None:
+    root = write_files(tmp_path / "w", {f"m{number}.py": "def f(): pass\n" * 200 for number in range(1500)})
+    seen: list[Progress | None] = []
+
+    def tell(progress: Progress | None) -> None:
+        seen.append(progress)
+        if progress is not None and progress.files_done:
+            workspace.cancel()
+
+    workspace = Workspace(root, tmp_path / "cache", lambda: None, on_progress=tell)
+    workspace.start()
+    try:
+        until(lambda: "cancelled" in workspace.status())
+        assert seen[0] == Progress(0, 0, 0) and seen[-1] is None
+        workspace.edited("m1.py", "def mine(): pass\n")
+        until(lambda: defines(workspace, "mine"))
+        assert workspace.index is not None and len(workspace.index.files()) == 1
+    finally:
+        workspace.close()
+
+
+def test_a_fault_costs_fresh_answers_and_no_more(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watch, "_AFTER_FAULT_S", 0.01)
+    with monkeypatch.context() as broken:
+        broken.setattr(watch, "make_entry", lambda *_: 1 / 0)
+        workspace.edited("shop/cart.py", "def a(): pass\n")
+        until(lambda: "ZeroDivisionError" in workspace.status())
+    assert defines(workspace, "Basket")
+    workspace.edited("shop/cart.py", "def b(): pass\n")
+    until(lambda: defines(workspace, "b"))
+    assert sum("ZeroDivisionError" in record.message for record in caplog.records) == 1
+
+
+@pytest.fixture
+def source(root: Path, tmp_path: Path) -> Iterator[RetrievalSource]:
+    one = open_source([root], cache_dir=tmp_path / "cache")
+    assert one.wait(60)
+    yield one
+    one.close()
+
+
+def test_folders_come_and_go(source: RetrievalSource, root: Path, tmp_path: Path) -> None:
+    other = write_files(tmp_path / "other", {"far.py": "def far_away(): pass\n"})
+    source.opened((other / "near.py").as_uri(), "def near_by(): pass\n")
+    source.folders([root, other])
+    assert source.wait(60) and "other: 2 definitions" in source.status() and "w: 4 definitions" in source.status()
+    source.folders([other])
+    assert "w:" not in source.status()
+    source.folders([])
+    assert source.status() == "no workspace is open"
+    source.closed((other / "near.py").as_uri())
+
+
+def test_a_folder_that_is_reached_over_a_link(source: RetrievalSource, root: Path, tmp_path: Path) -> None:
+    from foretype_context.document import Document
+
+    link = tmp_path / "link"
+    link.symlink_to(root, target_is_directory=True)
+    source.folders([link])
+    text = "from shop.cart import Basket\nb = "
+    snapshot = Document((link / "pay.py").as_uri(), text, path="pay.py").snapshot()
+    assert source.wait(60)
+    until(lambda: bool(source.snippets(snapshot, len(text), limit=3)))
+
+
+@pytest.mark.parametrize("uri", ["untitled:1", "file:///nowhere/x.py", "file://[broken", "", "\0"])
+def test_documents_of_nowhere_are_no_concern(source: RetrievalSource, uri: str) -> None:
+    source.opened(uri, "x")
+    source.changed(uri, "y")
+    source.saved(uri)
+    source.closed(uri)
+    assert source.wait(60) and f"{len(FILES) + 1} definitions" in source.status()
