@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-__all__ = ["BlockKeys", "PrefixStatistics", "ShadowPrefixCache", "block_keys", "shared_tokens"]
+__all__ = ["BlockKeys", "PrefixStatistics", "ShadowPrefixCache", "block_keys", "extend_keys", "shared_tokens"]
 
 BlockKeys = tuple[bytes, ...]
 
@@ -37,9 +37,34 @@ def block_keys(token_ids: Sequence[int], block_tokens: int = 32, *, salt: str = 
         block_tokens: tokens in a block.
         salt: prompts under different salts share nothing.
     """
+    return _chained(blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=16).digest(), token_ids, block_tokens)
+
+
+def extend_keys(
+    known_ids: Sequence[int], known: BlockKeys, token_ids: Sequence[int], block_tokens: int = 32, *, salt: str = ""
+) -> BlockKeys:
+    """Keys of `token_ids`, equal to :func:`block_keys` of them; hashes from the first block on that differs.
+
+    Args:
+        known_ids, known: another prompt under the same salt, and its keys.
+    """
+    same = min(len(known), len(token_ids) // block_tokens)
+    low = 0
+    while low < same:  # comparing slices is C; the first difference is found by halving
+        middle = (low + same + 1) // 2
+        begin, end = low * block_tokens, middle * block_tokens
+        if known_ids[begin:end] == token_ids[begin:end]:
+            low = middle
+        else:
+            same = middle - 1
+    if not low:
+        return block_keys(token_ids, block_tokens, salt=salt)
+    return (*known[:low], *_chained(known[low - 1], token_ids[low * block_tokens :], block_tokens))
+
+
+def _chained(key: bytes, token_ids: Sequence[int], block_tokens: int) -> BlockKeys:
     data = memoryview(array("q", token_ids)).cast("B")
     step = block_tokens * 8
-    key = blake2b(salt.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     keys: list[bytes] = []
     for end in range(step, len(data) + 1, step):
         digest = blake2b(key, digest_size=16)

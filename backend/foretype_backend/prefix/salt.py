@@ -1,0 +1,87 @@
+"""Cache salts: two namespaces share no block, however equal their text.
+
+An engine mixes the salt into the key of a prompt's first block, and the chain of keys carries it on. The salt is made here and
+nowhere else; what a client sends under that name never reaches an engine. Bumping a namespace's epoch makes everything that
+was cached for it unreachable at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Final
+
+__all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt"]
+
+MIN_SECRET_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Namespace:
+    """Whose cache it is. `scope` is a repository, or "" for what the whole tenant shares; `epoch` grows with every purge."""
+
+    tenant: str
+    scope: str = ""
+    epoch: int = 0
+
+    def next(self) -> Namespace:
+        return replace(self, epoch=self.epoch + 1)
+
+
+def cache_salt(secret: bytes, namespace: Namespace) -> str:
+    """HMAC-SHA256 of the namespace in 43 base64url characters, as vLLM asks of a `cache_salt`.
+
+    Every field is preceded by its length: no two namespaces write the same bytes.
+
+    Raises:
+        ValueError: the secret has fewer than 32 bytes.
+    """
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ValueError(
+            f"the salt secret has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed; make one with "
+            "`openssl rand -hex 32`"
+        )
+    fields = (namespace.tenant, namespace.scope, str(namespace.epoch))
+    message = b"".join(
+        len(data).to_bytes(4, "big") + data for data in (field.encode("utf-8", "surrogatepass") for field in fields)
+    )
+    return base64.urlsafe_b64encode(hmac.digest(secret, message, sha256)).rstrip(b"=").decode()
+
+
+class SaltBook:
+    """The current epoch of every namespace that was ever purged; all others are at epoch 0.
+
+    Args:
+        epochs: as stored at the last shutdown. Losing them would make purged caches reachable again while an engine still
+            holds them, so the owner keeps them with the tenants.
+    """
+
+    def __init__(self, secret: bytes, epochs: dict[tuple[str, str], int] | None = None) -> None:
+        cache_salt(secret, Namespace(""))  # refuses a short secret at start
+        self._secret = secret
+        self._epochs = dict(epochs or {})
+        self._salts: dict[Namespace, str] = {}
+
+    def namespace(self, tenant: str, scope: str = "") -> Namespace:
+        """The namespace as it is now. A purge of the tenant ends the epochs of all its scopes."""
+        return Namespace(
+            tenant, scope, self._epochs.get((tenant, scope), 0) + self._epochs.get((tenant, ""), 0) * bool(scope)
+        )
+
+    def salt(self, namespace: Namespace) -> str:
+        found = self._salts.get(namespace)
+        if found is None:
+            found = self._salts[namespace] = cache_salt(self._secret, namespace)
+        return found
+
+    def purge(self, tenant: str, scope: str = "") -> Namespace:
+        """Ends the current epoch of a scope, or with no scope of everything of a tenant; returns the namespace from now on."""
+        self._epochs[tenant, scope] = self._epochs.get((tenant, scope), 0) + 1
+        self._salts = {known: salt for known, salt in self._salts.items() if known.tenant != tenant}
+        return self.namespace(tenant, scope)
+
+    def epochs(self) -> dict[tuple[str, str], int]:
+        """What has to survive a restart."""
+        return dict(self._epochs)
