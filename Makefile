@@ -9,7 +9,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock bench e2e-nvim e2e-nvim-old e2e-helix e2e-vscode vsix train-env clean
+.PHONY: help run test setup check lint types format lock bench e2e-nvim e2e-nvim-old e2e-helix e2e-vscode vsix train-env peer-env vllm-env parity clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -79,6 +79,19 @@ train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
 	@$(TRAIN)/bin/pip install --disable-pip-version-check '$(TORCH)'
 	@$(TRAIN)/bin/pip install --disable-pip-version-check -e '.[train,local]' '$(TORCH)' pytest pytest-asyncio pytest-timeout hypothesis
 	@$(TRAIN)/bin/pip uninstall -q -y torchvision torchaudio
+
+peer-env: ## Build llama.cpp's own server into .venv-peer, to measure beside it (10 to 20 minutes, once)
+	@PYTHON=$(PYTHON) requirements/peer-env.sh
+
+vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
+	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	@.venv-vllm/bin/pip install --disable-pip-version-check -q -r requirements/vllm.txt
+	@.venv-vllm/bin/pip uninstall -q -y torchvision torchaudio torchcodec  # built for GPUs: their import fails here
+	@.venv-vllm/bin/python -P -c 'import vllm; print("vllm", vllm.__version__)'
+
+parity: ## The shipped model in OpenVINO, llama.cpp and vLLM against transformers in fp32 (STORE=folder with validation/)
+	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (models/README.md)"; exit 1; }
+	@for engine in openvino llamacpp vllm; do $(TRAIN)/bin/foretype models parity --engine $$engine --store "$(STORE)" || exit 1; done
 
 clean: ## Remove caches and build products, keep the environments
 	@rm -rf .pytest_cache .ruff_cache .hypothesis dist build results

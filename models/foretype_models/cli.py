@@ -57,23 +57,29 @@ def verify() -> None:
 
 @app.command()
 def export(
-    checkpoint: _Checkpoint,
+    source: Annotated[Path, typer.Argument(help="checkpoint (last.pt); for safetensors a GGUF file does as well")],
     to: Annotated[str, typer.Option(help="gguf: into the shipped files; safetensors: a Hugging Face folder")] = "gguf",
     out: Annotated[Path | None, typer.Option(help="target folder; gguf: the package's artifacts folder")] = None,
     name: Annotated[str, typer.Option(help="model name")] = "foretype-py-10m",
     version: Annotated[str, typer.Option(help="model version")] = "0.1.0",
 ) -> None:
-    """Exports a checkpoint to GGUF Q8_0 (what ships) or to safetensors (what vLLM loads)."""
+    """Exports a checkpoint to GGUF Q8_0 (what ships), or a checkpoint or our GGUF file to safetensors (what vLLM loads)."""
     from foretype_models import export as exporting
+    from foretype_models import gguf_file
 
     try:
         if to == "gguf":
-            typer.echo(exporting.export_shipped(checkpoint, out or artifacts.FOLDER, name, version))
+            typer.echo(exporting.export_shipped(source, out or artifacts.FOLDER, name, version))
         elif to == "safetensors":
             if out is None:
                 raise _fail("--to safetensors needs --out FOLDER")
-            state = exporting.read_checkpoint(checkpoint)
-            exporting.write_safetensors(state.weights, state.config, artifacts.FOLDER / "tokenizer.json", out)
+            if source.suffix == ".gguf":
+                config = gguf_file.read_config(source)
+                weights = gguf_file.read_weights(source, config)
+            else:
+                state = exporting.read_checkpoint(source)
+                config, weights = state.config, state.weights
+            exporting.write_safetensors(weights, config, artifacts.FOLDER / "tokenizer.json", out)
             typer.echo(out)
         else:
             raise _fail(f"--to {to} is unknown; there are gguf and safetensors")
@@ -99,20 +105,52 @@ def calibrate(
 
 
 @app.command()
-def parity(checkpoint: _Checkpoint, store: _Store, prompts: int = 50, results: Path = _MODELS / "results") -> None:
-    """Compares the shipped file in OpenVINO with transformers in fp32; writes ``parity.json``."""
-    from foretype_models import data, evaluate, tokenizer
-    from foretype_models import parity as comparing
-    from foretype_models.export import read_checkpoint
+def parity(
+    store: _Store,
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="what the shipped file was made of: tells what Q8_0 changed, for the card")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="which engine reads the file: openvino, llamacpp, vllm")] = "openvino",
+    model: Annotated[Path | None, typer.Option(help="GGUF file; default is the shipped model")] = None,
+    prompts: Annotated[int, typer.Option(min=1)] = 50,
+    results: Path = _MODELS / "results",
+) -> None:
+    """Compares a model file in an engine with transformers in fp32; writes ``parity_ENGINE.json``.
 
-    model = artifacts.locate()
-    state = read_checkpoint(checkpoint)
-    encoding = tokenizer.to_tiktoken(model.tokenizer_path)
+    Exit status 1 where first choices agree at less than 98 % of positions, or log-probabilities differ by more than 0.05
+    on average. With a checkpoint, which OpenVINO alone takes, it writes the card's ``parity.json``.
+    """
+    from foretype_models import data, engine_parity, evaluate, export, tokenizer
+    from foretype_models import parity as comparing
+    from foretype_models.outside.llama_server import LlamaServerError
+    from foretype_models.outside.vllm_engine import VllmError
+
+    if engine not in [one.value for one in engine_parity.Engine]:
+        raise _fail(f"--engine {engine} is unknown; there are {', '.join(engine_parity.Engine)}")
+    shipped = artifacts.locate()
+    path = model or shipped.path
+    encoding = tokenizer.to_tiktoken(shipped.tokenizer_path)
     sampler = data.Sampler(data.Store(store / "validation"), encoding, data.Shape(512), 5)
-    rows = [[int(token) for token in sampler.row(number)[: 100 + 8 * number]] for number in range(prompts)]
-    result = comparing.compare(model.path, state.config, state.weights, rows)
-    evaluate.write(results / "parity.json", {"sha256": model.sha256, **result})
-    typer.echo(json.dumps(result))
+    rows = [[int(token) for token in sampler.row(number)[: 100 + 8 * (number % 50)]] for number in range(prompts)]
+    if checkpoint is not None:
+        if engine != "openvino" or model is not None:
+            raise _fail("a CHECKPOINT goes with --engine openvino and the shipped model")
+        state = export.read_checkpoint(checkpoint)
+        result = comparing.compare(shipped.path, state.config, state.weights, rows)
+        evaluate.write(results / "parity.json", {"sha256": shipped.sha256, **result})
+        typer.echo(json.dumps(result))
+        return
+    try:
+        with engine_parity.opened(engine_parity.Engine(engine), path, shipped.tokenizer_path) as (score, version):
+            result = engine_parity.compare(score, path, rows)
+    except (export.ExportError, LlamaServerError, VllmError) as error:
+        raise _fail(str(error)) from error
+    passed = engine_parity.verdict(result)
+    written = {"engine": version, "model": path.name, "sha256": artifacts.digest_file(path), "passed": passed, **result}
+    evaluate.write(results / f"parity_{engine}.json", written)
+    typer.echo(json.dumps(written))
+    if not passed:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -14,30 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foretype_models.export import Matrix, Weights, gguf_names, hugging_face_config
+from foretype_models.export import Weights, hugging_face_config
+from foretype_models.gguf_file import read_weights
 
 Floats = npt.NDArray[np.float64]
-
-
-def read_gguf(path: Path, config: dict[str, Any]) -> dict[str, Matrix]:
-    """Reads the weights of one of our GGUF files back, de-quantised, under their Hugging Face names."""
-    import gguf
-
-    names = {theirs: ours for ours, theirs in gguf_names(int(config["layers"])).items()}
-    weights: dict[str, Matrix] = {}
-    for tensor in gguf.GGUFReader(path).tensors:
-        value = np.asarray(gguf.quants.dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-        ours = names[tensor.name]
-        if ours.endswith(("q_proj.weight", "k_proj.weight")):
-            value = unpermute(value, int(config["heads" if ours.endswith("q_proj.weight") else "kv_heads"]))
-        weights[ours] = value
-    return weights
-
-
-def unpermute(matrix: Matrix, heads: int) -> Matrix:
-    """Inverse of :func:`foretype_models.export.permute`."""
-    rows, columns = matrix.shape
-    return matrix.reshape(heads, rows // heads // 2, 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def transformers_logits(weights: Weights, config: dict[str, Any], ids: Sequence[int]) -> npt.NDArray[np.float32]:
@@ -142,7 +122,7 @@ def compare(
     Returns:
         Plain data: mean and largest absolute difference of log-probabilities, and the share of equal first choices.
     """
-    weights = read_gguf(gguf_path, config)
+    weights = read_weights(gguf_path, config)
     engine = OpenVino(gguf_path)
     engine_gaps: list[Floats] = []
     own_gaps: list[float] = []

@@ -5,7 +5,7 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from foretype_models import artifacts, export, parity, tokenizer
+from foretype_models import artifacts, export, gguf_file, tokenizer
 
 CONFIG: dict[str, Any] = {
     "vocabulary": 16_384,
@@ -60,7 +60,7 @@ def field(reader: gguf.GGUFReader, key: str) -> Any:
 
 
 def test_weights_come_back_within_the_step_of_q8(written: Path, weights: dict[str, export.Matrix]) -> None:
-    back = parity.read_gguf(written, CONFIG)
+    back = gguf_file.read_weights(written, CONFIG)
     assert set(back) == set(weights)
     for name, value in weights.items():
         step = 0 if value.ndim == 1 else np.abs(value).max() / 127
@@ -72,7 +72,7 @@ def test_the_permutation_turns_halves_into_neighbours() -> None:
     rows = np.arange(8, dtype=np.float32)[:, None]
     assert export.permute(rows, 1)[:, 0].tolist() == [0, 4, 1, 5, 2, 6, 3, 7]
     assert export.permute(rows, 2)[:, 0].tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
-    assert parity.unpermute(export.permute(rows, 2), 2).tolist() == rows.tolist()
+    assert gguf_file.unpermute(export.permute(rows, 2), 2).tolist() == rows.tolist()
 
 
 def test_the_header_says_what_engines_ask(written: Path) -> None:
