@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from foretype_eval.ab.command import ab
 from foretype_eval.fim.cli import fim
 from foretype_eval.latency.cli import latency
 from foretype_eval.prefill.command import prefill
@@ -16,6 +17,7 @@ bench = typer.Typer(no_args_is_help=True, help="Measure speed.")
 
 app.command("fim")(fim)
 app.command("replay")(replay)
+app.command("ab")(ab)
 bench.command("latency")(latency)
 bench.command("prefill")(prefill)
 

@@ -23,6 +23,7 @@ __all__ = [
     "mcnemar",
     "paired_difference",
     "percentiles",
+    "wilson",
 ]
 
 _CHUNK_CELLS: Final = 4_000_000
@@ -132,6 +133,16 @@ def mcnemar(first: Sequence[bool], second: Sequence[bool]) -> McNemar:
     tail = sum(math.comb(total, k) for k in range(min(only_first, only_second) + 1))
     # Integers keep this exact for any number of pairs; dividing them does not overflow.
     return McNemar(only_first, only_second, min(1.0, 2 * tail / (1 << total)) if total else 1.0)
+
+
+def wilson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a share of independent trials."""
+    if not 0 <= successes <= n or not n:
+        raise ValueError(f"{successes} of {n} is no share")
+    z, share = _NORMAL.inv_cdf(0.5 + level / 2), successes / n
+    middle = share + z * z / (2 * n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

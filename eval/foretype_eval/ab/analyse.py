@@ -1,0 +1,242 @@
+"""From rows to a verdict, or to the reasons why there is none (evals research, section 5.9)."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from foretype_eval.ab.assign import Design, pair_of, variant_of
+from foretype_eval.ab.estimate import MIN_PAIRS, MIN_USERS, Effect, Panel, estimate
+from foretype_eval.ab.rows import AbInputError, UserDay
+from foretype_eval.ab.sequential import Bounds, chi_square_p
+
+__all__ = ["METRICS", "AbOptions", "analyse", "panel_of"]
+
+SRM_P: Final = 0.001
+"""Sample-ratio mismatch: below this the assignment is broken, and nothing after it can be believed."""
+
+MIXED_SHARE: Final = 0.02
+
+METRICS: Final = {
+    "rcpo": ("chars_retained", "opportunities"),
+    "cpo": ("chars_accepted", "opportunities"),
+    "acceptance": ("accepts", "displays"),
+    "retention": ("chars_retained", "chars_accepted"),
+    "rocc": ("chars_accepted", "chars_written"),
+}
+"""Ratio metrics of section 5.2: numerator, denominator. `rcpo` is the headline, `acceptance` is one of displays read."""
+
+GUARDRAILS: Final = {"acceptance": 0.10, "retention": 0.05}
+"""Relative loss of each that would not be shipped whatever the primary metric says."""
+
+
+class AbOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to analyse; to be fixed before the first row is seen.
+
+    Attributes:
+        control, treatment: names of the variants; None where the rows have two that sort in this order.
+        planned_days: length that was planned; at its end the fixed interval counts, before it only the always-valid one;
+            they share `alpha`.
+        salt: where given, recorded variants are checked against the assignment that it makes.
+        share: of units that were to be in control.
+    """
+
+    design: Design = Design.SWITCHBACK
+    metric: str = "rcpo"
+    control: str | None = None
+    treatment: str | None = None
+    planned_days: int = 10
+    alpha: float = 0.05
+    salt: str | None = None
+    share: float = 0.5
+    language: str | None = None
+
+
+def analyse(rows: Sequence[UserDay], options: AbOptions) -> dict[str, Any]:
+    """Checks, estimates and a verdict: `treatment_better`, `treatment_worse` or `none` with reasons.
+
+    Raises:
+        AbInputError: unknown metric or variants, or nothing to compare.
+    """
+    if options.metric not in METRICS:
+        raise AbInputError(f"metric {options.metric!r} is none of {', '.join(METRICS)}")
+    rows = [row for row in rows if options.language in (None, row.language)]
+    control, treatment = _variants(rows, options)
+    trial = [row for row in rows if row.variant]
+    reasons = _checks(trial, control, treatment, options)
+    panel, users, days = panel_of(rows, options.metric, control, treatment)
+    effect = estimate(panel, options.design, alpha=options.alpha, planned_days=options.planned_days)
+    guards = _guardrails(rows, control, treatment, options)
+    reasons += [f"guardrail {name}: {guard['breached']}" for name, guard in guards.items() if guard["breached"]]
+    complete = len(days) >= options.planned_days
+    bounds = effect.fixed if complete else effect.always
+    reasons += _too_little(effect, bounds, options, len(days))
+    verdict = "none"
+    if not reasons and bounds is not None:
+        verdict = "treatment_better" if bounds.low > 0 else "treatment_worse"
+    return {
+        "design": options.design.value,
+        "metric": options.metric,
+        "definition": "sum of {} / sum of {}".format(*METRICS[options.metric]),
+        "control": control,
+        "treatment": treatment,
+        "users": len(users),
+        "days": len(days),
+        "planned_days": options.planned_days,
+        "units": effect.units,
+        "value": {"control": _number(effect.control), "treatment": _number(effect.treatment)},
+        "difference": _number(effect.difference),
+        "relative": _number(effect.difference / effect.control) if effect.control else None,
+        "ci_on_the_way": _interval(effect.always),
+        "ci_at_end": _interval(effect.fixed) if complete else None,
+        "p_value_at_end": _number(effect.p_value) if complete else None,
+        "variance_reduction": _number(effect.variance_reduction),
+        "srm": _srm(trial, control, treatment, options),
+        "guardrails": guards,
+        "verdict": verdict,
+        "reasons": reasons,
+    }
+
+
+def panel_of(
+    rows: Sequence[UserDay], metric: str, control: str, treatment: str
+) -> tuple[Panel, list[str], list[datetime.date]]:
+    """Rows as matrices. A user-day with both variants belongs to neither."""
+    over, under = METRICS[metric]
+    trial = [row for row in rows if row.variant in (control, treatment)]
+    users = sorted({row.user for row in trial})
+    days = sorted({row.day for row in trial})
+    place_u, place_d = {user: i for i, user in enumerate(users)}, {day: i for i, day in enumerate(days)}
+    shape = (len(users), len(days))
+    arm, numerator, denominator = np.full(shape, -1), np.zeros(shape), np.zeros(shape)
+    mixed = np.zeros(shape, dtype=bool)
+    before = np.zeros((2, len(users)))
+    for row in rows:
+        if not row.variant and row.user in place_u:
+            before[0, place_u[row.user]] += _value(row, over)
+            before[1, place_u[row.user]] += _value(row, under)
+    for row in trial:
+        at, which = (place_u[row.user], place_d[row.day]), int(row.variant == treatment)
+        mixed[at] |= arm[at] not in (-1, which)
+        arm[at] = which
+        numerator[at] += _value(row, over)
+        denominator[at] += _value(row, under)
+    arm[mixed] = -1
+    pairs: dict[tuple[str, int], int] = {}
+    pair = np.array([pairs.setdefault(pair_of(day)[:2], len(pairs)) for day in days])
+    prior = (before[0], before[1]) if before[1].any() else None
+    return Panel(arm, numerator, denominator, pair, prior), users, days
+
+
+def _value(row: UserDay, name: str) -> float:
+    if name == "chars_written":
+        return row.chars_accepted + row.chars_typed
+    return float(getattr(row, name) or 0)
+
+
+def _variants(rows: Sequence[UserDay], options: AbOptions) -> tuple[str, str]:
+    found = sorted({row.variant for row in rows if row.variant})
+    control, treatment = options.control, options.treatment
+    if control is None and treatment is None and len(found) == 2:
+        return (found[0], found[1]) if found[1] != "control" else (found[1], found[0])
+    names = ", ".join(found) or "none"
+    if control is None or treatment is None:
+        raise AbInputError(f"variants in the rows: {names}; name two of them with --control and --treatment")
+    if missing := {control, treatment} - set(found):
+        raise AbInputError(f"variant {', '.join(sorted(missing))} has no rows; there are: {names}")
+    return control, treatment
+
+
+def _checks(trial: Sequence[UserDay], control: str, treatment: str, options: AbOptions) -> list[str]:
+    reasons: list[str] = []
+    srm = _srm(trial, control, treatment, options)
+    if srm["p_value"] < SRM_P:
+        reasons.append(
+            f"sample ratio: {srm['counts'][0]} {srm['units']} in {control} and {srm['counts'][1]} in {treatment}, "
+            f"p = {srm['p_value']:.2g}; find out which rows are lost before believing anything"
+        )
+    variants: dict[tuple[str, datetime.date], set[str]] = defaultdict(set)
+    by_user: dict[str, set[str]] = defaultdict(set)
+    for row in trial:
+        variants[row.user, row.day].add(row.variant)
+        by_user[row.user].add(row.variant)
+    mixed = sum(len(names) > 1 for names in variants.values())
+    if mixed > MIXED_SHARE * len(variants):
+        reasons.append(f"{mixed} of {len(variants)} user-days saw both variants; a variant may change at midnight only")
+    if options.design is Design.BETWEEN:
+        crossed = sum(len(names) > 1 for names in by_user.values())
+        if crossed:
+            reasons.append(f"{crossed} users saw both variants, in a design between users; use --design switchback")
+    if options.salt is not None:
+        names, salt = (control, treatment), options.salt
+        wrong = sum(
+            row.variant != variant_of(row.user, row.day, salt=salt, design=options.design, variants=names)
+            for row in trial
+        )
+        if wrong > MIXED_SHARE * len(trial):
+            reasons.append(f"{wrong} of {len(trial)} rows carry another variant than salt {salt!r} assigns")
+    if "chars_retained" in METRICS[options.metric]:
+        unknown = sum(row.chars_retained is None for row in trial)
+        if unknown:
+            reasons.append(f"chars_retained is not known yet in {unknown} rows; wait for it, or use --metric cpo")
+    return reasons
+
+
+def _srm(trial: Sequence[UserDay], control: str, treatment: str, options: AbOptions) -> dict[str, Any]:
+    """Counts of the units that were randomised: user-days in a switchback, else users."""
+    between = options.design is Design.BETWEEN
+    units = {(row.user, None if between else row.day, row.variant) for row in trial}
+    counts = [sum(unit[2] == name for unit in units) for name in (control, treatment)]
+    p_value = chi_square_p(counts[0], counts[1], share=options.share)
+    return {"units": "users" if between else "user-days", "counts": counts, "p_value": _number(p_value)}
+
+
+def _guardrails(rows: Sequence[UserDay], control: str, treatment: str, options: AbOptions) -> dict[str, dict[str, Any]]:
+    """Secondary ratios whose one-sided interval must not lie wholly below what may be lost."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, margin in GUARDRAILS.items():
+        if name == options.metric or any(row.variant and row.chars_retained is None for row in rows) > (
+            "chars_retained" not in METRICS[name]
+        ):
+            continue
+        panel, _, _ = panel_of(rows, name, control, treatment)
+        effect = estimate(panel, options.design, alpha=2 * options.alpha, planned_days=options.planned_days)
+        bounds = effect.always
+        breached = None
+        if bounds is not None and effect.control and bounds.high / effect.control < -margin:
+            breached = f"falls by more than {margin:.0%} (at most {-bounds.high / effect.control:.1%} is certain)"
+        found[name] = {
+            "control": _number(effect.control),
+            "treatment": _number(effect.treatment),
+            "ci_on_the_way": _interval(bounds),
+            "may_lose": margin,
+            "breached": breached,
+        }
+    return found
+
+
+def _too_little(effect: Effect, bounds: Bounds | None, options: AbOptions, days: int) -> list[str]:
+    if effect.users < MIN_USERS:
+        return [f"{effect.users} users with data in both variants; at least {MIN_USERS} are needed"]
+    if bounds is None:
+        least = f"{MIN_PAIRS} complete day pairs" if options.design is Design.SWITCHBACK else f"{MIN_USERS} users"
+        return [f"{effect.units} units so far; an interval needs {least} and some spread"]
+    if bounds.excludes_zero:
+        return []
+    if days >= options.planned_days:
+        return ["the interval contains 0: no difference was shown in the planned time"]
+    return [f"the always-valid interval contains 0 after {days} of {options.planned_days} planned days; go on"]
+
+
+def _interval(bounds: Bounds | None) -> list[float | None] | None:
+    return None if bounds is None else [_number(bounds.low), _number(bounds.high)]
+
+
+def _number(value: float | None) -> Any:
+    return None if value is None or not math.isfinite(value) else round(value, 6)

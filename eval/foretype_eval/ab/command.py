@@ -1,0 +1,101 @@
+"""The command `foretype eval ab`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from foretype_eval.ab.analyse import METRICS, AbOptions, analyse
+from foretype_eval.ab.assign import Design
+from foretype_eval.ab.rows import AbInputError, load_rows
+from foretype_eval.ab.simulate import World, simulate
+from foretype_eval.console import fail, print_json, progress_bars
+
+__all__ = ["ab"]
+
+
+def ab(
+    data: Annotated[
+        Path | None, typer.Argument(help="User-days as CSV or JSON lines: user, day, variant, opportunities, ….")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    design: Annotated[Design, typer.Option(help="Within users by day, or between users.")] = Design.SWITCHBACK,
+    metric: Annotated[str, typer.Option(help=f"Primary metric: {', '.join(METRICS)}.")] = "rcpo",
+    control: Annotated[str | None, typer.Option(help="Name of the control variant.")] = None,
+    treatment: Annotated[str | None, typer.Option(help="Name of the other variant.")] = None,
+    planned_days: Annotated[int, typer.Option(min=1, help="Length planned before the start.")] = 10,
+    alpha: Annotated[float, typer.Option(min=1e-6, max=0.5)] = 0.05,
+    salt: Annotated[str | None, typer.Option(help="Check the recorded variants against this assignment.")] = None,
+    language: Annotated[str | None, typer.Option(help="Only this language.")] = None,
+    simulated: Annotated[bool, typer.Option("--simulate", help="Experiments with a known truth instead.")] = False,
+    experiments: Annotated[int, typer.Option(min=10, help="With --simulate: how many per row.")] = 1000,
+    users: Annotated[int, typer.Option(min=4, help="With --simulate: developers.")] = 40,
+    days: Annotated[int, typer.Option(min=1, help="With --simulate: days.")] = 10,
+    lift: Annotated[list[float] | None, typer.Option(help="With --simulate: true relative effects.")] = None,
+    seed: Annotated[int, typer.Option(help="With --simulate.")] = 0,
+) -> None:
+    """Compare two variants, or say why they cannot be compared; `--simulate` shows how often that errs."""
+    try:
+        if simulated:
+            world = World(users=users, days=days, pre_days=days)
+            with progress_bars() as progress:
+                result = simulate(
+                    world,
+                    experiments=experiments,
+                    alpha=alpha,
+                    seed=seed,
+                    lifts=lift or (0.0, 0.05, 0.10, 0.15, 0.20),
+                    progress=progress,
+                )
+        elif data is None:
+            fail("name a file of user-days, or give --simulate")
+        else:
+            options = AbOptions(
+                design=design,
+                metric=metric,
+                control=control,
+                treatment=treatment,
+                planned_days=planned_days,
+                alpha=alpha,
+                salt=salt,
+                language=language,
+            )
+            result = analyse(load_rows(data), options)
+    except AbInputError as error:
+        fail(str(error))
+    if as_json:
+        print_json(result)
+    elif simulated:
+        _print_simulation(result)
+    else:
+        _print(result)
+
+
+def _print_simulation(result: dict[str, Any]) -> None:
+    world = result["world"]
+    table = Table(title=f"{world['users']} developers, {world['days']} days: share called different")
+    for name in ("design", "true lift", "verdict, daily looks", "plain test at the end", "plain test daily (wrong)"):
+        table.add_column(name, justify="right")
+    for row in result["table"]:
+        shares = (row["verdict_daily"], row["plain_at_end"], row["plain_daily"])
+        table.add_row(row["design"], f"{row['lift']:+.0%}", *(f"{share:.1%}" for share in shares))
+    Console().print(table)
+
+
+def _print(result: dict[str, Any]) -> None:
+    console = Console()
+    table = Table(title=f"{result['metric']} = {result['definition']}, {result['design']}", title_justify="left")
+    for name in (result["control"], result["treatment"], "difference", "on the way", "at the end"):
+        table.add_column(str(name), justify="right")
+    value = result["value"]
+    cells = (value["control"], value["treatment"], result["difference"], result["ci_on_the_way"], result["ci_at_end"])
+    table.add_row(*("–" if cell is None else str(cell) for cell in cells))
+    console.print(table)
+    console.print(f"{result['users']} users, {result['days']} days, {result['units']} units", highlight=False)
+    console.print(f"verdict: {result['verdict']}", highlight=False)
+    for reason in result["reasons"]:
+        console.print(f"  because {reason}", highlight=False, markup=False)

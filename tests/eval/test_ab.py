@@ -1,0 +1,227 @@
+"""Experiments: assignment, checks, verdicts and refusals, and how often the verdicts err."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from foretype_eval.ab.analyse import AbOptions, analyse
+from foretype_eval.ab.assign import Design, pair_of, variant_of
+from foretype_eval.ab.rows import AbInputError, UserDay, load_rows
+from foretype_eval.ab.sequential import chi_square_p, confidence_sequence, mixture_for, spent_alpha, student_quantile
+from foretype_eval.ab.simulate import World, simulate
+from foretype_eval.cli import app
+from foretype_eval.statistics import wilson
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+MONDAY = datetime.date(2026, 3, 2)
+WORKDAYS = [MONDAY + datetime.timedelta(days=n + 2 * (n // 5)) for n in range(10)]
+
+
+def rows(
+    *, lift: float = 0.0, users: int = 20, days: int = 10, design: Design = Design.SWITCHBACK, **changes: Any
+) -> list[UserDay]:
+    rng = np.random.default_rng(1)
+    found: list[UserDay] = []
+    for number in range(users):
+        own = rng.uniform(0.5, 1.5)
+        for day in WORKDAYS[:days]:
+            variant = variant_of(f"u{number}", day, salt="s", design=design)
+            opportunities = int(rng.integers(700, 1100))
+            chars = int(opportunities * own * rng.normal(1, 0.05) * (1 + lift * (variant == "treatment")))
+            values: dict[str, Any] = {
+                "opportunities": opportunities,
+                "displays": 60,
+                "accepts": 20,
+                "chars_accepted": chars,
+                "chars_retained": int(chars * 0.9),
+                "chars_typed": 900,
+            }
+            found.append(UserDay(user=f"u{number}", day=day, variant=variant, language="python", **values | changes))
+    return found
+
+
+@given(st.dates(datetime.date(1980, 1, 1), datetime.date(2100, 1, 1)), st.text(max_size=8))
+def test_both_days_of_a_pair_get_different_variants(day: datetime.date, user: str) -> None:
+    pair = pair_of(day)
+    near = [day + datetime.timedelta(days=n) for n in range(-3, 4)]
+    (other,) = [d for d in near if d != day and pair_of(d)[:2] == pair[:2]]
+    first, second = (variant_of(user, d, salt="x", design=Design.SWITCHBACK) for d in (day, other))
+    assert {first, second} == {"control", "treatment"}
+    assert len({variant_of(user, d, salt="x", design=Design.BETWEEN) for d in near}) == 1
+
+
+def test_an_effect_is_found_before_the_planned_end_and_nothing_is_not() -> None:
+    found = analyse(rows(lift=0.2, days=6), AbOptions(salt="s"))
+    assert found["verdict"] == "treatment_better" and not found["reasons"]
+    assert found["ci_at_end"] is None and found["relative"] == pytest.approx(0.2, abs=0.03)
+    assert analyse(rows(lift=-0.2), AbOptions(salt="s"))["verdict"] == "treatment_worse"
+    nothing = analyse(rows(), AbOptions())
+    assert nothing["verdict"] == "none"
+    assert nothing["ci_at_end"][0] < 0 < nothing["ci_at_end"][1]
+
+
+def test_what_users_did_before_narrows_a_comparison_between_them() -> None:
+    trial = rows(lift=0.1, users=60, design=Design.BETWEEN)
+    earlier = [
+        UserDay(
+            user=row.user,
+            day=row.day - datetime.timedelta(days=28),
+            opportunities=row.opportunities,
+            displays=60,
+            accepts=20,
+            chars_accepted=int(row.chars_accepted / (1.1 if row.variant == "treatment" else 1)),
+            chars_retained=int((row.chars_retained or 0) / (1.1 if row.variant == "treatment" else 1)),
+        )
+        for row in trial
+    ]
+    plain = analyse(trial, AbOptions(design=Design.BETWEEN))
+    adjusted = analyse(earlier + trial, AbOptions(design=Design.BETWEEN))
+    assert plain["verdict"] == "none" and adjusted["verdict"] == "treatment_better"
+    assert adjusted["variance_reduction"] > 0.9
+
+
+def lose_days(found: list[UserDay]) -> list[UserDay]:
+    return [row for n, row in enumerate(found) if row.variant == "control" or n % 2]
+
+
+def mix_days(found: list[UserDay]) -> list[UserDay]:
+    other = {"control": "treatment", "treatment": "control"}
+    return found + [
+        UserDay(
+            user=r.user, day=r.day, variant=other[r.variant], opportunities=1, displays=0, accepts=0, chars_accepted=0
+        )
+        for r in found[:20]
+    ]
+
+
+def cross(found: list[UserDay]) -> list[UserDay]:
+    return rows(lift=0.3)
+
+
+def few(found: list[UserDay]) -> list[UserDay]:
+    return [row for row in found if row.user in ("u1", "u2", "u3")]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "reason"),
+    [
+        (lose_days, AbOptions(), "sample ratio"),
+        (mix_days, AbOptions(), "saw both variants"),
+        (cross, AbOptions(design=Design.BETWEEN), "in a design between users"),
+        (few, AbOptions(), "at least 10"),
+        (list, AbOptions(salt="another"), "another variant than salt"),
+        (list, AbOptions(planned_days=20, alpha=1e-6, metric="acceptance"), "go on|some spread"),
+    ],
+)
+def test_it_refuses_to_conclude_and_says_why(
+    change: Callable[[list[UserDay]], list[UserDay]], options: AbOptions, reason: str
+) -> None:
+    found = analyse(change(rows(lift=0.3)), options)
+    assert found["verdict"] == "none"
+    assert any(re.search(reason, text) for text in found["reasons"]), found["reasons"]
+
+
+def test_characters_not_yet_known_to_be_retained_refuse_the_headline_and_not_the_other_metric() -> None:
+    trial = rows(lift=0.3, chars_retained=None)
+    assert any("not known yet" in reason for reason in analyse(trial, AbOptions())["reasons"])
+    assert analyse(trial, AbOptions(metric="cpo"))["verdict"] == "treatment_better"
+
+
+def test_a_breached_guardrail_stops_a_winner() -> None:
+    trial = [
+        UserDay(
+            **{f: getattr(r, f) for f in r.__struct_fields__} | {"displays": 90 if r.variant == "treatment" else 60}
+        )
+        for r in rows(lift=0.3)
+    ]
+    trial[0] = UserDay(**{f: getattr(trial[0], f) for f in trial[0].__struct_fields__} | {"accepts": 21})
+    found = analyse(trial, AbOptions())
+    assert found["verdict"] == "none" and "guardrail acceptance" in " ".join(found["reasons"])
+
+
+def test_false_positives_stay_below_alpha_under_daily_peeking_and_plain_tests_do_not() -> None:
+    result = simulate(World(), experiments=120, lifts=(0.0, 0.2))
+    by = {(row["design"], row["lift"]): row for row in result["table"]}
+    for design in ("switchback", "between"):
+        assert wilson(round(by[design, 0.0]["verdict_daily"] * 120), 120)[0] <= 0.05
+        assert by[design, 0.0]["plain_daily"] > 0.08
+    assert by["switchback", 0.2]["verdict_daily"] > 0.95 > by["between", 0.2]["verdict_daily"]
+
+
+def test_distributions_agree_with_tables() -> None:
+    assert student_quantile(0.975, 10) == pytest.approx(2.2281, abs=1e-3)
+    assert student_quantile(0.995, 20) == pytest.approx(2.8453, abs=1e-3)
+    assert student_quantile(0.975, 4) == pytest.approx(2.7764, abs=5e-3)
+    assert chi_square_p(60, 40) == pytest.approx(0.0455, abs=1e-4)
+    assert sum(spent_alpha(look, 0.05) for look in range(1, 100_000)) == pytest.approx(0.05, rel=1e-4)
+    low, high = wilson(5, 100)
+    assert (low, high) == (pytest.approx(0.0215, abs=1e-3), pytest.approx(0.1118, abs=1e-3))
+
+
+def test_a_confidence_sequence_holds_at_all_times_together() -> None:
+    rng = np.random.default_rng(2)
+    r, missed = mixture_for(200, 0.1), 0
+    for _ in range(300):
+        values = rng.normal(0, 1, 400)
+        means = np.cumsum(values) / np.arange(1, 401)
+        missed += any(
+            confidence_sequence(float(means[n - 1]), 1.0, n, r=r, alpha=0.1).excludes_zero for n in range(20, 401)
+        )
+    assert missed / 300 <= 0.1
+    half = confidence_sequence(0.0, 1.0, 200, r=r, alpha=0.1).high
+    assert half < 3.2 / math.sqrt(200)
+
+
+def test_csv_and_json_lines_read_alike(tmp_path: Path) -> None:
+    records = [json.loads(msgspec.json.encode(row)) | {"unknown": 1} for row in rows(users=2)]
+    lines, table = tmp_path / "a.jsonl", tmp_path / "a.csv"
+    lines.write_text("\n".join(map(json.dumps, records)))
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(records[0]))
+        writer.writeheader()
+        writer.writerows(records)
+    assert load_rows(lines) == load_rows(table) == rows(users=2)
+
+
+GOOD = {"user": "u", "day": "2026-03-02", "opportunities": 1, "displays": 1, "accepts": 1, "chars_accepted": 4}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "no rows"),
+        ([GOOD | {"day": "yesterday"}], r"rows\.jsonl:1: .*day"),
+        ([GOOD, GOOD | {"user": "v", "displays": -1, "accepts": -1}], r"rows\.jsonl:2: displays"),
+        ([GOOD | {"accepts": 3}], "accepts: 3 of 1 displays"),
+        ([GOOD | {"chars_retained": 9}], "chars_retained: 9 of 4"),
+        ([GOOD, GOOD], "there twice"),
+        ([{"user": "u"}], "missing required field"),
+    ],
+)
+def test_bad_rows_name_line_and_field(tmp_path: Path, lines: list[dict[str, Any]], message: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(AbInputError, match=message):
+        load_rows(path)
+
+
+def test_the_command_prints_json_and_refuses_unknown_variants(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\n".join(map(msgspec.json.encode, rows(lift=0.2))))
+    done = CliRunner().invoke(app, ["ab", str(path), "--json"])
+    assert json.loads(done.stdout)["verdict"] == "treatment_better"
+    wrong = CliRunner().invoke(app, ["ab", str(path), "--control", "x", "--treatment", "y"])
+    assert wrong.exit_code == 2 and "control, treatment" in " ".join(wrong.output.split())
+    assert CliRunner().invoke(app, ["ab"]).exit_code == 2
