@@ -18,7 +18,7 @@ no environment variable.
 | `model.name` | from the engine | name for people and logs |
 | `model.tokenizer` | beside the model, else what its GGUF carries | `tokenizer.json` |
 | `model.grammar` | detected | id of the FIM grammar |
-| `model.layout` | `psm_line_last` | prompt layout that clients use |
+| `model.layout` | the grammar's first | prompt layout that clients use |
 | `model.context_limit_tokens` | from the engine | prompt and output together |
 | `model.budgets.*`, `model.stop.*` | see `foretype_context.profile` | |
 | `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.profile` | |
@@ -91,7 +91,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str | None = None
     tokenizer: str | None = None
     grammar: str | None = None
-    layout: str = "psm_line_last"
+    layout: str | None = None
     context_limit_tokens: int | None = None
     block_tokens: int | None = None
     strategy: str = "default-1"

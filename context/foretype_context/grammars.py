@@ -62,6 +62,8 @@ class Grammar:
         fim_prefix, fim_suffix, fim_middle: tokens before the three parts; in suffix-first families without a middle token
             `fim_middle` is empty and the prefix's own token introduces the prefix.
         tail: token before the text right of the cursor, or empty: then that text begins the suffix.
+        tail_lines: how many lines after the cursor's the tail may hold too, down to a frozen suffix; what the model was
+            trained on.
         prefix_opens: the prefix token stands before the context, since the family has no place for other files outside.
         suffix_first: the suffix precedes everything else (Codestral).
         layouts: what :class:`~foretype_context.assemble.Assembler` may send, the default first.
@@ -79,6 +81,7 @@ class Grammar:
     file: Header = ()
     current: Header = ()
     tail: str = ""
+    tail_lines: int = 0
     prefix_opens: bool = False
     suffix_first: bool = False
     layouts: tuple[str, ...] = (PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC)
@@ -99,9 +102,9 @@ def _grammar(**fields: object) -> Grammar:
     return Grammar(**{"telltale": telltale, **fields})  # pyright: ignore[reportArgumentType]
 
 
-_ALL: Final = (
-    _grammar(
-        id="foretype-1",
+def _foretype(**fields: object) -> Grammar:
+    """Our own family. From its second grammar on a tail may hold up to three lines more, and the layout that grows ships."""
+    return _grammar(
         repository=(Control("<|repo_name|>"), "{name}\n"),
         file=(Control("<|file_sep|>"), "{path}\n"),
         current=(Control("<|file_sep|>"), "{path}\n"),
@@ -109,10 +112,15 @@ _ALL: Final = (
         fim_suffix="<|fim_suffix|>",
         fim_middle="<|fim_middle|>",
         tail="<|fim_tail|>",
-        layouts=(PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC, SPM),
         end_tokens=("<|end_of_middle|>", "<|endoftext|>", "<|file_sep|>", "<|repo_name|>", "<|fim_prefix|>"),
         telltale=frozenset({"<|fim_tail|>", "<|end_of_middle|>", "<|fim_middle|>"}),
-    ),
+        **fields,
+    )
+
+
+_ALL: Final = (
+    _foretype(id="foretype-1", layouts=(PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC, SPM)),
+    _foretype(id="foretype-2", layouts=(PSM_GROWING, PSM_LINE_LAST, PSM_CLASSIC, SPM), tail_lines=3),
     _grammar(
         id="qwen2.5-coder",
         repository=(Control("<|repo_name|>"), "{name}\n"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from foretype_context.plan import FileMemory, FrozenSpan
 from foretype_context.segments import Kind, Scope, Segment, Source
@@ -151,17 +151,19 @@ def _tail_room(request: Request) -> int:
     return min(room, request.tokens // 8) if request.grammar.tail else room
 
 
-def _tail(request: Request, tokens: int) -> tuple[Segment | None, int]:
+def _tail(request: Request, tokens: int, lines: int = 0) -> tuple[Segment | None, int]:
     """The tail segment and the offset where the suffix begins.
 
-    Where the family has a tail token the tail is the rest of the line alone. Else it begins the suffix, so it reaches, line
-    ending included, to the next place where token counts add up.
+    Where the family has a tail token the tail is the rest of the line, and `lines` whole lines after it, without the last
+    line's ending. Else it begins the suffix, so it reaches, line ending included, to the next place where token counts add up.
     """
     view, tokenizer = request.view, request.tokenizer
     if request.grammar.tail:
-        text = first_tokens(tokenizer, view.tail, tokens)
+        snapshot = view.snapshot
+        line = min(view.line + lines, snapshot.line_count - 1)
+        text = first_tokens(tokenizer, snapshot.text[view.offset : snapshot.line_end(line)], tokens)
         segment = _segment(view, Kind.TAIL, view.offset, view.offset + len(text), text) if text else None
-        return segment, view.below_start
+        return segment, snapshot.next_line_start(line)
     text, start = view.snapshot.text, view.offset
     window = text[start : below_end(view.snapshot, start, tokens, tokenizer)]
     border = view.below_start - start
@@ -172,6 +174,36 @@ def _tail(request: Request, tokens: int) -> tuple[Segment | None, int]:
         segment = _segment(view, Kind.TAIL, start, start + len(window), window) if window else None
         return segment, len(text)
     return _segment(view, Kind.TAIL, start, start + cut), start + cut
+
+
+def _tail_lines(request: Request, place: FileMemory) -> int | None:
+    """How many lines the tail must hold so that the suffix of `place` follows it; None where it cannot.
+
+    A suffix that is exactly as it was is looked for first, on any line: one that is merely similar may be a line off.
+    """
+    view, snapshot = request.view, request.view.snapshot
+    room = _tail_room(request)
+    if not request.grammar.tail:
+        _, start = _tail(request, room)
+        return 0 if _below_holds(request, place, start) else None
+    starts: list[int] = []
+    for line in range(view.line, min(view.line + request.grammar.tail_lines + 1, snapshot.line_count)):
+        # The rest of the line alone may be cut to its room; lines more must be whole, or text would be missing in between.
+        tail = snapshot.text[view.offset : snapshot.line_end(line)]
+        if line > view.line and first_tokens(request.tokenizer, tail, room) != tail:
+            break
+        starts.append(snapshot.next_line_start(line))
+    for exactly in (True, False):
+        for lines, start in enumerate(starts):
+            if (not exactly or snapshot.text.startswith(place.below, start)) and _below_holds(request, place, start):
+                return lines
+    return None
+
+
+def _below_holds(request: Request, place: FileMemory, start: int) -> bool:
+    return place.below_chars < 0 or still_holds(
+        place.below, place.below_chars, start, request.view.snapshot, request.suffix_tokens, request.tokenizer
+    )
 
 
 def _middle(request: Request, start: int, tokens: int) -> tuple[str, str]:
@@ -207,12 +239,18 @@ def _earlier(memory: FileMemory | None, shown: FileMemory) -> tuple[FileMemory, 
     return tuple(others[:_REMEMBERED_PLACES])
 
 
-def _recalled(request: Request, fits: Callable[[Request, FileMemory], bool]) -> Request | None:
-    """The request with the newest memory that fits the cursor's place, or None."""
+class _Kept(NamedTuple):
+    """A request with the memory of the place that still fits, and how many lines more than the cursor's its tail holds."""
+
+    request: Request
+    tail_lines: int
+
+
+def _recalled(request: Request, fits: Callable[[Request, FileMemory], bool]) -> _Kept | None:
+    """The newest memory that fits the cursor's place and whose suffix may still stand, or None."""
     memory, text = request.memory, request.view.snapshot.text
     if memory is None:
         return None
-    _, below_start = _tail(request, _tail_room(request))
     places = (replace(memory, earlier=()), *memory.earlier)
     for at, place in enumerate(places):
         start = relocated(place, text)
@@ -220,21 +258,25 @@ def _recalled(request: Request, fits: Callable[[Request, FileMemory], bool]) -> 
             continue
         moved = start - place.window_start
         place = replace(place, window_start=start, hole_start=place.hole_start + moved)
-        # Since an earlier place was shown, insertions and deletions may have evened out: its suffix must be as it was.
-        if at and not text.startswith(place.below, below_start):
+        if not fits(request, place) or (lines := _tail_lines(request, place)) is None:
             continue
-        if fits(request, place):
-            others = (*places[:at], *places[at + 1 :])
-            return replace(request, memory=replace(place, planned_at=memory.planned_at, earlier=others))
+        # Since an earlier place was shown, insertions and deletions may have evened out: its suffix must be as it was.
+        if at and not text.startswith(place.below, _tail(request, _tail_room(request), lines)[1]):
+            continue
+        others = (*places[:at], *places[at + 1 :])
+        found = replace(place, planned_at=memory.planned_at, earlier=others)
+        return _Kept(replace(request, memory=found), lines)
     return None
 
 
-def _psm(request: Request, hole: int, hole_line: int, quantum: int = _MIDDLE_QUANTUM_TOKENS) -> FilePart:
+def _psm(
+    request: Request, hole: int, hole_line: int, quantum: int = _MIDDLE_QUANTUM_TOKENS, tail_lines: int = 0
+) -> FilePart:
     """Lines above `hole`, suffix and tail, then what stands between `hole` and the cursor."""
     view, tokenizer = request.view, request.tokenizer
     middle, healed = _middle(request, hole, request.tokens // 2)
     middle_tokens = tokenizer.count(middle)
-    tail, below_start = _tail(request, _tail_room(request))
+    tail, below_start = _tail(request, _tail_room(request), tail_lines)
     tail_tokens = tokenizer.count(tail.text) if tail is not None else 0
     room = min(request.suffix_tokens, request.tokens // 3) - (0 if request.grammar.tail else tail_tokens)
     below = _below(request, below_start, max(room, 0), freeze=True)
@@ -254,28 +296,29 @@ def _psm(request: Request, hole: int, hole_line: int, quantum: int = _MIDDLE_QUA
 def psm_line_last(request: Request) -> FilePart:
     """Lines above · frozen suffix · tail · middle token · typed part of the line."""
     view = request.view
-    return _psm(_recalled(request, _same_line) or request, view.line_start, view.line)
+    kept = _recalled(request, _same_line) or _Kept(request, 0)
+    return _psm(kept.request, view.line_start, view.line, tail_lines=kept.tail_lines)
 
 
 def psm_growing(request: Request) -> FilePart:
     """Lines above and suffix both frozen at the last rebase · tail · middle token · all typed since.
 
     Rebases on any change before the end of the frozen lines, when the cursor left the hole, when the hole is 20 lines or a
-    sixth of the room, and when the suffix no longer holds; unless an earlier place of this file still fits. A pause is no
-    reason: what it would tidy up, the user would wait for at the next key.
+    sixth of the room, and when the suffix no longer holds, not even behind a tail of some lines; unless an earlier place of
+    this file still fits. A pause is no reason: what it would tidy up, the user would wait for at the next key.
     """
     view = request.view
     # All that the hole may grow to is set aside at once: lines above that made room for it later would void everything.
     quantum = max(request.tokens // _GROWING_SHARE, 1)
     kept = _recalled(request, _still_growing)
-    if kept is None or kept.memory is None:
+    if kept is None or (memory := kept.request.memory) is None:
         return _psm(request, view.line_start, view.line, quantum)
-    hole = kept.memory.hole_start
-    return _psm(kept, hole, view.snapshot.line_of(hole), quantum)
+    hole = memory.hole_start
+    return _psm(kept.request, hole, view.snapshot.line_of(hole), quantum, kept.tail_lines)
 
 
 def _same_line(request: Request, place: FileMemory) -> bool:
-    return place.hole_start == request.view.line_start and _suffix_holds(request, place)
+    return place.hole_start == request.view.line_start
 
 
 def _still_growing(request: Request, place: FileMemory) -> bool:
@@ -285,18 +328,7 @@ def _still_growing(request: Request, place: FileMemory) -> bool:
         return False
     if (hole and snapshot.text[hole - 1] not in "\r\n") or view.line - snapshot.line_of(hole) > _GROWING_LINES:
         return False
-    if request.tokenizer.count(snapshot.text[hole : view.offset]) * _GROWING_SHARE > request.tokens:
-        return False
-    return _suffix_holds(request, place)
-
-
-def _suffix_holds(request: Request, place: FileMemory) -> bool:
-    if place.below_chars < 0:
-        return True
-    _, start = _tail(request, _tail_room(request))
-    return still_holds(
-        place.below, place.below_chars, start, request.view.snapshot, request.suffix_tokens, request.tokenizer
-    )
+    return request.tokenizer.count(snapshot.text[hole : view.offset]) * _GROWING_SHARE <= request.tokens
 
 
 def psm_classic(request: Request) -> FilePart:

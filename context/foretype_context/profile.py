@@ -38,7 +38,7 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     prompt_tokens: int = 2000
-    suffix_tokens: int = 500
+    suffix_tokens: int = 250
     context_tokens: int = 700
     line_tokens: int = 48
     block_tokens: int = 128

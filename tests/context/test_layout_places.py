@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from context.tiny import tiny
 from foretype_context.assemble import Assembler, Plan, PlanState
 from foretype_context.document import Document, Edit
 from foretype_context.profile import Budgets, Profile
 from foretype_context.segments import Kind
 from foretype_context.templates import encode_prompt
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 SOURCE = "".join(f"def function_{n}(value):\n    return value * {n} + offset_{n}\n\n\n" for n in range(40))
 
@@ -103,27 +100,3 @@ def test_memories_of_a_file_are_few_and_hold_no_memories_of_their_own() -> None:
     assert 1 <= len(memory.earlier) <= 4
     assert all(not place.earlier for place in memory.earlier)
     assert len({(place.above, place.below) for place in (memory, *memory.earlier)}) == 1 + len(memory.earlier)
-
-
-@pytest.mark.parametrize("layout", ["psm_line_last", "psm_growing"])
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
-def test_whatever_is_edited_and_wherever_one_goes_the_prompt_is_the_live_text(layout: str, data: st.DataObject) -> None:
-    one, document = assembler(layout, prompt_tokens=600, suffix_tokens=150), opened(SOURCE[:2_500])
-    state, now = PlanState.empty(), 0.0
-    places = [data.draw(st.integers(0, 2_500)) for _ in range(3)]
-    for _ in range(data.draw(st.integers(2, 14))):
-        now += data.draw(st.sampled_from([0.2, 1.0, 5.0]))
-        at = min(data.draw(st.sampled_from(places)), len(document.text))
-        text = data.draw(st.sampled_from(["", "x", "\n", "\n    y = 1\n", "é🙂", "):\n"]))
-        end = min(at + data.draw(st.sampled_from([0, 0, 1, 30])), len(document.text))
-        document.apply([Edit(at, end, text)], document.version + 1)
-        snapshot, offset = document.snapshot(), at + len(text)
-        plan, state = one.plan(state, snapshot, offset, now=now)
-        above, middle = text_of(plan, Kind.PREFIX), text_of(plan, Kind.MIDDLE)
-        assert snapshot.text[:offset].endswith(above + middle)
-        tail, below = text_of(plan, Kind.TAIL), text_of(plan, Kind.SUFFIX)
-        assert snapshot.text.startswith(tail, offset)
-        if not plan.frozen_spans:
-            assert snapshot.text.startswith(below, snapshot.next_line_start(snapshot.line_of(offset)))
-        assert plan.prompt_tokens <= plan.budget_tokens

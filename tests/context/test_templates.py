@@ -132,7 +132,8 @@ def test_every_token_of_a_grammar_is_one_id_and_detects_its_family(grammar_id: s
     family, tokenizer = grammar(grammar_id), tiny(grammar_id)
     ids = {tokenizer.control(token) for token in family.controls()}
     assert len(ids) == len(family.controls())
-    assert detect(tokenizer.controls()) is family
+    # A file that does not say which of our grammars it was trained with is served as the first of them.
+    assert detect(tokenizer.controls()) is grammar({"foretype-2": "foretype-1"}.get(grammar_id, grammar_id))
     assert set(family.end_tokens) <= family.controls()
 
 

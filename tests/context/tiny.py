@@ -64,6 +64,7 @@ def raw(kind: str, controls: frozenset[str]) -> bytes:
 
 KINDS = {
     "foretype-1": "qwen2",
+    "foretype-2": "qwen2",
     "qwen2.5-coder": "qwen2",
     "starcoder2": "starcoder",
     "codellama": "sentencepiece",

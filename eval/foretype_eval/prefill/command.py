@@ -11,6 +11,7 @@ import msgspec
 import typer
 from foretype_context.assemble import ProfileUnusable
 from foretype_context.profile import Budgets
+from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import TokenizerUnusable, load_tokenizer
 from foretype_models.artifacts import ArtifactError, locate
 from rich.console import Console
@@ -63,6 +64,7 @@ class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
     block_tokens: int = 16
     cache: Cache = Cache.UNLIMITED
     layouts: tuple[str, ...] = LAYOUTS
+    grammar: str = "foretype-2"
     windows: Windows = Windows.SAME
     prompt_tokens: int | None = None
     suffix_tokens: int | None = None
@@ -77,7 +79,8 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
     Raises:
         RecordingError, RepositoryError, OSError: the input cannot be read.
         ArtifactError, TokenizerUnusable: no tokenizer.
-        ProfileUnusable: the budget is too small.
+        ProfileUnusable: the budget is too small, or the grammar has no such layout.
+        UnknownGrammar: no such family.
     """
     tokenizer = load_tokenizer(locate().tokenizer_path)
     recording = _recording(options, progress)
@@ -97,6 +100,7 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         tokenizer,
         MeasureOptions(
             layouts=options.layouts,
+            grammar=options.grammar,
             block_tokens=options.block_tokens,
             capacity_tokens=CACHES[options.cache.value],
             budgets=budgets,
@@ -107,6 +111,7 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
     return {
         **measured,
         "recording": recording.name,
+        "grammar": options.grammar,
         "setting": options.setting.value,
         "block_tokens": options.block_tokens,
         "cache": options.cache.value,
@@ -141,6 +146,7 @@ def prefill(
         Cache, typer.Option(help="Unlimited, or 65,536 tokens, least recently used out.")
     ] = Cache.UNLIMITED,
     layout: Annotated[list[str] | None, typer.Option(help="These only; may be repeated.")] = None,
+    grammar: Annotated[str, typer.Option(help="Of the model; its first layout is the one that ships.")] = "foretype-2",
     windows: Annotated[
         Windows, typer.Option(help="How much text the peers show: as much as ours, or their own.")
     ] = Windows.SAME,
@@ -165,6 +171,7 @@ def prefill(
         block_tokens=block,
         cache=cache,
         layouts=layouts,
+        grammar=grammar,
         windows=windows,
         prompt_tokens=prompt_tokens,
         suffix_tokens=suffix_tokens,
@@ -176,6 +183,7 @@ def prefill(
         with progress_bars() as progress:
             result = run_prefill(options, progress=progress)
     except (
+        UnknownGrammar,
         RecordingError,
         RepositoryError,
         ArtifactError,

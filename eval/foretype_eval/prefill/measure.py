@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
-from foretype_backend.config import ModelConfig
 from foretype_backend.engines.prefix import ShadowPrefixCache
 from foretype_context.assemble import Assembler
 from foretype_context.plan import PlanState
@@ -39,13 +38,14 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         block_tokens: of the cache; only whole blocks are found again.
         capacity_tokens: of the cache, least recently used first out; None for no limit.
+        grammar: the family whose prompts ours are; its first layout is the one that ships.
         windows: how much text the peers show.
     """
 
     layouts: tuple[str, ...] = LAYOUTS
     block_tokens: int = 16
     capacity_tokens: int | None = None
-    grammar: str = "foretype-1"
+    grammar: str = "foretype-2"
     budgets: Budgets = Budgets()
     windows: Windows = Windows.SAME
 
@@ -181,6 +181,6 @@ def measure(
         "requests": requests,
         "new_tokens": new_tokens,
         "typed_tokens": typed_tokens,
-        "default": ModelConfig().layout,
+        "default": spoken.layouts[0],
         "layouts": {name: tally.row(new_tokens, typed_tokens) for name, (_, _, tally) in layouts.items()},
     }
