@@ -32,7 +32,13 @@ CacheOption = Annotated[
     typer.Option("--cache-dir", metavar="DIR", help="Where indexes are kept. Default: your cache directory."),
 ]
 TableOption = Annotated[
-    Path | None, typer.Option("--embedder", metavar="FILE", help="Embedding table (.npz). Default: the shipped one.")
+    Path | None,
+    typer.Option(
+        "--embedder",
+        metavar="NAME_OR_PATH",
+        help="Embedding table (.npz), or a sentence-transformers model: its folder, or its name in the local cache. "
+        "Default: the shipped table.",
+    ),
 ]
 
 

@@ -1,7 +1,9 @@
 """Embedders: texts to unit vectors.
 
 The default is a static model: one row per token of the shipped tokenizer, averaged and normalised. That is a table look-up, so
-it needs numpy and tiktoken and no torch. A missing or unusable table costs the vectors alone: search goes on by words.
+it needs numpy and tiktoken and no torch. Any sentence-transformers model can be named instead: the indexing process loads it
+itself, everybody else has it in a process of its own. A missing or unusable embedder costs the vectors alone: search goes on
+by words.
 """
 
 from __future__ import annotations
@@ -16,12 +18,20 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
-from foretype_models.artifacts import FOLDER, ArtifactError, locate
+from foretype_models.artifacts import ArtifactError, locate_embedder
 from numpy.typing import NDArray
 
-__all__ = ["Embedder", "EmbedderUnusable", "LazyEmbedder", "StaticEmbedder", "default_embedder", "load_static"]
+__all__ = [
+    "EMBEDDED_CHARS",
+    "Embedder",
+    "EmbedderUnusable",
+    "LazyEmbedder",
+    "StaticEmbedder",
+    "default_embedder",
+    "load_static",
+]
 
-_EMBEDDED_CHARS: Final = 1_500
+EMBEDDED_CHARS: Final = 1_500
 _FORMAT: Final = 1
 
 
@@ -44,6 +54,10 @@ class Embedder(Protocol):
         """One row per text, of length 1 (of length 0 for a text with no known token)."""
         ...
 
+    def question(self, text: str) -> NDArray[np.float32] | None:
+        """The vector of a question, at once; None where it would have to be waited for."""
+        ...
+
 
 class StaticEmbedder:
     """Mean of token rows, normalised.
@@ -63,13 +77,16 @@ class StaticEmbedder:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         result = np.zeros((len(texts), self.dimensions), np.float32)
         for at, text in enumerate(texts):
-            ids = self._tokenizer.encode(text[:_EMBEDDED_CHARS])
+            ids = self._tokenizer.encode(text[:EMBEDDED_CHARS])
             if ids:
                 # The mean's divisor falls out in the normalisation.
                 result[at] = self._scales[ids] @ self._table[ids].astype(np.float32)
         lengths = np.linalg.norm(result, axis=1, keepdims=True)
         np.divide(result, lengths, out=result, where=lengths > 0)
         return result
+
+    def question(self, text: str) -> NDArray[np.float32]:
+        return self.embed([text])[0]
 
 
 def load_static(path: Path, tokenizer_path: Path) -> StaticEmbedder:
@@ -107,25 +124,35 @@ def load_static(path: Path, tokenizer_path: Path) -> StaticEmbedder:
 
 
 def default_embedder(
-    path: Path | None = None, *, complain: Callable[[str], None] = lambda reason: None
+    path: Path | None = None, *, complain: Callable[[str], None] = lambda reason: None, apart: bool = False
 ) -> Embedder | None:
     """The embedder to use, or None with one complaint where there is none.
 
     Args:
-        path: a table; the shipped one where None.
+        path: a table (`.npz`), or the folder or name of a sentence-transformers model; the shipped table where None.
+        apart: such a model goes into a process of its own; for everybody but the indexing process.
     """
     try:
-        found = path or next(iter(sorted(FOLDER.glob("embedder-*.npz"))), None)
-        if found is None:
-            raise EmbedderUnusable("no embedder is shipped with this release; search goes by words alone")
-        return load_static(found, locate().tokenizer_path)
-    except (EmbedderUnusable, ArtifactError) as error:
+        if path is not None and path.suffix != ".npz":
+            # Imported here, for they import this module, and the first of them torch.
+            if apart:
+                from foretype_retrieval.embedding import ProcessEmbedder
+
+                return ProcessEmbedder(path.as_posix())
+            from foretype_retrieval.transformer import load_transformer
+
+            return load_transformer(path.as_posix())
+        shipped = locate_embedder()
+        return load_static(path or shipped.path, shipped.tokenizer_path)
+    except EmbedderUnusable as error:
         complain(str(error))
-        return None
+    except ArtifactError as error:
+        complain(f"{error}; until then search goes by words alone")
+    return None
 
 
 class LazyEmbedder:
-    """Loads the default embedder once, when it is first asked for, and complains once if there is none."""
+    """Loads the embedder once, when it is first asked for, and complains once if there is none. Never loads torch."""
 
     def __init__(self, path: Path | None = None, *, complain: Callable[[str], None] = lambda reason: None) -> None:
         self._path = path
@@ -137,5 +164,5 @@ class LazyEmbedder:
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
-                    self._loaded = (default_embedder(self._path, complain=self._complain),)
+                    self._loaded = (default_embedder(self._path, complain=self._complain, apart=True),)
         return self._loaded[0]

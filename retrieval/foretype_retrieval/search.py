@@ -144,9 +144,7 @@ def candidates(index: Index, query: Query, embedder: Embedder | None) -> dict[Ke
     """
     scores = index.word_scores(query.terms)
     words = index.best(scores, _DEPTH)
-    vector = (
-        embedder.embed([query.text])[0] if embedder is not None and index.dimensions and query.text.strip() else None
-    )
+    vector = embedder.question(query.text) if embedder is not None and index.dimensions and query.text.strip() else None
     names, imported_paths = _named(index, query)
     keys = {key for _, key in words}
     if vector is not None:

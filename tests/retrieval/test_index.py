@@ -19,6 +19,9 @@ class LetterEmbedder:
         rows = rows.reshape(len(texts), 26)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
 
+    def question(self, text: str) -> np.ndarray:
+        return self.embed([text])[0]
+
 
 EMBEDDER = LetterEmbedder()
 BODIES = [
