@@ -1,6 +1,6 @@
 """From the source list to what training reads: ``python -m foretype_models.prepare STEP --work DIR``.
 
-Steps, in order: ``download`` (wheels), ``corpus`` (shards and manifest), ``tokenizer``, ``store`` (text stores).
+Steps, in order: ``download`` (wheels and other sources), ``corpus`` (shards and manifest), ``tokenizer``, ``store`` (text stores).
 """
 
 from __future__ import annotations
@@ -13,53 +13,78 @@ from pathlib import Path
 from foretype_models.artifacts import FOLDER
 
 _MODELS = Path(__file__).parent.parent
+_CORPUS = _MODELS / "corpus"
 TOKENIZER_SAMPLE_BYTES = 60_000_000
 
 
-def download(work: Path) -> None:
-    """Downloads the wheels of the source list, at the versions of the manifest where it has them, and the check's."""
+def manifest_of(plan: Path) -> Path:
+    """The manifest beside a source list: ``manifest.json``, or ``family.manifest.json`` for ``family.toml``."""
+    return plan.with_name("manifest.json" if plan.name == "sources.toml" else plan.stem + ".manifest.json")
+
+
+def download(work: Path, plan_file: Path) -> None:
+    """Downloads the sources of a list, at the versions of its manifest where it has them, and the check's."""
+    from foretype_models.corpus import download as downloading
     from foretype_models.corpus import sources
     from foretype_models.corpus.never import NeverTrain, normalise
 
-    plan = sources.Plan.load(_MODELS / "corpus" / "sources.toml")
-    never = NeverTrain.load(_MODELS / "corpus" / "never_train.toml")
-    manifest = _MODELS / "corpus" / "manifest.json"
+    plan = sources.Plan.load(plan_file)
+    never = NeverTrain.load(_CORPUS / "never_train.toml")
+    manifest = manifest_of(plan_file)
     pinned: dict[str, str] = {}
     if manifest.exists():
         pinned = {item["name"]: item["version"] for item in json.loads(manifest.read_text())["sources"]}
-    wanted = tuple(
-        f"{name}=={pinned[normalise(name)]}" if normalise(name) in pinned else name for name in plan.projects
-    )
-    failures = sources.download(wanted, work / "wheels")
-    failures += sources.download(never.content_check, work / "never")
+
+    def at_version(names: tuple[str, ...], mark: str) -> tuple[str, ...]:
+        return tuple(
+            f"{name}{mark}{pinned[normalise(name)]}" if mark not in name[1:] and normalise(name) in pinned else name
+            for name in names
+        )
+
+    failures = downloading.wheels(at_version(plan.projects, "=="), work / "wheels")
+    failures += downloading.wheels(never.content_check, work / "never")
+    failures += downloading.sdists(at_version(plan.sdists, "=="), work / "sdists")
+    failures += downloading.npm(at_version(plan.npm, "@"), work / "npm")
+    failures += downloading.debian(at_version(plan.debian, "="), work / "debian") if plan.debian else []
+    failures += downloading.commits(plan.commits + plan.never_train, work / "repositories")
     for failure in failures:
         _say(f"not downloaded: {failure}")
 
 
-def corpus(work: Path, benchmarks: Path | None) -> None:
-    """Builds the shards and writes ``models/corpus/manifest.json``."""
+def corpus(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
+    """Builds the shards and writes the manifest beside the source list."""
     from foretype_models.corpus import build, sources
     from foretype_models.corpus.never import NeverTrain
 
-    folder = _MODELS / "corpus"
+    plan = sources.Plan.load(plan_file)
+    repositories = work / "repositories"
+    others = [
+        *sources.open_sdists(work / "sdists"),
+        *sources.open_npm(work / "npm"),
+        *sources.open_debian(work / "debian"),
+        *sources.open_commits(plan.commits, repositories),
+    ]
+    listed = sources.listed(plan)
     manifest = build.build(
-        sources.Plan.load(folder / "sources.toml"),
-        NeverTrain.load(folder / "never_train.toml"),
+        plan,
+        NeverTrain.load(_CORPUS / "never_train.toml"),
         work / "wheels",
         work / "never",
         benchmarks,
         work / "corpus",
+        others=[source for source in others if source.kind == "git" or source.name in listed],
+        never_others=list(sources.open_commits(plan.never_train, repositories)),
     )
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    manifest_of(plan_file).write_text(json.dumps(manifest, indent=1) + "\n")
     _say(json.dumps(manifest["totals"], indent=1))
 
 
-def tokenizer(work: Path) -> None:
+def tokenizer(work: Path, plan_file: Path) -> None:
     """Trains the tokenizer on a sample of the training split."""
     from foretype_models import tokenizer as making
     from foretype_models.corpus.build import read_shards
 
-    manifest = json.loads((_MODELS / "corpus" / "manifest.json").read_text())
+    manifest = json.loads(manifest_of(plan_file).read_text())
     total = manifest["totals"]["splits"]["train"]["bytes"]
     texts = making.sample(read_shards(work / "corpus", "train"), total, TOKENIZER_SAMPLE_BYTES)
     FOLDER.mkdir(exist_ok=True)
@@ -86,11 +111,12 @@ def main() -> None:
     parser.add_argument("step", choices=["download", "corpus", "tokenizer", "store", "all"])
     parser.add_argument("--work", type=Path, required=True, help="folder for wheels, shards and stores (some 2 GB)")
     parser.add_argument("--benchmarks", type=Path, help="folder with HumanEval-Infilling files, for the content check")
+    parser.add_argument("--plan", type=Path, default=_CORPUS / "sources.toml", help="source list (family.toml: 1 GB)")
     options = parser.parse_args()
     steps = {
-        "download": lambda: download(options.work),
-        "corpus": lambda: corpus(options.work, options.benchmarks),
-        "tokenizer": lambda: tokenizer(options.work),
+        "download": lambda: download(options.work, options.plan),
+        "corpus": lambda: corpus(options.work, options.benchmarks, options.plan),
+        "tokenizer": lambda: tokenizer(options.work, options.plan),
         "store": lambda: store(options.work),
     }
     for name, step in steps.items():

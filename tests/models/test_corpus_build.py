@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_models.corpus import build, sources
+from foretype_models.corpus import build, download, sources
 from foretype_models.corpus.never import NeverTrain
 
 NEVER = NeverTrain.load(Path(__file__).parents[2] / "models" / "corpus" / "never_train.toml")
@@ -155,7 +155,7 @@ def test_downloads_never_build_and_failures_are_reported(tmp_path: Path, monkeyp
         failed = command[-1] == "gone"
         return subprocess.CompletedProcess(command, int(failed), "", "noise\nERROR: no wheel\n" if failed else "")
 
-    monkeypatch.setattr(sources.subprocess, "run", pip)
-    assert sources.download(("Present==1.0", "gone", "new==2.0"), tmp_path) == ["gone: ERROR: no wheel"]
+    monkeypatch.setattr(download.subprocess, "run", pip)
+    assert download.wheels(("Present==1.0", "gone", "new==2.0"), tmp_path) == ["gone: ERROR: no wheel"]
     assert sorted(command[-1] for command in commands) == ["gone", "new==2.0"], "what is there is not fetched again"
     assert all({"--no-deps", "--only-binary=:all:"} <= set(command) for command in commands)

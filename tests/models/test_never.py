@@ -104,13 +104,13 @@ def unrelated(count: int) -> str:
 
 
 def test_a_copied_run_is_found_inside_an_otherwise_different_file() -> None:
-    check = ContentCheck.build([("secret", SECRET)])
+    check = ContentCheck.build([("secret", SECRET, "python")])
     inside = unrelated(200) + "\n".join(SECRET.splitlines()[4:14]) + unrelated(50)
     assert match(check, inside) == "never_train_run"
 
 
 def test_new_blanks_and_comments_do_not_hide_a_copy() -> None:
-    check = ContentCheck.build([("secret", SECRET)])
+    check = ContentCheck.build([("secret", SECRET, "python")])
     disguised = "\n".join(f"    {line}   # note {n}" for n, line in enumerate(SECRET.splitlines()))
     assert match(check, disguised) == "never_train_run"
 
@@ -118,19 +118,19 @@ def test_new_blanks_and_comments_do_not_hide_a_copy() -> None:
 def test_a_short_copy_is_found_by_similarity() -> None:
     short = "def has_close(numbers, limit):\n    return any(abs(a - b) < limit for a in numbers for b in numbers)\n"
     assert len(duplicates.lexical_tokens(short)) < duplicates.RUN_TOKENS
-    check = ContentCheck.build([("short", short)])
+    check = ContentCheck.build([("short", short, "python")])
     assert match(check, short) == "never_train_similar"
 
 
 def test_fewer_than_fifty_shared_tokens_and_other_text_pass() -> None:
-    check = ContentCheck.build([("secret", SECRET)])
+    check = ContentCheck.build([("secret", SECRET, "python")])
     assert match(check, unrelated(200)) is None
     assert match(check, unrelated(200) + "\n".join(SECRET.splitlines()[:5])) is None
 
 
 def test_an_equal_licence_header_is_no_match() -> None:
     header = "".join(f"# word{n} of a licence that every file of the world carries at its top\n" for n in range(20))
-    check = ContentCheck.build([("secret", header + SECRET)])
+    check = ContentCheck.build([("secret", header + SECRET, "python")])
     assert match(check, header + unrelated(60)) is None
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from foretype_models.corpus.languages import PYTHON, comments
+
 RUN_TOKENS = 50
 SHINGLE_TOKENS = 5
 PERMUTATIONS = 64
@@ -22,14 +24,13 @@ ROWS = PERMUTATIONS // BANDS
 
 Hashes = npt.NDArray[np.uint64]
 
-_COMMENT = re.compile(rb"#[^\n]*")
 _TOKEN = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[^\sA-Za-z0-9_]")
 _BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse modulo 2**64
 _INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
 
 
-def lexical_tokens(text: str) -> Hashes:
+def lexical_tokens(text: str, language: str = PYTHON) -> Hashes:
     """Hashes the lexical tokens of a file, comments left out.
 
     Licence headers live in comments: with them, every Apache-licensed file would share a run with every other one.
@@ -37,7 +38,7 @@ def lexical_tokens(text: str) -> Hashes:
     Returns:
         uint64, shape (tokens,).
     """
-    found = _TOKEN.findall(_COMMENT.sub(b"", text.encode()))
+    found = _TOKEN.findall(comments(language).sub(b"", text.encode()))
     crc = zlib.crc32
     return np.fromiter(((crc(token) << 8) ^ len(token) for token in found), dtype=np.uint64, count=len(found))
 

@@ -78,12 +78,12 @@ class ContentCheck:
     _bits: np.ndarray[tuple[int], np.dtype[np.bool_]] = field(default_factory=lambda: np.zeros(1 << 24, dtype=np.bool_))
 
     @classmethod
-    def build(cls, texts: Iterable[tuple[str, str]]) -> ContentCheck:
-        """Makes the check from (name, text) pairs."""
+    def build(cls, texts: Iterable[tuple[str, str, str]]) -> ContentCheck:
+        """Makes the check from (name, text, language)."""
         check = cls()
         runs: list[duplicates.Hashes] = []
-        for name, text in texts:
-            tokens = duplicates.lexical_tokens(text)
+        for name, text, language in texts:
+            tokens = duplicates.lexical_tokens(text, language)
             runs.append(duplicates.windows(tokens, duplicates.RUN_TOKENS))
             if len(tokens) >= duplicates.SHINGLE_TOKENS:
                 check._near.add(name, duplicates.signature(tokens))
