@@ -24,6 +24,7 @@ from foretype_client.places import Strand
 from foretype_client.policy import Trigger
 from foretype_client.ports import Call, Clock, GatewayError, GatewayGone
 from foretype_client.requests import Requests
+from foretype_client.sources.shelf import Gathered, Gathering, Sources
 from foretype_client.suggestion import Outcome, Suggestion
 from foretype_client.tracked import TrackedDocument
 from foretype_client.wire import RequestClass
@@ -44,6 +45,7 @@ class FlowOptions(msgspec.Struct, frozen=True, kw_only=True):
         local_patience_ms: with no first token this long after the request was due, the local candidate is the answer.
         deadline_ms: after this a gateway need not answer any more.
         snippets_max: snippets asked of each source of context.
+        snippets_ms: how long they are waited for; as long as the debounce runs, they may take until shortly before its end.
     """
 
     answer: AnswerRules = AnswerRules()
@@ -52,6 +54,7 @@ class FlowOptions(msgspec.Struct, frozen=True, kw_only=True):
     local_patience_ms: float = 150.0
     deadline_ms: float = 10_000.0
     snippets_max: int = 8
+    snippets_ms: float = 10.0
 
 
 class Planner(Protocol):
@@ -81,19 +84,18 @@ class _Draft(NamedTuple):
 class PlanBook:
     """What prompts have shown so far: committed on send only, and not across a change of profile."""
 
-    def __init__(self, snippets: Callable[[Snapshot, int], Sequence[Snippet]]) -> None:
-        self._snippets = snippets
+    def __init__(self) -> None:
         self._state = PlanState.empty()
         self._profile: Profile | None = None
 
-    def draft(self, planner: Planner, profile: Profile, question: Question, clock: Clock) -> _Draft:
+    def draft(
+        self, planner: Planner, profile: Profile, question: Question, snippets: Sequence[Snippet], clock: Clock
+    ) -> _Draft:
         began = clock()
         # Budgets, grammar and layout may all be others under another profile: nothing that was shown counts then.
         before = self._state if self._profile == profile else PlanState.empty()
         snapshot, offset = question.snapshot, question.offset
-        plan, after = planner.plan(
-            before, snapshot, offset, snippets=self._snippets(snapshot, offset), now=question.asked_s
-        )
+        plan, after = planner.plan(before, snapshot, offset, snippets=snippets, now=question.asked_s)
         return _Draft(plan, self._state, after, (clock() - began) * 1000)
 
     def is_current(self, draft: _Draft) -> bool:
@@ -123,6 +125,7 @@ class Attempt:
         *,
         due_s: float,
         book: PlanBook,
+        sources: Sources,
         answers: Answers,
         requests: Requests,
         new_id: Callable[[], str],
@@ -135,6 +138,7 @@ class Attempt:
         self._profile = profile
         self._planner = planner
         self._book = book
+        self._sources = sources
         self._answers = answers
         self._requests = requests
         self._new_id = new_id
@@ -142,6 +146,9 @@ class Attempt:
         self._options = options
         self._reuse_until_s: float | None = None
         self._local_s = max(due_s, question.asked_s) + options.local_patience_ms / 1000
+        self._gathering: Gathering | None = None
+        self._gathered: Gathered | None = None
+        self._snippets_s = max(question.asked_s, due_s - options.snippets_ms / 1000)
         self._draft: _Draft | None = None
         self._own: Flight | None = None
         self._judged: set[str] = set()
@@ -203,9 +210,12 @@ class Attempt:
 
     def _send_s(self, running: list[Flight], now: float) -> float:
         """When to send: after the debounce, and after waiting for a request that may already bring the answer."""
+        gathered_s = self._gather_s(now)
         if not running:
             if self._draft is None:
-                self._draft = self._book.draft(self._planner, self._profile, self._question, self._clock)
+                if gathered_s > now + _SLACK_S:
+                    return gathered_s
+                self._draft = self._drafted()
             return self.due_s
         if len(running) >= self._options.running_max:
             return math.inf
@@ -213,10 +223,30 @@ class Attempt:
             self._reuse_until_s = now + self._options.reuse_ms / 1000
         return max(self.due_s, self._reuse_until_s)
 
+    def _gather_s(self, now: float) -> float:
+        """When there is nothing more to wait for from the sources of context; asks them at the first call."""
+        if self._gathering is None:
+            question, options = self._question, self._options
+            self._snippets_s = max(self._snippets_s, now + options.snippets_ms / 1000)
+            self._gathering = self._sources.gather(
+                question.snapshot, question.offset, limit=options.snippets_max, complete=self._document.wake
+            )
+        return now if self._gathering.done else self._snippets_s
+
+    def _drafted(self) -> _Draft:
+        """The prompt, with what the sources have said by now."""
+        if self._gathered is None:
+            self._gather_s(self._clock())
+            if self._gathering is not None:
+                self._gathered = self._gathering.take()
+                self._sources.noted(self._gathered)
+        snippets = self._gathered.snippets if self._gathered is not None else ()
+        return self._book.draft(self._planner, self._profile, self._question, snippets, self._clock)
+
     def _send(self, diverged: list[Flight], now: float) -> Flight:
         question, draft = self._question, self._draft
         if draft is None or not self._book.is_current(draft):
-            draft = self._book.draft(self._planner, self._profile, question, self._clock)
+            draft = self._drafted()
         plan = draft.plan
         segments = [placed.segment for placed in plan.segments]
         begun = selected_rest(question) or ""

@@ -24,6 +24,7 @@ from foretype_client.local import ensure_gateway
 from foretype_client.policy import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, GatewayGone
 from foretype_client.session import Session
+from foretype_client.sources.shelf import Sources
 from foretype_client.tokenizers import TokenizerUnavailable
 from foretype_client.wire import Profile, Workspace
 
@@ -48,6 +49,7 @@ class ClientOptions:
         client_name: name and version of the program, for the gateway's logs.
         workspaces: open folders.
         policy, flow: their own defaults.
+        sources: of snippets from other files; whoever opened them closes them.
         local: whether to suggest, without any model, what this file and its neighbours say; reads files of `workspaces`.
     """
 
@@ -61,6 +63,7 @@ class ClientOptions:
     workspaces: Sequence[Workspace] = ()
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     flow: FlowOptions = field(default_factory=FlowOptions)
+    sources: Sources | None = None
     local: bool = True
 
 
@@ -191,6 +194,7 @@ async def open_client(
         local=AdaptiveModel() if options.local else None,
         rng=rng,
         options=options.flow,
+        sources=options.sources,
     )
     await session.start()
     roots = [Path(workspace.root) for workspace in options.workspaces] if options.local else []

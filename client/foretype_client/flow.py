@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from foretype_context.document import Snapshot
 from foretype_context.finish import finish as finish_text
 from foretype_context.profile import Profile
-from foretype_context.sources import Snippet, SnippetSource
 from foretype_context.syntax import in_comment_or_string
 
 from foretype_client.answers import Answers
@@ -28,6 +27,7 @@ from foretype_client.places import Place
 from foretype_client.policy import Ask, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
 from foretype_client.ports import Clock, Gateway, GatewayError
 from foretype_client.requests import Requests
+from foretype_client.sources.shelf import Sources
 from foretype_client.suggestion import FlowState, FlowStatus, Origin, Outcome, SelectedCompletion, Suggestion, Tally
 from foretype_client.tracked import Pending, TrackedDocument
 
@@ -52,7 +52,7 @@ class CompletionFlow:
         assembler_for: assembler for a profile; None while its tokenizer is not here yet.
         clock: monotonic seconds, the same that the event loop counts.
         local: candidate that costs nothing; None for none.
-        sources: of snippets from other files.
+        sources: of snippets from other files; who made them tells them of documents and folders, and closes them.
         rng: makes request ids unique across the users of a gateway.
         on_grew: called with the uri and the longer suggestion when the one that is shown got longer.
         on_event: called with each feedback event.
@@ -69,7 +69,7 @@ class CompletionFlow:
         local: LocalModel | None,
         rng: random.Random,
         options: FlowOptions | None = None,
-        sources: Sequence[SnippetSource] = (),
+        sources: Sources | None = None,
         feedback: Feedback | None = None,
         finisher: Finisher = finish_text,
         on_grew: Callable[[str, Suggestion], None] | None = None,
@@ -86,8 +86,8 @@ class CompletionFlow:
         self._answers = Answers(cache, self._feedback, finisher, local, new_id=self._ids.new, tell=self._tell)
         self._requests = Requests(gateway, clock, progressed=self._progressed)
         self._options = options or FlowOptions()
-        self._sources = tuple(sources)
-        self._book = PlanBook(self._snippets)
+        self._sources = sources or Sources.none()
+        self._book = PlanBook()
         self.on_grew = on_grew
         self.on_event = on_event
         self._documents: dict[str, TrackedDocument] = {}
@@ -234,6 +234,7 @@ class CompletionFlow:
             planner,
             due_s=decision.until_s if isinstance(decision, Wait) else now,
             book=self._book,
+            sources=self._sources,
             answers=self._answers,
             requests=self._requests,
             new_id=self._ids.new,
@@ -259,10 +260,6 @@ class CompletionFlow:
             excluded=document.reason_excluded(snapshot),
             in_comment_or_string=not options.in_comments_and_strings and in_comment_or_string(snapshot, offset),
         )
-
-    def _snippets(self, snapshot: Snapshot, offset: int) -> list[Snippet]:
-        limit = self._options.snippets_max
-        return [snippet for source in self._sources for snippet in source.snippets(snapshot, offset, limit=limit)]
 
     def _progressed(self, document: TrackedDocument, flight: Flight) -> None:
         """A request has more text, or has ended."""

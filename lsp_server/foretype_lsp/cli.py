@@ -23,8 +23,14 @@ def lsp(
     token_file: Annotated[Path | None, typer.Option(help="File with the token for the gateway.")] = None,
     state_dir: Annotated[Path | None, typer.Option(help="Where the private gateway says that it runs.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file for the private gateway.")] = None,
+    no_telemetry: Annotated[
+        bool, typer.Option("--no-telemetry", help="Tell the gateway nothing about what became of suggestions.")
+    ] = False,
     popup: Annotated[
         bool, typer.Option("--popup", help="Offer suggestions in the completion menu: for editors without ghost text.")
+    ] = False,
+    no_retrieval: Annotated[
+        bool, typer.Option("--no-retrieval", help="Index no folder: suggestions know the open documents alone.")
     ] = False,
     log_file: Annotated[Path | None, typer.Option(help="Log to this file instead of standard error.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error; default warning.")] = "",
@@ -36,12 +42,14 @@ def lsp(
 
     Options given here win over the ones the editor sends.
     """
-    given = {
+    given: dict[str, object] = {
         "gatewayUrl": gateway,
         "tokenFile": str(token_file or ""),
         "stateDir": str(state_dir or ""),
         "model": str(model or ""),
+        "telemetry": "off" if no_telemetry else "",
         "logLevel": log_level,
+        "index": {"enable": False} if no_retrieval else None,
     }
     raise typer.Exit(main({name: value for name, value in given.items() if value}, log_file, popup=popup))
 

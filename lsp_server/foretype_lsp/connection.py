@@ -10,11 +10,12 @@ import asyncio
 import logging
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from foretype_client.policy import PolicyOptions
 from foretype_client.suggestion import FlowState, Suggestion
 
+from foretype_lsp.indexing import Indexing
 from foretype_lsp.options import Options, Problem
 from foretype_lsp.server import Server
 from foretype_lsp.status import Status
@@ -37,6 +38,7 @@ class Connection:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._changed = asyncio.Event()  # something about the connection is different
+        self._indexing = Indexing(server, self._changed.set)
         server.on_options = self._changed.set
 
     async def run(self) -> None:
@@ -44,7 +46,15 @@ class Connection:
         server = self._server
         await server.initialized.wait()
         module = await asyncio.to_thread(import_module, "foretype_client.client")
+        try:
+            await self._serve(module)
+        finally:
+            await self._indexing.close()
+
+    async def _serve(self, module: Any) -> None:
+        server = self._server
         while True:
+            await self._indexing.apply()
             options = server.options
             client_options, problem = await asyncio.to_thread(self._client_options, options)
             if problem is not None:
@@ -74,6 +84,7 @@ class Connection:
         server.attach(client.flow)
         while not _needs_another_client(options, server.options):
             server.tell(self._state(client))
+            server.tell(server.status.indexed(server.index_status()))
             self._changed.clear()
             try:
                 async with asyncio.timeout(STATUS_POLL_S if client.session.connected else STATUS_POLL_S / 4):
@@ -116,10 +127,22 @@ class Connection:
             client_name=server.client_name,
             workspaces=[workspace_of(Path(root)) for root in server.documents.roots if root],
             policy=policy,
+            telemetry=options.telemetry,
+            sources=server.sources,
         )
         return client_options, problem
 
 
 def _needs_another_client(before: Options, now: Options) -> bool:
-    names = ("gateway_url", "token", "token_file", "state_dir", "model", "debounce_ms")
+    names = (
+        "index",
+        "excluded_globs",
+        "gateway_url",
+        "token",
+        "token_file",
+        "state_dir",
+        "model",
+        "debounce_ms",
+        "telemetry",
+    )
     return any(getattr(before, name) != getattr(now, name) for name in names)

@@ -38,5 +38,5 @@ def configure(file: Path | None, level: str) -> None:
 def set_level(level: str) -> None:
     """Level of the product's own loggers; what others say is heard from `warning` on."""
     number = logging.getLevelNamesMapping().get(level.upper(), logging.WARNING)
-    for name in ("foretype_lsp", "foretype_client", "foretype_context"):
+    for name in ("foretype_lsp", "foretype_client", "foretype_context", "foretype_retrieval"):
         logging.getLogger(name).setLevel(number)

@@ -19,6 +19,7 @@ __all__ = [
     "DidChange",
     "DidClose",
     "DidOpen",
+    "DidSave",
     "Identifier",
     "InlineCompletion",
     "InvalidParams",
@@ -26,6 +27,7 @@ __all__ = [
     "Range",
     "Selected",
     "Shown",
+    "WatchedFiles",
     "read",
 ]
 
@@ -91,6 +93,20 @@ class DidChange(Params, frozen=True):
 
 class DidClose(Params, frozen=True):
     text_document: Identifier
+
+
+class DidSave(Params, frozen=True):
+    text_document: Identifier
+
+
+class FileEvent(Params, frozen=True):
+    """What happened to the file does not matter: it is looked at."""
+
+    uri: str
+
+
+class WatchedFiles(Params, frozen=True):
+    changes: list[FileEvent]
 
 
 class Selected(Params, frozen=True):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec import Meta
 
-__all__ = ["LogLevel", "Options", "Problem", "parse"]
+__all__ = ["IndexOptions", "LogLevel", "Options", "Problem", "parse"]
 
 
 class LogLevel(StrEnum):
@@ -21,6 +21,20 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
+
+
+class IndexOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What of other files may stand in a prompt.
+
+    Attributes:
+        enable: index the open folders.
+        dependencies: show signatures of installed packages too.
+        cache_dir: where indexes are kept; empty is the user's cache directory.
+    """
+
+    enable: bool = True
+    dependencies: bool = False
+    cache_dir: str = ""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -35,8 +49,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         token, token_file: credential for it; the file is read at start and wins.
         state_dir: where the private gateway says that it runs; empty is the platform's place.
         model: model file for a private gateway; empty is the shipped one.
+        index: other files as context; a single boolean means `enable`.
         log_level: of the server's own log; warnings, because editors show standard error as errors (Neovim, Helix).
         suggestion_grew: the client understands `foretype/suggestionGrew`.
+        telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
+        telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
     """
 
     enable: dict[str, bool] = {}
@@ -48,8 +65,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     token_file: str = ""
     state_dir: str = ""
     model: str = ""
+    index: IndexOptions = IndexOptions()
     log_level: LogLevel = LogLevel.WARNING
     suggestion_grew: bool = False
+    telemetry: bool = True
 
     def enabled(self, language: str) -> bool:
         """Whether files of a language get suggestions."""
@@ -95,15 +114,20 @@ def parse(raw: object) -> tuple[Options, list[Problem]]:
             if "." not in str(name) and name not in _OF_THE_CLIENT:
                 problems.append(Problem(str(name), f"unknown; the options are {', '.join(sorted(_FIELDS))}"))
             continue
-        if value is None or (value == [] and field.default_factory is dict):  # how Lua and Lisp clients spell "not set"
+        if value is None or (
+            value == [] and field.name in ("enable", "index")
+        ):  # how Lua and Lisp clients spell "not set"
             continue
         if field.name == "enable" and isinstance(value, bool):
             value = {"*": value}
+        if field.name == "index" and isinstance(value, bool):
+            value = {"enable": value}
         if field.name == "log_level" and isinstance(value, str):
             value = value.lower()
         try:
             values[field.name] = msgspec.convert(value, field.type)
         except msgspec.ValidationError as error:
             shown = field.default if field.default is not msgspec.NODEFAULT else "nothing"
-            problems.append(Problem(str(name), f"{error}; using {shown!r}"))
+            using = "its defaults" if isinstance(shown, msgspec.Struct) else repr(shown)
+            problems.append(Problem(str(name), f"{error}; using {using}"))
     return Options(**values), problems  # pyright: ignore[reportArgumentType]

@@ -59,9 +59,11 @@ class Protocol(LanguageServerProtocol):
             types.TEXT_DOCUMENT_DID_OPEN,
             types.TEXT_DOCUMENT_DID_CHANGE,
             types.TEXT_DOCUMENT_DID_CLOSE,
+            types.TEXT_DOCUMENT_DID_SAVE,
             types.TEXT_DOCUMENT_INLINE_COMPLETION,
             types.TEXT_DOCUMENT_COMPLETION,
             types.WORKSPACE_DID_CHANGE_CONFIGURATION,
+            types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
         }
     )
     """Methods whose handlers read the raw parameters themselves, strictly."""

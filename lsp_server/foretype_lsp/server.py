@@ -12,11 +12,13 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from cattrs import Converter
 from foretype_client.policy import Trigger
+from foretype_client.sources.shelf import Sources
 from foretype_client.suggestion import SelectedCompletion
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -83,6 +85,9 @@ class Server(LanguageServer):
         self.editor_pid: int | None = None
         self.client_name = f"foretype-lsp/{self.version}"
         self.on_options: Callable[[], None] = lambda: None
+        self.on_progress_cancelled: Callable[[object], None] = lambda token: None
+        self.sources = Sources.none()
+        self.shows_progress = self.watches_files = False
         self._flow: Flow | None = None
         self._asking = Asking()
         self._idle: asyncio.TimerHandle | None = None
@@ -104,6 +109,13 @@ class Server(LanguageServer):
             for held in self.documents:
                 if self._obstacle(held) is None:
                     flow.document_opened(held.snapshot())
+
+    def use_sources(self, sources: Sources) -> None:
+        """Tell these sources of documents and folders from now on; they learn of the documents that are open."""
+        self.sources = sources
+        for held in self.documents:
+            if self._obstacle(held) is None:
+                sources.opened(held.document.uri, held.document.text)
 
     def grew(self, uri: str, suggestion_id: str) -> None:
         """Tell a client that understands it that asking again at the same place now gives more."""
@@ -135,6 +147,9 @@ class Server(LanguageServer):
             types.TEXT_DOCUMENT_DID_OPEN: self._on_open,
             types.TEXT_DOCUMENT_DID_CHANGE: self._on_change,
             types.TEXT_DOCUMENT_DID_CLOSE: self._on_close,
+            types.TEXT_DOCUMENT_DID_SAVE: self._on_save,
+            types.WORKSPACE_DID_CHANGE_WATCHED_FILES: self._on_files,
+            types.WINDOW_WORK_DONE_PROGRESS_CANCEL: self._on_progress_cancel,
             DID_SHOW: self._on_shown,
             DID_PARTIALLY_ACCEPT: self._on_partially_accepted,
             STATUS: lambda params: msgspec.to_builtins(self._current_status()),
@@ -164,6 +179,10 @@ class Server(LanguageServer):
         # A process that is not there now is in another name space (an editor outside of a container): not to be watched.
         if params.process_id is not None and process_alive(params.process_id):
             self.editor_pid = params.process_id
+        window, workspace = params.capabilities.window, params.capabilities.workspace
+        self.shows_progress = bool(window and window.work_done_progress)
+        watching = workspace.did_change_watched_files if workspace else None
+        self.watches_files = bool(watching and watching.dynamic_registration)
         experimental = params.capabilities.experimental
         grows = isinstance(experimental, dict) and cast("dict[str, Any]", experimental).get("foretype.suggestionGrew")
         raw = self.protocol.raw_params.get("initializationOptions")
@@ -189,6 +208,7 @@ class Server(LanguageServer):
 
     def _on_folders(self, params: object) -> None:  # pygls has taken note of them before
         self.documents.roots = tuple(path_of(uri) for uri in self.workspace.folders)
+        self.sources.folders([Path(root) for root in self.documents.roots if root])
 
     def _configure(self, raw: object) -> None:
         given = cast("dict[str, object]", raw) if isinstance(raw, dict) else raw
@@ -216,7 +236,9 @@ class Server(LanguageServer):
         held = self.documents.open(document.uri, document.text, language=document.language_id, version=document.version)
         if (obstacle := self._obstacle(held)) is not None:
             _log.info("no suggestions in %s: %s", held.file, obstacle)
-        elif self._flow is not None:
+            return
+        self.sources.opened(held.document.uri, held.document.text)
+        if self._flow is not None:
             self._flow.document_opened(held.snapshot())
 
     def _on_change(self, params: object) -> None:
@@ -225,8 +247,10 @@ class Server(LanguageServer):
         outcome = self.documents.change(uri, change.content_changes, version=change.text_document.version)
         if outcome is not Outcome.APPLIED:
             _log.debug("change ignored: %s", outcome)
-        elif self._flow is not None and (held := self.documents.get(uri)) and self._obstacle(held) is None:
-            self._flow.document_changed(held.snapshot())
+        elif (held := self.documents.get(uri)) and self._obstacle(held) is None:
+            self.sources.changed(held.document.uri, held.document.text)
+            if self._flow is not None:
+                self._flow.document_changed(held.snapshot())
             self._when_idle(held)
 
     def _when_idle(self, held: Held) -> None:
@@ -245,8 +269,20 @@ class Server(LanguageServer):
 
     def _on_close(self, params: object) -> None:
         held = self.documents.close(messages.read(params, messages.DidClose).text_document.uri)
+        if held is not None:
+            self.sources.closed(held.document.uri)
         if held is not None and self._flow is not None:
             self._flow.document_closed(held.snapshot())
+
+    def _on_save(self, params: object) -> None:
+        self.sources.saved(messages.read(params, messages.DidSave).text_document.uri)
+
+    def _on_files(self, params: object) -> None:
+        for change in messages.read(params, messages.WatchedFiles).changes:
+            self.sources.saved(change.uri)
+
+    def _on_progress_cancel(self, params: object) -> None:
+        self.on_progress_cancelled(getattr(params, "token", None))
 
     def _obstacle(self, held: Held) -> str | None:
         """Why a document gets no suggestions, or None."""
@@ -321,7 +357,14 @@ class Server(LanguageServer):
                 requests=flow.requests,
                 cache_hits=flow.cache_hits,
             )
-        return self.status.counted(counts)
+        counts = msgspec.structs.replace(counts, late=self.sources.late.total())
+        return self.status.counted(counts, index=self.index_status(), late=self.sources.last_reason)
+
+    def index_status(self) -> str:
+        """What the sources of other files' snippets say about themselves, in one line."""
+        if not self.options.index.enable:
+            return "switched off"
+        return "; ".join(f"{name}: {said}" for name, said in self.sources.status().items())
 
 
 @cache

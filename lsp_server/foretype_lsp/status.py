@@ -33,6 +33,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         suggested: LSP requests answered with a suggestion.
         superseded, cancelled, stale: LSP requests that a newer one, the editor, or a change made void.
         accepted: suggestions.
+        late: times that a source of other files' snippets was late or failed, and a prompt went without it.
     """
 
     last_latency_ms: float | None = None
@@ -46,6 +47,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cancelled: int = 0
     stale: int = 0
     accepted: int = 0
+    late: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=False):
@@ -55,12 +57,16 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
         detail: why, and what to do; empty when ready.
         problems: options that were not taken.
         gateway: its address without credentials.
+        index: for each source of other files' snippets, what it has and what it does.
+        late: why such a source was last missing in a prompt.
     """
 
     state: State
     detail: str = ""
     model: str = ""
     gateway: str = ""
+    index: str = ""
+    late: str = ""
     problems: tuple[str, ...] = ()
     counts: Counts = Counts()
     version: str = ""
@@ -75,6 +81,7 @@ class StatusMachine:
         self._lost: str | None = None
         self._model = ""
         self._gateway = ""
+        self._index = ""
         self._problems: tuple[str, ...] = ()
 
     def connecting(self, gateway: str) -> Status | None:
@@ -99,9 +106,15 @@ class StatusMachine:
         self._problems = problems
         return self._step()
 
-    def counted(self, counts: Counts) -> Status:
+    def indexed(self, index: str) -> Status | None:
+        """What the sources say about themselves."""
+        self._index = index
+        return self._step()
+
+    def counted(self, counts: Counts, *, index: str = "", late: str = "") -> Status:
         """The status with new figures."""
-        self.status = msgspec.structs.replace(self.status, counts=counts)
+        self._index = index
+        self.status = msgspec.structs.replace(self.status, counts=counts, index=index, late=late)
         return self.status
 
     def _step(self) -> Status | None:
@@ -118,6 +131,12 @@ class StatusMachine:
             state, detail = State.READY, ""
         before = self.status
         self.status = msgspec.structs.replace(
-            before, state=state, detail=detail, model=self._model, gateway=self._gateway, problems=self._problems
+            before,
+            state=state,
+            detail=detail,
+            model=self._model,
+            gateway=self._gateway,
+            index=self._index,
+            problems=self._problems,
         )
         return self.status if self.status != before else None
