@@ -57,8 +57,9 @@ def test_what_an_engine_held_before_does_not_count() -> None:
 def session() -> Recording:
     text = "".join(f"value_{number} = {number} * 3  # line {number}\n" for number in range(40))
     events: list[Event] = [Loaded(0.0, "a.py", text)]
-    for at, key in enumerate("total = value_1 + "):
-        events.append(Changed(1.0 + at, "a.py", (Edit(400 + at, 400 + at, key),)))
+    start = text.index("\nvalue_20")
+    for at, key in enumerate("\ntotal = value_1 + "):
+        events.append(Changed(1.0 + at, "a.py", (Edit(start + at, start + at, key),)))
     return Recording("typed", tuple(events))
 
 
