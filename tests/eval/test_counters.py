@@ -11,7 +11,7 @@ from foretype_context.profile import Profile
 from foretype_context.tokens import load_tokenizer
 from foretype_eval.cli import bench
 from foretype_eval.counters.compare import compare, prompts_of, summary
-from foretype_eval.prefill.events import Changed, Event, Loaded, Recording
+from foretype_eval.prefill.events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.prefill.moments import moments_of
 from foretype_models.artifacts import locate
 from foretype_models.outside.vllm_engine import VllmError, find_vllm
@@ -58,6 +58,7 @@ def session() -> Recording:
     text = "".join(f"value_{number} = {number} * 3  # line {number}\n" for number in range(40))
     events: list[Event] = [Loaded(0.0, "a.py", text)]
     start = text.index("\nvalue_20")
+    events.append(Moved(0.5, "a.py", start))
     for at, key in enumerate("\ntotal = value_1 + "):
         events.append(Changed(1.0 + at, "a.py", (Edit(start + at, start + at, key),)))
     return Recording("typed", tuple(events))
@@ -90,7 +91,10 @@ def write(path: Path) -> Path:
     for event in session().events:
         if isinstance(event, Loaded):
             entries.append({"kind": "setContent", "id": 1, "time": 0, "content": event.text})
-        elif isinstance(event, Changed):
+        elif isinstance(event, Moved):
+            selection = [[event.offset, event.offset]]
+            entries.append({"kind": "selectionChanged", "id": 1, "time": 500, "selection": selection})
+        else:
             edit = [[one.start, one.end, one.text] for one in event.edits]
             entries.append({"kind": "changed", "id": 1, "time": event.time_s * 1000, "edit": edit})
     path.write_text("\n".join(json.dumps(entry) for entry in entries))
