@@ -89,7 +89,16 @@ def debian(packages: tuple[str, ...], folder: Path, sources: Path = Path("/etc/a
     if wanted and (failure := _run(["apt-get", "update"], folder, environment)):
         return [f"apt-get update: {failure}"]
     command = ["apt-get", "source", "--download-only", "--quiet"]
-    return _all(wanted, lambda package: _run([*command, package], folder, environment), 1)
+
+    def fetch(package: str) -> str | None:
+        failure = _run([*command, package], folder, environment)
+        if failure:
+            # A description without its tarballs would stop the build later.
+            for path in folder.glob(package.split("=")[0] + "_*.dsc"):
+                path.unlink()
+        return failure
+
+    return _all(wanted, fetch, 1)
 
 
 def commits(wanted: tuple[Commit, ...], folder: Path) -> Failures:

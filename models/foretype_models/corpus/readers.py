@@ -70,7 +70,9 @@ def git_files(repository: Path, commit: str, wanted: Wanted) -> Files:
         details, _, name = line.partition("\t")
         mode, kind, identity, size = details.split()
         # Only plain files: a link (120000) is another file's name.
-        if kind == "blob" and mode.startswith("100") and int(size) <= MAX_FILE_BYTES and wanted(name):
+        # A snapshot may list its largest files without having them; their size reads "BAD".
+        whole = size.isdigit() and int(size) <= MAX_FILE_BYTES
+        if kind == "blob" and mode.startswith("100") and whole and wanted(name):
             entries.append((name, identity))
     with subprocess.Popen(
         ["git", "-C", str(repository), "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -151,9 +151,9 @@ _DEBIAN_NAMES = {
 
 
 def _debian_expression(text: str) -> str:
-    words = re.findall(r"[^\s,()]+|[()]", text)
+    words: list[str] = re.findall(r"[^\s,()]+|[()]", text)
     operators = {"and": "AND", "or": "OR", "and/or": "OR", "with": "WITH"}
-    return " ".join(operators.get(word.lower(), _DEBIAN_NAMES.get(word.lower(), word)) for word in words)
+    return " ".join({**operators, **_DEBIAN_NAMES}.get(word.lower(), word) for word in words)
 
 
 def of_debian(copyright_text: str) -> Terms:
