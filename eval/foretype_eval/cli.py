@@ -9,6 +9,7 @@ from foretype_eval.fim.cli import fim
 from foretype_eval.latency.cli import latency
 from foretype_eval.prefill.command import prefill
 from foretype_eval.replay.command import replay
+from foretype_eval.retrieval.commands import crossfile, index, retrieval
 
 __all__ = ["app", "bench"]
 
@@ -17,8 +18,11 @@ bench = typer.Typer(no_args_is_help=True, help="Measure speed.")
 
 app.command("fim")(fim)
 app.command("replay")(replay)
+app.command("retrieval")(retrieval)
+app.command("crossfile")(crossfile)
 app.command("ab")(ab)
 bench.command("latency")(latency)
+bench.command("index")(index)
 bench.command("prefill")(prefill)
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import numpy as np
 from foretype_context.tokens import load_tokenizer
+from foretype_eval.retrieval.repositories import File, load_repositories
+from foretype_eval.retrieval.sites import sites
 from foretype_models.artifacts import locate
 from foretype_retrieval.chunks import Chunk
 from foretype_retrieval.definitions import Kind
-from sites import File, repositories, sites
 
 _QUERY_TOKENS, _TARGET_TOKENS = 128, 192
 _SITES_PER_FILE, _WINDOWS_PER_FILE = 8, 2
@@ -57,9 +58,9 @@ def main(arguments: Sequence[str]) -> None:
     seen: set[int] = set()
     numbers: dict[str, int] = {}
     for name in arguments[1:]:
-        for owner, files in repositories(Path(name)):
-            number = numbers.setdefault(owner, len(numbers))
-            for kind, query, target in pairs(files, rng):
+        for repository in load_repositories([Path(name)]):
+            number = numbers.setdefault(repository.name, len(numbers))
+            for kind, query, target in pairs(repository.files, rng):
                 # The window right before the cursor matters most, and the head of a definition.
                 a, b = tokenizer.encode(query)[-_QUERY_TOKENS:], tokenizer.encode(target[:1500])[:_TARGET_TOKENS]
                 key = hash((tuple(a), tuple(b)))

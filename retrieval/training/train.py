@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-DIMENSIONS, BATCH, SCALE, RATE = 256, 1024, 20.0, 0.03
+DIMENSIONS, BATCH, SCALE, RATE = 240, 1024, 20.0, 0.03
 
 
 def blocks(repositories: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -45,8 +45,10 @@ def main() -> None:
     parser.add_argument("pairs")
     parser.add_argument("out")
     parser.add_argument("--seconds", type=float, default=200)
-    parser.add_argument("--steps", type=int, help="Stop after so many steps instead; the rate falls to its end with them.")
-    parser.add_argument("--run", type=int, default=256, help="Pairs of one repository in a row; 1 mixes them all.")
+    parser.add_argument(
+        "--steps", type=int, help="Stop after so many steps instead; the rate falls to its end with them."
+    )
+    parser.add_argument("--run", type=int, default=1, help="Pairs of one repository in a row; 1 mixes them all.")
     parser.add_argument("--scale", type=float, default=SCALE)
     parser.add_argument("--kinds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()

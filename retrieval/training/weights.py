@@ -11,13 +11,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from foretype_context.tokens import well_formed
+from foretype_eval.retrieval.repositories import index_of, load_repositories
+from foretype_eval.retrieval.sites import sites
 from foretype_retrieval.embed import default_embedder
-from foretype_retrieval.index import FileState, Index
-from foretype_retrieval.indexing import make_entry
 from foretype_retrieval.search import Features, candidates, query_at
-from foretype_retrieval.segment import build
-from sites import repositories, sites
 
 PER_REPOSITORY = 60
 
@@ -28,18 +25,16 @@ def main(embedder_path: str, *corpora: str) -> None:
         raise SystemExit(1)
     groups: list[tuple[np.ndarray, int]] = []
     asked = 0
-    for corpus in corpora:
-        for _, files in repositories(Path(corpus)):
-            entries = [make_entry(file.path, well_formed(file.text), FileState(0, 0), embedder) for file in files]
-            index, lines = Index(build(entries, embedder.dimensions)), {file.path: file.lines for file in files}
-            every = list(sites(files))
-            for site in rng.sample(every, min(PER_REPOSITORY, len(every))):
-                asked += 1
-                found = candidates(index, query_at(lines[site.path][: site.line], "", site.path), embedder)
-                keys = list(found)
-                wanted = [at for at, key in enumerate(keys) if key[:2] == (site.target_path, site.target.start)]
-                if wanted:
-                    groups.append((np.array([found[key] for key in keys]), wanted[0]))
+    for repository in load_repositories(map(Path, corpora)):
+        index, lines = index_of(repository, embedder), {file.path: file.lines for file in repository.files}
+        every = list(sites(repository.files))
+        for site in rng.sample(every, min(PER_REPOSITORY, len(every))):
+            asked += 1
+            found = candidates(index, query_at(lines[site.path][: site.line], "", site.path), embedder)
+            keys = list(found)
+            wanted = [at for at, key in enumerate(keys) if key[:2] == (site.target_path, site.target.start)]
+            if wanted:
+                groups.append((np.array([found[key] for key in keys]), wanted[0]))
     weights, rate = np.zeros(len(Features._fields)), 0.5
     for step in range(400):
         gradient = np.zeros_like(weights)
