@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -19,12 +20,16 @@ from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import learn_neighbours
 from foretype_client.cache import CompletionCache
+from foretype_client.feedback import Feedback
 from foretype_client.flow import CompletionFlow, FlowOptions
-from foretype_client.local import ensure_gateway
+from foretype_client.local import default_state_dir, ensure_gateway
 from foretype_client.policy import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, GatewayGone
 from foretype_client.session import Session
 from foretype_client.sources.shelf import Sources
+from foretype_client.telemetry.recorder import Recorder
+from foretype_client.telemetry.sender import Telemetry, head_of
+from foretype_client.telemetry.spool import Spool, user_of
 from foretype_client.tokenizers import TokenizerUnavailable
 from foretype_client.wire import Profile, Workspace
 
@@ -51,6 +56,8 @@ class ClientOptions:
         policy, flow: their own defaults.
         sources: of snippets from other files; whoever opened them closes them.
         local: whether to suggest, without any model, what this file and its neighbours say; reads files of `workspaces`.
+        telemetry: whether to tell the gateway what became of suggestions (ids, times, lengths; see docs/telemetry.md).
+            Off by default: benchmarks and one-off commands are no developer at work.
     """
 
     gateway: str | None = None
@@ -65,6 +72,7 @@ class ClientOptions:
     flow: FlowOptions = field(default_factory=FlowOptions)
     sources: Sources | None = None
     local: bool = True
+    telemetry: bool = False
 
 
 class Assemblers:
@@ -167,6 +175,7 @@ async def open_client(
         ValueError: `options.gateway` is not a WebSocket URL.
     """
     rng = rng or random.Random()
+    telemetry_dir = (options.state_dir or default_state_dir()) / "telemetry"
 
     async def locate() -> Endpoint:
         return await ensure_gateway(
@@ -177,6 +186,7 @@ async def open_client(
         options.gateway or "",
         token=options.token,
         client_name=options.client_name,
+        user=await asyncio.to_thread(user_of, telemetry_dir) if options.telemetry else "",
         workspaces=options.workspaces,
         clock=clock,
         rng=rng,
@@ -185,6 +195,15 @@ async def open_client(
     )
     assemblers = Assemblers(session, clock)
     session.on_profile = assemblers.begin
+    feedback = Feedback()
+    telemetry: Telemetry | None = None
+    if options.telemetry:
+        # Unique across users and restarts; `rng` may be seeded, and then is not.
+        recorder = Recorder(secrets.token_hex(12), feedback, clock=clock, wall_ms=_wall_ms())
+        telemetry = Telemetry(
+            recorder, session, Spool(telemetry_dir / "spool"), clock=clock, wall_ms=_wall_ms, head_of=head_of
+        )
+        session.on_acknowledged = telemetry.acknowledged
     flow = CompletionFlow(
         session,
         assemblers,
@@ -194,16 +213,34 @@ async def open_client(
         local=AdaptiveModel() if options.local else None,
         rng=rng,
         options=options.flow,
+        feedback=feedback,
+        observer=None if telemetry is None else telemetry.recorder,
         sources=options.sources,
     )
     await session.start()
     roots = [Path(workspace.root) for workspace in options.workspaces] if options.local else []
-    learning = asyncio.create_task(learn_neighbours(roots, flow.learn), name="foretype neighbours")
+    background = [asyncio.create_task(learn_neighbours(roots, flow.learn), name="foretype neighbours")]
+    if telemetry is not None:
+        background.append(asyncio.create_task(telemetry.run(), name="foretype telemetry"))
+        background[-1].add_done_callback(_telemetry_ended)
     try:
         yield Client(session, flow, assemblers)
     finally:
-        learning.cancel()
-        await asyncio.gather(learning, return_exceptions=True)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         await flow.close()
+        if telemetry is not None:
+            await telemetry.close()
         await assemblers.close()
         await session.close()
+
+
+def _wall_ms() -> int:
+    """Unix milliseconds; only telemetry says on which day something was."""
+    return time.time_ns() // 1_000_000
+
+
+def _telemetry_ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _logger.error("telemetry ended", exc_info=error)

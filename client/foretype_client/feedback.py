@@ -1,7 +1,8 @@
 """What became of a suggestion, told from what the editor reports and, where it reports nothing, from what was typed.
 
-Pure: time is handed in, events come out as data. An event names ids, times and lengths, never text. The text of the one
-suggestion that is visible per document is kept here to compare with what is typed, and dropped with it; what was rejected is
+Pure: time is handed in, events come out as data. An event names ids, times and lengths, never text. Kept in memory are the
+text of the one suggestion that is visible per document, to compare it with what is typed; of the last few that ended, for a
+report that comes late; and what accepts put into documents, until the caller takes it (`grafts`). What was rejected is
 remembered as a digest.
 
 Rules (design section 6): shown = answered, not superseded, buffer unchanged or typed through, for 750 ms; rejected = shown, then
@@ -12,25 +13,28 @@ least two of the next characters is a partial accept, which does not end the tra
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
+import msgspec
 from foretype_context.document import Snapshot
 
 from foretype_client.feedback_events import (
     Accepted,
+    AcceptKind,
     Displayed,
     DisplaySource,
     Ended,
     EndReason,
     FeedbackEvent,
+    Graft,
     PartiallyAccepted,
     Taken,
 )
+from foretype_client.feedback_offer import Offer, is_typing, result_digest, step
 from foretype_client.places import Place, Strand
 
 __all__ = [
+    "AcceptKind",
     "Accepted",
     "DisplaySource",
     "Displayed",
@@ -38,60 +42,15 @@ __all__ = [
     "Ended",
     "Feedback",
     "FeedbackEvent",
+    "Graft",
     "Offer",
     "PartiallyAccepted",
     "Taken",
 ]
 
-_BEFORE_CHARS: Final = 200
-_AFTER_CHARS: Final = 64
 _ENDED_KEPT: Final = 64
 _REJECTED_KEPT: Final = 256
-_PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``", "<>"})
-_CLOSED_BY_EDITOR: Final = frozenset(")]}>\"'`")
-
-
-@dataclass(slots=True)
-class Offer:
-    """The suggestion that is visible in one document.
-
-    Attributes:
-        strand: its finished text and the place where it was first offered.
-        place, rest: where it was offered last, and what was left of it there.
-        offset: character offset of `rest` in the document as last seen.
-        replaces: characters right of the cursor that accepting removes.
-        offered_s: when it was first answered.
-        displayed: whether an event said so.
-        typed: characters of the strand that are in the document by now, typed or accepted.
-        accepted, accepted_before: characters taken by partial accepts, in all and up to the last answer.
-        reports: the editor reports partial accepts, so none is inferred.
-    """
-
-    id: str
-    strand: Strand
-    place: Place
-    rest: str
-    offset: int
-    replaces: int
-    source: str
-    offered_s: float
-    length: int = 0
-    before: str = ""
-    after: str = ""
-    displayed: bool = False
-    typed: int = 0
-    accepted: int = 0
-    accepted_before: int = 0
-    reports: bool = False
-    results: set[bytes] = field(default_factory=set[bytes])
-
-    def look(self, snapshot: Snapshot) -> None:
-        """Remember what the document looks like around the offer, to recognise the next change."""
-        text = snapshot.text
-        self.length = len(text)
-        self.before = text[max(0, self.offset - _BEFORE_CHARS) : self.offset]
-        self.after = text[self.offset : self.offset + _AFTER_CHARS]
-
+_GRAFTS_KEPT: Final = 64
 
 _Refusal = tuple[bytes, bytes]
 """A line's key and the digest of what the refused suggestion would have made of it."""
@@ -106,8 +65,8 @@ class _Past(NamedTuple):
     """A suggestion that is not visible any more, for reports that come late."""
 
     taken: bool
-    characters: int
-    source: str
+    offer: Offer
+    ended_s: float
     rejections: tuple[_Refusal, ...]
 
 
@@ -120,6 +79,12 @@ class Feedback:
         self._offers: dict[str, Offer] = {}
         self._ended: OrderedDict[str, _Past] = OrderedDict()
         self._rejected: OrderedDict[_Refusal, _Rejection] = OrderedDict()
+        self._grafts: list[Graft] = []
+
+    def grafts(self) -> list[Graft]:
+        """Texts that accepts have put into documents since the last call. Kept for a caller who comes often, or never."""
+        grafts, self._grafts = self._grafts, []
+        return grafts
 
     def visible(self, uri: str) -> Offer | None:
         """The suggestion that the editor was last given for `uri`, unless something has ended it since."""
@@ -140,12 +105,15 @@ class Feedback:
         """`text` was answered at `offset`. The same id again continues the same suggestion."""
         events: list[FeedbackEvent] = []
         offer = self._offers.get(snapshot.uri)
+        session = id
         if offer is not None and offer.id != id:
+            if offer.strand.rest_at(place) == text:
+                session = offer.session  # the same text at the same place, only from elsewhere
             events += self._end(offer, EndReason.REPLACED, now)
             offer = None
         if offer is None:
             strand = Strand(place, text)
-            offer = Offer(id, strand, place, text, offset, replaces, source, now)
+            offer = Offer(id, session, strand, place, text, offset, replaces, source, now)
             self._offers[snapshot.uri] = offer
         else:
             typed = offer.strand.typed(place) or 0
@@ -153,7 +121,7 @@ class Feedback:
                 offer.strand.extend(text[len(offer.strand.text) - typed :])
             offer.place, offer.rest, offer.offset, offer.replaces = place, text, offset, replaces
             offer.accepted_before = offer.accepted
-        offer.results.add(_result(place, text))
+        offer.results.add(result_digest(place, text))
         offer.look(snapshot)
         return events
 
@@ -163,22 +131,29 @@ class Feedback:
         if offer is None:
             return []
         events = self._settle(offer, now)
-        step = _step(offer, snapshot)
-        if step is None:
+        step_taken = step(offer, snapshot)
+        if step_taken is None:
             return events + self._end(offer, EndReason.DIVERGED, now)
-        taken, inserted = step
+        taken, inserted = step_taken
+        start, before = offer.offset, offer.typed
         offer.typed += taken
         offer.offset += inserted
         offer.rest = offer.rest[taken:]
         in_one_go = (
-            taken >= 2 and inserted >= 2 and not _is_typing(snapshot.text[offer.offset - inserted : offer.offset])
+            taken >= 2 and inserted >= 2 and not is_typing(snapshot.text[offer.offset - inserted : offer.offset])
         )
         offer.look(snapshot)
         if taken and not offer.rest:
-            return events + self._take(offer, Taken.INFERRED if in_one_go else Taken.TYPED, now)
-        if in_one_go and not offer.reports:
+            if offer.reports and offer.accepted >= len(offer.strand.text):
+                return events + self._take(offer, Taken.REPORTED, now, start=start, added="")  # told part by part
+            added = offer.strand.text[before:] if in_one_go else ""
+            return events + self._take(offer, Taken.INFERRED if in_one_go else Taken.TYPED, now, start, added)
+        if not in_one_go:
+            offer.reported_typed += taken
+        elif not offer.reports:
+            offer.reported_typed += taken
             offer.accepted += taken
-            events.append(self._partial(offer, inferred=True, now=now))
+            events.append(self._partial(offer, start, before, taken, inferred=True, now=now))
         return events
 
     def moved(self, place: Place, now: float) -> list[FeedbackEvent]:
@@ -199,7 +174,7 @@ class Feedback:
         offer = self._by_id(id)
         if offer is None or offer.displayed:
             return []
-        offer.displayed = True
+        offer.displayed, offer.shown_s = True, now
         return [_displayed(offer, DisplaySource.EDITOR, now)]
 
     def partially_accepted(self, id: str, characters: int, now: float) -> list[FeedbackEvent]:
@@ -212,21 +187,32 @@ class Feedback:
         if accepted <= offer.accepted:
             return []
         events = self._settle(offer, now, sure=True)
+        added = accepted - offer.accepted
         offer.accepted = accepted
-        return [*events, self._partial(offer, inferred=False, now=now)]
+        # The change may have come before the report, or come after it.
+        seen = offer.typed > offer.reported_typed
+        start = offer.offset - added if seen else offer.offset
+        before = max(0, offer.typed - added) if seen else offer.typed
+        offer.reported_typed = before + added
+        return [*events, self._partial(offer, start, before, added, inferred=False, now=now)]
 
     def accepted(self, id: str, now: float) -> list[FeedbackEvent]:
         """The editor reports that the suggestion was accepted. What the editor says corrects what was inferred."""
         offer = self._by_id(id)
         if offer is not None:
-            return [*self._settle(offer, now, sure=True), *self._take(offer, Taken.REPORTED, now)]
+            return [
+                *self._settle(offer, now, sure=True),
+                *self._take(offer, Taken.REPORTED, now, offer.offset, offer.rest),
+            ]
         ended = self._ended.get(id)
         if ended is None or ended.taken:
             return []
         for key in ended.rejections:
             self._rejected.pop(key, None)
         self._ended[id] = ended._replace(taken=True, rejections=())
-        return [Accepted(id=id, served_from=ended.source, at_s=now, how=Taken.REPORTED, characters=ended.characters)]
+        offer = ended.offer
+        accepted = self._accepted(offer, Taken.REPORTED, ended.ended_s, offer.offset, offer.rest, late=True)
+        return [msgspec.structs.replace(accepted, at_s=now)]
 
     def closed(self, uri: str, now: float) -> list[FeedbackEvent]:
         offer = self._offers.get(uri)
@@ -240,7 +226,7 @@ class Feedback:
 
     def refused(self, place: Place, text: str, now: float) -> bool:
         """Whether the user has rejected `text` at `place`, at or before the point where the line now ends."""
-        key = (place.key, _result(place, text))
+        key = (place.key, result_digest(place, text))
         rejection = self._rejected.get(key)
         if rejection is None:
             return False
@@ -259,24 +245,57 @@ class Feedback:
         offer.displayed = True
         return [_displayed(offer, DisplaySource.INFERRED, offer.offered_s)]
 
-    def _partial(self, offer: Offer, *, inferred: bool, now: float) -> FeedbackEvent:
-        total = len(offer.strand.text)
+    def _partial(
+        self, offer: Offer, start: int, before: int, added: int, *, inferred: bool, now: float
+    ) -> FeedbackEvent:
+        """A part of `added` characters that begins at `before` in the strand, and at `start` in the document."""
+        kind, lines = offer.part(before, added)
+        self._graft(offer, start, offer.strand.text[before : before + added], now)
         return PartiallyAccepted(
             id=offer.id,
+            session=offer.session,
             served_from=offer.source,
             at_s=now,
+            kind=kind,
+            added_characters=added,
+            added_lines=lines,
             accepted_characters=offer.accepted,
-            characters=total,
+            characters=len(offer.strand.text),
             inferred=inferred,
         )
 
-    def _take(self, offer: Offer, how: Taken, now: float) -> list[FeedbackEvent]:
+    def _take(self, offer: Offer, how: Taken, now: float, start: int = 0, added: str = "") -> list[FeedbackEvent]:
+        """The whole of it is in the document; `added` is what was taken, at `start`, by this last accept."""
         # Taken means seen, however short it was visible.
         events = self._settle(offer, now, sure=how is not Taken.TYPED)
-        self._forget(offer, taken=True)
-        characters = len(offer.strand.text)
-        accepted = Accepted(id=offer.id, served_from=offer.source, at_s=now, how=how, characters=characters)
-        return [*events, accepted]
+        self._forget(offer, now, taken=True)
+        return [*events, self._accepted(offer, how, now, start, added)]
+
+    def _accepted(
+        self, offer: Offer, how: Taken, now: float, start: int, added: str, *, late: bool = False
+    ) -> Accepted:
+        # What was reported part by part before does not count again.
+        added = added[max(0, offer.accepted - (len(offer.strand.text) - len(added))) :] if offer.reports else added
+        self._graft(offer, start, added, now)
+        return Accepted(
+            id=offer.id,
+            session=offer.session,
+            served_from=offer.source,
+            at_s=now,
+            how=how,
+            visible_ms=offer.visible_ms(now),
+            characters=len(offer.strand.text),
+            lines=offer.lines,
+            display_source=offer.display_source,
+            added_characters=len(added),
+            added_lines=added.count("\n") + 1 if added else 0,
+            late=late,
+        )
+
+    def _graft(self, offer: Offer, start: int, text: str, now: float) -> None:
+        if text:
+            self._grafts.append(Graft(offer.id, offer.session, offer.place.uri, start, text, now))
+            del self._grafts[:-_GRAFTS_KEPT]
 
     def _end(self, offer: Offer, reason: EndReason, now: float) -> list[FeedbackEvent]:
         rejected = offer.displayed and reason in (EndReason.DIVERGED, EndReason.LEFT)
@@ -288,23 +307,27 @@ class Feedback:
                 self._rejected.move_to_end(key)
             while len(self._rejected) > _REJECTED_KEPT:
                 self._rejected.popitem(last=False)
-        self._forget(offer, taken=False, rejections=keys)
-        visible_ms = (now - offer.offered_s) * 1000
+        self._forget(offer, now, taken=False, rejections=keys)
         return [
             Ended(
                 id=offer.id,
+                session=offer.session,
                 served_from=offer.source,
                 at_s=now,
                 reason=reason,
                 rejected=rejected,
-                visible_ms=visible_ms,
+                visible_ms=offer.visible_ms(now),
+                characters=len(offer.strand.text),
+                lines=offer.lines,
+                display_source=offer.display_source,
                 typed_characters=offer.typed,
             )
         ]
 
-    def _forget(self, offer: Offer, *, taken: bool, rejections: tuple[_Refusal, ...] = ()) -> None:
+    def _forget(self, offer: Offer, now: float, *, taken: bool, rejections: tuple[_Refusal, ...] = ()) -> None:
         del self._offers[offer.place.uri]
-        self._ended[offer.id] = _Past(taken, len(offer.strand.text), offer.source, rejections)
+        offer.before = offer.after = ""
+        self._ended[offer.id] = _Past(taken, offer, now, rejections)
         while len(self._ended) > _ENDED_KEPT:
             self._ended.popitem(last=False)
 
@@ -313,52 +336,10 @@ def _displayed(offer: Offer, by: DisplaySource, at_s: float) -> Displayed:
     text = offer.strand.text
     return Displayed(
         id=offer.id,
+        session=offer.session,
         at_s=at_s,
         display_source=by,
         characters=len(text),
-        lines=text.count("\n") + 1,
+        lines=offer.lines,
         served_from=offer.source,
     )
-
-
-def _result(place: Place, text: str) -> bytes:
-    """Digest of the line as the suggestion would make it: the same at each point of typing it through."""
-    return blake2b((place.line_prefix + text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _step(offer: Offer, snapshot: Snapshot) -> tuple[int, int] | None:
-    """How far a change went along with the offer: (characters of it now typed, characters inserted); None if it diverged."""
-    text, offset = snapshot.text, offer.offset
-    if text[max(0, offset - _BEFORE_CHARS) : offset] != offer.before:
-        return None
-    if text[offset : offset + _AFTER_CHARS] == offer.after:
-        return (0, 0)  # something changed further below
-    whole = offset + len(offer.rest)
-    kept = offer.after[offer.replaces :]
-    if text[offset:whole] == offer.rest and text[whole : whole + len(kept)] == kept:
-        return (len(offer.rest), len(offer.rest))
-    grown = len(text) - offer.length
-    if grown <= 0:
-        return None
-    inserted = text[offset : offset + grown]
-    if text[offset + grown : offset + grown + len(offer.after)] != offer.after:
-        return None
-    # A text to insert may have the model's line endings where the document has its own.
-    comparable = inserted if "\r" in offer.rest else inserted.replace("\r\n", "\n")
-    taken = _common(comparable, offer.rest)
-    if taken == 0 or not _CLOSED_BY_EDITOR.issuperset(comparable[taken:]):
-        return None
-    # What an editor closes by itself stands right of the cursor, so it is not part of what was typed.
-    return (taken, len(inserted) - len(comparable[taken:]))
-
-
-def _is_typing(inserted: str) -> bool:
-    """Whether one keystroke can have inserted this: a line break with its indentation, or a pair that an editor closed."""
-    return not inserted.strip() or inserted in _PAIRS
-
-
-def _common(a: str, b: str) -> int:
-    for index, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return index
-    return min(len(a), len(b))

@@ -29,6 +29,7 @@ from foretype_client.ports import Clock, Gateway, GatewayError
 from foretype_client.requests import Requests
 from foretype_client.sources.shelf import Sources
 from foretype_client.suggestion import FlowState, FlowStatus, Origin, Outcome, SelectedCompletion, Suggestion, Tally
+from foretype_client.telemetry.observer import FlowObserver
 from foretype_client.tracked import Pending, TrackedDocument
 
 __all__ = [
@@ -56,6 +57,7 @@ class CompletionFlow:
         rng: makes request ids unique across the users of a gateway.
         on_grew: called with the uri and the longer suggestion when the one that is shown got longer.
         on_event: called with each feedback event.
+        observer: told of questions, requests, changes and feedback, for telemetry.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class CompletionFlow:
         finisher: Finisher = finish_text,
         on_grew: Callable[[str, Suggestion], None] | None = None,
         on_event: Callable[[FeedbackEvent], None] | None = None,
+        observer: FlowObserver | None = None,
     ) -> None:
         self._gateway = gateway
         self._assembler_for = assembler_for
@@ -84,18 +87,23 @@ class CompletionFlow:
         self._feedback = feedback or Feedback()
         self._ids = _Ids(rng)
         self._answers = Answers(cache, self._feedback, finisher, local, new_id=self._ids.new, tell=self._tell)
-        self._requests = Requests(gateway, clock, progressed=self._progressed)
+        self._requests = Requests(
+            gateway, clock, progressed=self._progressed, sent=None if observer is None else observer.sent
+        )
         self._options = options or FlowOptions()
         self._sources = sources or Sources.none()
         self._book = PlanBook()
         self.on_grew = on_grew
         self.on_event = on_event
+        self._observer = observer
         self._documents: dict[str, TrackedDocument] = {}
         self._tally = Tally()
         self._closed = False
 
     def document_opened(self, snapshot: Snapshot) -> None:
         self._documents[snapshot.uri] = TrackedDocument(snapshot)
+        if self._observer is not None:
+            self._observer.changed(snapshot)
         self.learn(snapshot.uri, snapshot.text)
 
     def learn(self, uri: str, text: str) -> None:
@@ -108,6 +116,8 @@ class CompletionFlow:
         now = self._clock()
         document = self._track(snapshot)
         document.snapshot, document.changed_s = snapshot, now
+        if self._observer is not None:
+            self._observer.changed(snapshot)
         self._tell(self._feedback.changed(snapshot, now))
         pending = document.pending
         if pending is not None and pending.question.snapshot.text != snapshot.text:
@@ -116,6 +126,8 @@ class CompletionFlow:
 
     def document_closed(self, snapshot: Snapshot) -> None:
         self._tell(self._feedback.closed(snapshot.uri, self._clock()))
+        if self._observer is not None:
+            self._observer.closed(snapshot.uri)
         document = self._documents.pop(snapshot.uri, None)
         if document is not None:
             self._book.forget(snapshot.uri)
@@ -153,6 +165,8 @@ class CompletionFlow:
         pending = Pending(Question(snapshot, offset, place, trigger, selected, profile, self._clock()))
         document = self._track(snapshot)
         document.take_over(pending)
+        if self._observer is not None:
+            self._observer.asked(pending.question)
         self._tally.asked += 1
         result: Suggestion | str = Outcome.FAULT
         try:
@@ -162,6 +176,8 @@ class CompletionFlow:
             raise
         finally:
             self._tally.ended(result)
+            if self._observer is not None:
+                self._observer.answered(pending.question, result)
             document.release(pending)
         return result if isinstance(result, Suggestion) else None
 
@@ -274,6 +290,8 @@ class CompletionFlow:
                 self.on_grew(document.snapshot.uri, grown)
 
     def _landed(self, flight: Flight, now: float) -> None:
+        if self._observer is not None:
+            self._observer.landed(flight)
         if flight.done is not None:
             self._tally.used(flight.done.usage)
         if (entry := flight.entry()) is not None:
@@ -292,6 +310,8 @@ class CompletionFlow:
             # What a local candidate guessed says nothing about whether asking the gateway is welcome.
             if (accepted or refused) and event.served_from != Origin.LOCAL:
                 self._policy_state = self._policy.reacted(self._policy_state, accepted=accepted, now=now)
+            if self._observer is not None:
+                self._observer.told(event)
             if self.on_event is not None:
                 self.on_event(event)
 

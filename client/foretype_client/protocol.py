@@ -168,13 +168,13 @@ class ClientProtocol:
 
     # Inputs from the client
 
-    def hello(self, client: str, workspaces: Sequence[Workspace] = ()) -> None:
+    def hello(self, client: str, workspaces: Sequence[Workspace] = (), user: str = "") -> None:
         """The connection is up: introduce this client. Must be the first call, once."""
         if self.state is not State.CONNECTING:
             raise RuntimeError(f"hello on a connection that is {self.state.name.lower()}")
         self._transition(State.OPEN)
         cleaned = [Workspace(root=scrub(w.root), repository=scrub(w.repository)) for w in workspaces]
-        self._send(Hello(v=VERSION, client=scrub(client), workspaces=cleaned))
+        self._send(Hello(v=VERSION, client=scrub(client), user=scrub(user), workspaces=cleaned))
 
     def complete(self, call: Call) -> None:
         """Ask for a completion. Ids must be unique on a connection.

@@ -24,14 +24,21 @@ class Requests:
 
     Args:
         progressed: called after each delta and after the end of a stream, with the loop's turn still ours.
+        sent: called with each request that is on its way.
     """
 
     def __init__(
-        self, gateway: Gateway, clock: Clock, *, progressed: Callable[[TrackedDocument, Flight], None]
+        self,
+        gateway: Gateway,
+        clock: Clock,
+        *,
+        progressed: Callable[[TrackedDocument, Flight], None],
+        sent: Callable[[Flight, Call], None] | None = None,
     ) -> None:
         self._gateway = gateway
         self._clock = clock
         self._progressed = progressed
+        self._on_sent = sent
         self._pumps: set[asyncio.Task[None]] = set()
         self.sent = 0
         self.cancelled = 0
@@ -68,6 +75,8 @@ class Requests:
             supersedes.dropped = True
             self.cancelled += 1
         document.flights.append(flight)
+        if self._on_sent is not None:
+            self._on_sent(flight, call)
         self.sent += 1
         pump = asyncio.create_task(self._pump(document, flight), name=f"foretype-request-{call.id}")
         self._pumps.add(pump)

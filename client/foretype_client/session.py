@@ -71,6 +71,7 @@ class Session:
     Args:
         url: `ws://` or `wss://` URL of `/v1/stream`.
         token: bearer token, if the gateway wants one.
+        user: pseudonym under which telemetry is kept.
         locate: asked before every connection in place of `url` and `token`; finds or starts a private gateway.
         clock: monotonic seconds.
         rng: spreads reconnects over time.
@@ -90,6 +91,7 @@ class Session:
         *,
         token: str | None = None,
         client_name: str = "foretype",
+        user: str = "",
         workspaces: Sequence[Workspace] = (),
         clock: Clock,
         rng: random.Random,
@@ -103,6 +105,7 @@ class Session:
         json: bool = False,
     ) -> None:
         self.client_name = client_name
+        self.user = user
         self.workspaces = list(workspaces)
         self.on_profile = on_profile
         self.on_connection = on_connection
@@ -341,7 +344,7 @@ class Session:
         ) as connection:
             self._connections += 1
             self._drained.clear()
-            self._protocol.hello(self.client_name, self.workspaces)
+            self._protocol.hello(self.client_name, self.workspaces, self.user)
             self._pump()
             loop = asyncio.get_running_loop()
             helpers = [loop.create_task(self._write(connection)), loop.create_task(self._drain(connection))]

@@ -112,8 +112,11 @@ class WireSegment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Hello(_Message, frozen=True, kw_only=True, tag="hello"):
+    """The first message; `user` is a pseudonym that telemetry is kept under, and may be deleted by."""
+
     v: int
     client: str = ""
+    user: str = ""
     workspaces: list[Workspace] = []
 
 
@@ -205,7 +208,10 @@ class Done(_Message, frozen=True, kw_only=True, tag="done"):
 
 
 class Ack(_Message, frozen=True, kw_only=True, tag="ack"):
+    """The batch is committed; `refused` of its events were not taken, and each was named in an `error`."""
+
     batch: str
+    refused: int = 0
 
 
 class Goaway(_Message, frozen=True, kw_only=True, tag="goaway"):

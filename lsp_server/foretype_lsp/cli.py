@@ -47,11 +47,13 @@ def lsp(
         "tokenFile": str(token_file or ""),
         "stateDir": str(state_dir or ""),
         "model": str(model or ""),
-        "telemetry": "off" if no_telemetry else "",
+        "telemetry": False if no_telemetry else None,
         "logLevel": log_level,
         "index": {"enable": False} if no_retrieval else None,
     }
-    raise typer.Exit(main({name: value for name, value in given.items() if value}, log_file, popup=popup))
+    raise typer.Exit(
+        main({name: value for name, value in given.items() if value not in ("", None)}, log_file, popup=popup)
+    )
 
 
 def main(overrides: dict[str, object] | None = None, log_file: Path | None = None, *, popup: bool = False) -> int:

@@ -54,6 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         suggestion_grew: the client understands `foretype/suggestionGrew`.
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
+        telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
     """
 
     enable: dict[str, bool] = {}

@@ -70,7 +70,13 @@ def test_typed_through_for_750_ms_is_displayed_once_and_said_to_be_inferred() ->
         editor.offer("foo(a)\nbar"[number + 1 :], 0.3 * (number + 1))
     (displayed,) = editor.of(Displayed)
     assert displayed == Displayed(
-        id="s1", at_s=0.0, display_source=DisplaySource.INFERRED, characters=10, lines=2, served_from="network"
+        id="s1",
+        session="s1",
+        at_s=0.0,
+        display_source=DisplaySource.INFERRED,
+        characters=10,
+        lines=2,
+        served_from="network",
     )
     assert editor.events == [displayed]
 
@@ -83,11 +89,15 @@ def test_what_diverges_before_750_ms_was_not_shown_and_is_not_rejected() -> None
     assert editor.events == [
         Ended(
             id="s1",
+            session="s1",
             served_from="network",
             at_s=0.7,
             reason=EndReason.DIVERGED,
             rejected=False,
             visible_ms=pytest.approx(700),
+            characters=3,
+            lines=1,
+            display_source=DisplaySource.INFERRED,
             typed_characters=0,
         )
     ]
@@ -189,7 +199,8 @@ def test_mistake_partial_accept_ends_tracking() -> None:
     assert offer is not None and offer.rest == "delta"
     editor.press("delta", 5.0)
     (accepted,) = editor.of(Accepted)
-    assert accepted == Accepted(id="s1", served_from="network", at_s=5.0, how=Taken.INFERRED, characters=22)
+    assert (accepted.at_s, accepted.how, accepted.characters, accepted.added_characters) == (5.0, Taken.INFERRED, 22, 5)
+    assert sum(event.added_characters for event in editor.of(PartiallyAccepted)) == 17
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,45 @@
+"""What the completion flow tells to whoever records it. The flow knows this port alone."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from foretype_context.document import Snapshot
+
+from foretype_client.feedback_events import FeedbackEvent
+from foretype_client.inflight import Flight
+from foretype_client.judging import Question
+from foretype_client.ports import Call
+from foretype_client.suggestion import Suggestion
+
+__all__ = ["FlowObserver"]
+
+
+class FlowObserver(Protocol):
+    """Called synchronously, in the order of events; must be quick and must not raise. Times are monotonic seconds."""
+
+    def asked(self, question: Question) -> None:
+        """A question was taken; it is the one of its document from now on."""
+        ...
+
+    def answered(self, question: Question, result: Suggestion | str) -> None:
+        """It ended with a suggestion, or with the label of why there is none."""
+        ...
+
+    def sent(self, flight: Flight, call: Call) -> None:
+        """A request was sent for the question of its document."""
+        ...
+
+    def landed(self, flight: Flight) -> None:
+        """A request is over."""
+        ...
+
+    def told(self, event: FeedbackEvent) -> None:
+        """Something became known about a suggestion."""
+        ...
+
+    def changed(self, snapshot: Snapshot) -> None:
+        """A document was opened or changed. Comes before the feedback about it."""
+        ...
+
+    def closed(self, uri: str) -> None: ...

@@ -1,0 +1,338 @@
+"""From what the flow tells to telemetry events. Pure: times are handed in, events come out of `take`.
+
+Definitions: research on evaluation, section 5.1; the events and their fields: :mod:`foretype_client.telemetry.events`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, TypeVar
+
+import msgspec
+from foretype_context.document import Snapshot
+
+from foretype_client.feedback import Accepted, Ended, EndReason, Feedback, FeedbackEvent, PartiallyAccepted, Taken
+from foretype_client.inflight import Flight
+from foretype_client.judging import Question
+from foretype_client.policy import SkipReason
+from foretype_client.ports import Call, GatewayError
+from foretype_client.suggestion import Suggestion
+from foretype_client.telemetry.events import (
+    Accept,
+    Caret,
+    Dismiss,
+    DismissKind,
+    Display,
+    Event,
+    Opportunity,
+    Request,
+    Result,
+    Sample,
+    Survive,
+)
+from foretype_client.telemetry.survival import Due, Measured, Survival
+
+__all__ = ["Recorder"]
+
+_REMEMBERED: Final = 512
+_WAITING_MOST: Final = 10_000
+_PREFIX_CHARS: Final = 4_000
+_SUFFIX_CHARS: Final = 1_000
+_JUMP_MS: Final = 2_000
+_NOT_ALLOWED: Final = frozenset(SkipReason) - {SkipReason.PAUSED}
+"""Policy allows no suggestion there, so nothing was missed; a gateway that asks for a pause is a miss of ours."""
+
+_DISMISSED: Final = {EndReason.DIVERGED: DismissKind.TYPED_OVER, EndReason.LEFT: DismissKind.MOVED}
+
+_V = TypeVar("_V")
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What a suggestion was the answer to; texts only where they may be recorded."""
+
+    opportunity: str
+    request: str
+    language: str
+    texts: tuple[str, str, str] | None
+
+
+@dataclass(slots=True)
+class _Current:
+    """The newest question of a document."""
+
+    key: tuple[int, int]
+    opportunity: str
+    language: str
+    told: bool = False
+
+
+class Recorder:
+    """One editor's events; implements `FlowObserver`.
+
+    Args:
+        session: unique id of this client process, 1 to 64 visible ASCII characters.
+        feedback: asked for the texts that accepts put into documents.
+        now, wall_ms: monotonic seconds and Unix milliseconds at this moment.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, session: str, feedback: Feedback, *, clock: Callable[[], float], wall_ms: int, texts: bool = False
+    ) -> None:
+        self.session = session
+        self.texts = texts
+        self.variant = ""
+        self.dropped = 0
+        self.survival = Survival()
+        self._feedback = feedback
+        self._clock = clock
+        self._began_s = clock()
+        self._wall_ms = float(wall_ms)
+        self._seq = 0
+        self._opportunities = 0
+        self._events: list[Event] = []
+        self._current: dict[str, _Current] = {}
+        self._about: OrderedDict[str, _About] = OrderedDict()
+        self._calls: OrderedDict[str, tuple[Call, str | None]] = OrderedDict()
+
+    def set_wall(self, wall_ms: int) -> None:
+        """What the wall clock says now. A jump is taken over; a small drift is not, so that the order of events stays."""
+        now_ms = (self._clock() - self._began_s) * 1000
+        if abs(self._wall_ms + now_ms - wall_ms) > _JUMP_MS:
+            self._wall_ms = wall_ms - now_ms
+
+    def take(self) -> list[Event]:
+        """Events since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    # What the flow tells
+
+    def asked(self, question: Question) -> None:
+        snapshot = question.snapshot
+        key = (snapshot.version, question.offset)
+        current = self._current.get(snapshot.uri)
+        if current is None or current.key != key:
+            self._opportunities += 1
+            self._current[snapshot.uri] = _Current(key, f"o{self._opportunities}", snapshot.language)
+
+    def answered(self, question: Question, result: Suggestion | str) -> None:
+        snapshot = question.snapshot
+        if question.profile is not None:
+            self.variant = question.profile.variant
+        current = self._current.get(snapshot.uri)
+        if current is None or current.key != (snapshot.version, question.offset):
+            # A newer question has taken over; this one was an opportunity of its own.
+            self._opportunities += 1
+            current = _Current((snapshot.version, question.offset), f"o{self._opportunities}", snapshot.language)
+        if not current.told and result not in _NOT_ALLOWED:
+            current.told = True
+            self._opportunity(question, current, result.source if isinstance(result, Suggestion) else str(result))
+        if isinstance(result, Suggestion):
+            texts = None
+            if self.texts:
+                text, at = snapshot.text, question.offset
+                texts = (text[max(0, at - _PREFIX_CHARS) : at], text[at : at + _SUFFIX_CHARS], result.text)
+            about = _About(current.opportunity, result.request_id, snapshot.language, texts)
+            _remember(self._about, result.id, self._about.get(result.id, about))
+
+    def _opportunity(self, question: Question, current: _Current, outcome: str) -> None:
+        snapshot, offset = question.snapshot, question.offset
+        line = snapshot.line_of(offset)
+        if not question.place.line_prefix.strip():
+            caret = Caret.LINE_START
+        elif not snapshot.text[offset : snapshot.line_end(line)].strip():
+            caret = Caret.LINE_END
+        else:
+            caret = Caret.MID_LINE
+        key = self.session.encode()[:64]
+        document = blake2b(snapshot.uri.encode("utf-8", "surrogatepass"), digest_size=8, key=key).hexdigest()
+        self._add(
+            Opportunity,
+            question.asked_s,
+            current.language,
+            id=current.opportunity,
+            document=document,
+            trigger=str(question.trigger),
+            caret=caret,
+            outcome=_label(outcome),
+        )
+
+    def sent(self, flight: Flight, call: Call) -> None:
+        current = self._current.get(call.document)
+        # Its segments hold text, and are not needed any more.
+        call = msgspec.structs.replace(call, segments=())
+        _remember(self._calls, flight.id, (call, current.opportunity if current is not None else None))
+
+    def landed(self, flight: Flight) -> None:
+        call, opportunity = self._calls.pop(flight.id, (None, None))
+        if call is None:
+            return
+        done, ended_s = flight.done, flight.ended_s if flight.ended_s is not None else self._clock()
+        usage = None if done is None else done.usage
+        self._add(
+            Request,
+            flight.sent_s,
+            call.language,
+            id=flight.id,
+            opportunity=opportunity,
+            request_class=str(call.class_),
+            prompt_tokens=(call.prompt_tokens or 0)
+            if usage is None or not usage.prompt_tokens
+            else usage.prompt_tokens,
+            cached_tokens=0 if usage is None else usage.cached_tokens,
+            supersedes=call.supersedes,
+        )
+        error = flight.error
+        finish = "dropped" if flight.dropped else "" if done is None else str(done.finish)
+        if error is not None:
+            finish = str(error.code) if isinstance(error, GatewayError) else "gateway_gone"
+        logprob = flight.mean_logprob
+        self._add(
+            Result,
+            ended_s,
+            call.language,
+            id=flight.id,
+            first_ms=None if flight.first_s is None else max(0.0, (flight.first_s - flight.sent_s) * 1000),
+            last_ms=max(0.0, (ended_s - flight.sent_s) * 1000),
+            generated_tokens=flight.tokens if usage is None else usage.generated_tokens,
+            tokens_after_cancel=0 if usage is None else usage.tokens_after_cancel,
+            characters=len(flight.strand.text),
+            finish=_label(finish),
+            logprob=None if logprob is None else min(0.0, max(-1e6, logprob)),
+            stages_ms={name: round(max(0.0, ms), 3) for name, ms in flight.timings_ms().items()},
+        )
+
+    def told(self, event: FeedbackEvent) -> None:
+        about = self._about.get(event.id)
+        language = "" if about is None else about.language
+        match event:
+            case PartiallyAccepted():
+                self._accept(event, str(event.kind), language, reported=not event.inferred)
+            case Accepted():
+                if not event.late:
+                    self._display(event, about, "typed" if event.how is Taken.TYPED else "accepted")
+                if event.added_characters:
+                    self._accept(event, "full", language, reported=event.how is Taken.REPORTED)
+            case Ended():
+                self._display(event, about, str(event.reason))
+                if event.rejected and (kind := _DISMISSED.get(event.reason)) is not None:
+                    self._add(Dismiss, event.at_s, language, id=event.id, shown=event.session, kind=kind)
+            case _:
+                pass  # that it was displayed stands in the display's own event
+        for graft in self._feedback.grafts():
+            self.survival.accepted(graft)
+
+    def changed(self, snapshot: Snapshot) -> None:
+        self.survival.changed(snapshot.uri, snapshot.text)
+
+    def closed(self, uri: str) -> None:
+        self.survival.closed(uri)
+        self._current.pop(uri, None)
+
+    # What becomes of accepted text
+
+    def due(self) -> list[Due]:
+        """Accepted texts to measure now; give the measurements to `survived`."""
+        return self.survival.due(self._clock())
+
+    def survived(self, measured: Sequence[Measured], *, branch_changed: Callable[[Due], bool]) -> None:
+        for one in measured:
+            graft, about = one.due.graft, self._about.get(one.due.graft.id)
+            self._add(
+                Survive,
+                graft.at_s + one.due.age_s,
+                "" if about is None else about.language,
+                id=graft.id,
+                shown=graft.session,
+                age_s=one.due.age_s,
+                characters=len(graft.text),
+                length_now=len(one.due.now),
+                arc=min(one.due.arc, len(graft.text)),
+                levenshtein=one.levenshtein,
+                fourgram=one.fourgram,
+                branch_changed=branch_changed(one.due),
+            )
+
+    # Inside
+
+    def _accept(self, event: PartiallyAccepted | Accepted, kind: str, language: str, *, reported: bool) -> None:
+        self._add(
+            Accept,
+            event.at_s,
+            language,
+            id=event.id,
+            shown=event.session,
+            kind=kind,
+            how="reported" if reported else "inferred",
+            characters=event.added_characters,
+            lines=event.added_lines,
+        )
+
+    def _display(self, event: Accepted | Ended, about: _About | None, end: str) -> None:
+        visible_ms = max(0.0, event.visible_ms)
+        language = "" if about is None else about.language
+        self._add(
+            Display,
+            event.at_s - visible_ms / 1000,
+            language,
+            id=event.id,
+            shown=event.session,
+            opportunity=None if about is None else about.opportunity,
+            request=(about.request or None) if about is not None else None,
+            served_from=_label(str(event.served_from)),
+            display_source=str(event.display_source),
+            visible_ms=round(visible_ms, 3),
+            characters=event.characters,
+            lines=event.lines,
+            end=end,
+        )
+        if about is not None and about.texts is not None and self.texts:
+            prefix, suffix, suggestion = about.texts
+            self._add(
+                Sample,
+                event.at_s,
+                language,
+                id=event.id,
+                shown=event.session,
+                prefix=prefix,
+                suffix=suffix,
+                suggestion=suggestion,
+                accepted=end == "accepted",
+            )
+
+    def _add(self, make: Callable[..., Event], at_s: float, language: str, **fields: Any) -> None:
+        at_ms = max(0.0, (at_s - self._began_s) * 1000)
+        self._seq += 1
+        event = make(
+            session=self.session,
+            seq=self._seq,
+            t_ms=max(0, int(self._wall_ms + at_ms)),
+            at_ms=round(at_ms, 3),
+            language=_name(language),
+            variant=_name(self.variant),
+            **fields,
+        )
+        if len(self._events) < _WAITING_MOST:
+            self._events.append(event)
+        else:  # nobody takes them; losing telemetry must cost nothing else
+            self.dropped += 1
+
+
+def _remember(kept: OrderedDict[str, _V], key: str, value: _V) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > _REMEMBERED:
+        kept.popitem(last=False)
+
+
+def _label(text: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in text.lower())[:32]
+
+
+def _name(text: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_.+#:/-") else "_" for c in text)[:64]

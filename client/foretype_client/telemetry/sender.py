@@ -1,0 +1,239 @@
+"""The shell of the client's telemetry: a timer, the disk and the connection around pure parts.
+
+Nothing here is waited for by a suggestion: events gather in memory, the disk is used in a thread, and a gateway that
+acknowledges nothing costs a bounded number of files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from foretype_client.telemetry.events import Event, Sample
+from foretype_client.telemetry.outbox import Outbox, OutboxStatistics
+from foretype_client.telemetry.recorder import Recorder
+from foretype_client.telemetry.spool import Spool
+from foretype_client.telemetry.survival import Due, measure
+
+__all__ = ["Connection", "Telemetry", "head_of"]
+
+_log = logging.getLogger(__name__)
+
+TICK_S: Final = 1.0
+_BATCH_EVENTS: Final = 200
+_BATCH_AGE_S: Final = 5.0
+_LEFT_BEHIND_S: Final = 120.0
+_LOOK_S: Final = 60.0
+_MEMORY_BATCHES: Final = 20
+
+
+class Connection(Protocol):
+    """What is needed of a session."""
+
+    @property
+    def connected(self) -> bool: ...
+
+    def feedback(self, batch: str, events: Sequence[dict[str, object]]) -> bool: ...
+
+
+class _Content(NamedTuple):
+    """A batch as the wire has it; `whole` has the samples too, which never go to the disk."""
+
+    whole: list[dict[str, object]]
+
+
+class Telemetry:
+    """Sends what a recorder recorded.
+
+    Args:
+        wall_ms: Unix milliseconds.
+        head_of: identity of the branch that is checked out around a uri; blocking, called in a thread.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        connection: Connection,
+        spool: Spool,
+        *,
+        clock: Callable[[], float],
+        wall_ms: Callable[[], int],
+        head_of: Callable[[str], str],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.recorder = recorder
+        self._connection = connection
+        self._spool = spool
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._head_of = head_of
+        self._sleep = sleep
+        self._outbox = Outbox()
+        self._pending: list[Event] = []
+        self._since_s: float | None = None
+        self._count = 0
+        self._memory: dict[str, _Content] = {}
+        self._heads: dict[str, str] = {}
+        self._to_remove: list[str] = []
+        self._look_s = 0.0
+        self._connected = False
+        self._disk_fault = ""
+
+    def statistics(self) -> OutboxStatistics:
+        return self._outbox.statistics()
+
+    def acknowledged(self, batch: str) -> None:
+        """The gateway has committed `batch`."""
+        if self._outbox.acknowledged(batch):
+            self._memory.pop(batch, None)
+            self._to_remove.append(batch)
+
+    async def run(self) -> None:
+        """Work until cancelled. A fault ends telemetry, never anything else."""
+        while True:
+            await self.tick()
+            await self._sleep(TICK_S)
+
+    async def tick(self) -> None:
+        """One turn: measure what is due, batch, keep, send."""
+        now = self._clock()
+        self.recorder.set_wall(self._wall_ms())
+        await self._measure()
+        await self._batch(now, everything=False)
+        if self._connected and not self._connection.connected:
+            self._outbox.lost()
+        self._connected = self._connection.connected
+        await self._clean()
+        if self._connected:
+            await self._adopt(now)
+            await self._send(now)
+
+    async def close(self) -> None:
+        """Keep what is left for the next process."""
+        await self._measure()
+        await self._batch(self._clock(), everything=True)
+        await self._clean()
+
+    async def _measure(self) -> None:
+        """Accepted texts whose age has come; comparing them and asking for the branch is a thread's work."""
+        for graft in self.recorder.survival.unseen():
+            self._heads[graft.id] = await asyncio.to_thread(self._head_of, graft.uri)
+        due = self.recorder.due()
+        if not due:
+            return
+        measured = await asyncio.to_thread(lambda: [measure(one) for one in due])
+        uris = {one.graft.uri for one in due}
+        heads = await asyncio.to_thread(lambda: {uri: self._head_of(uri) for uri in uris})
+
+        def branch_changed(one: Due) -> bool:
+            return self._heads.get(one.graft.id, heads[one.graft.uri]) != heads[one.graft.uri]
+
+        self.recorder.survived(measured, branch_changed=branch_changed)
+        live = self.recorder.survival.ids()
+        self._heads = {id: head for id, head in self._heads.items() if id in live}
+
+    async def _batch(self, now: float, *, everything: bool) -> None:
+        self._pending += self.recorder.take()
+        if self._pending and self._since_s is None:
+            self._since_s = now
+        while self._pending:
+            old = self._since_s is not None and now - self._since_s >= _BATCH_AGE_S
+            if not everything and not old and len(self._pending) < _BATCH_EVENTS:
+                return
+            events, self._pending = self._pending[:_BATCH_EVENTS], self._pending[_BATCH_EVENTS:]
+            await self._keep(events)
+        self._since_s = None
+
+    async def _keep(self, events: list[Event]) -> None:
+        """Onto the disk before it is sent; where the disk refuses, in memory."""
+        self._count += 1
+        name = f"{self.recorder.session}-{self._count}"
+        whole = [_builtins(event) for event in events]
+        plain = [_builtins(event) for event in events if not isinstance(event, Sample)]
+        try:
+            if plain:
+                await asyncio.to_thread(self._spool.write, name, msgspec.msgpack.encode(plain))
+            in_memory = len(plain) < len(whole)
+        except OSError as error:
+            in_memory = True
+            if str(error) != self._disk_fault:
+                self._disk_fault = str(error)
+                _log.warning("telemetry cannot be kept on disk: %s", error)
+        if in_memory:
+            self._memory[name] = _Content(whole)
+            while len(self._memory) > _MEMORY_BATCHES:
+                self._memory.pop(next(iter(self._memory)))
+        self._to_remove += self._outbox.put(name)
+
+    async def _clean(self) -> None:
+        names, self._to_remove = self._to_remove, []
+        if names:
+            await asyncio.to_thread(lambda: [self._spool.remove(name) for name in names])
+
+    async def _adopt(self, now: float) -> None:
+        """What other processes left behind is ours to send."""
+        if now < self._look_s:
+            return
+        self._look_s = now + _LOOK_S
+        wall_s = self._wall_ms() / 1000
+        names = await asyncio.to_thread(lambda: self._spool.left_behind(older_than_s=_LEFT_BEHIND_S, wall_s=wall_s))
+        for name in names:
+            if name not in self._outbox:
+                self._to_remove += self._outbox.put(name)
+
+    async def _send(self, now: float) -> None:
+        for name in self._outbox.to_send(now):
+            content = self._memory.get(name)
+            events = content.whole if content is not None else await asyncio.to_thread(self._read, name)
+            if not events:
+                self._outbox.forget(name)
+                self._to_remove.append(name)
+                continue
+            try:
+                if not self._connection.feedback(name, events):
+                    self._outbox.lost()
+                    return
+            except (TypeError, ValueError) as error:
+                _log.warning("a batch of telemetry cannot be sent: %s", type(error).__name__)
+                self._outbox.forget(name)
+                self._memory.pop(name, None)
+                self._to_remove.append(name)
+
+    def _read(self, name: str) -> list[dict[str, object]] | None:
+        content = self._spool.read(name)
+        if content is None:
+            return None
+        try:
+            return msgspec.msgpack.decode(content, type=list[dict[str, object]])
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return None
+
+
+def _builtins(event: Event) -> dict[str, object]:
+    return msgspec.to_builtins(event)
+
+
+def head_of(uri: str) -> str:
+    """What `HEAD` of the repository around a `file:` uri says: the branch, or the commit of a detached one; else ""."""
+    from urllib.parse import unquote, urlsplit
+
+    parts = urlsplit(uri)
+    if parts.scheme != "file":
+        return ""
+    path = Path(unquote(parts.path))
+    for parent in path.parents:
+        git = parent / ".git"
+        try:
+            if git.is_file():  # a work tree beside its repository: `gitdir: PATH`
+                git = parent / git.read_text("utf-8").removeprefix("gitdir:").strip()
+            elif not git.is_dir():
+                continue
+            return (git / "HEAD").read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+    return ""
