@@ -129,7 +129,7 @@ class Recorder:
             # A newer question has taken over; this one was an opportunity of its own.
             self._opportunities += 1
             current = _Current((snapshot.version, question.offset), f"o{self._opportunities}", snapshot.language)
-        if not current.told and result not in _NOT_ALLOWED:
+        if not current.told and (isinstance(result, Suggestion) or result not in _NOT_ALLOWED):
             current.told = True
             self._opportunity(question, current, result.source if isinstance(result, Suggestion) else str(result))
         if isinstance(result, Suggestion):
