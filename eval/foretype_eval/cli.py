@@ -5,8 +5,11 @@ from __future__ import annotations
 import typer
 
 from foretype_eval.ab.command import ab
+from foretype_eval.counters.command import counters
 from foretype_eval.fim.cli import fim
+from foretype_eval.fleet.command import prefix_cache, routing
 from foretype_eval.latency.cli import latency
+from foretype_eval.load.command import load
 from foretype_eval.prefill.command import prefill
 from foretype_eval.replay.command import replay
 from foretype_eval.retrieval.commands import crossfile, index, retrieval
@@ -24,6 +27,10 @@ app.command("ab")(ab)
 bench.command("latency")(latency)
 bench.command("index")(index)
 bench.command("prefill")(prefill)
+bench.command("load")(load)
+bench.command("counters")(counters)
+bench.command("routing")(routing)
+bench.command("prefix-cache")(prefix_cache)
 
 
 @app.callback()

@@ -1,0 +1,103 @@
+"""The command `foretype bench load`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from foretype_client.ports import GatewayError, GatewayGone
+from rich.console import Console
+from rich.table import Table
+
+from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.latency.workload import WorkloadError
+from foretype_eval.load.run import LoadOptions, run_load
+
+__all__ = ["load"]
+
+
+def load(
+    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second, of all developers together.")] = 100.0,
+    seconds: Annotated[float, typer.Option(min=0.5)] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    developers: Annotated[int, typer.Option(min=1, help="Connections that type.")] = 200,
+    idle: Annotated[int, typer.Option(min=0, help="Connections that are open and silent.")] = 0,
+    search: Annotated[bool, typer.Option(help="Find the highest rate within --limit-ms, starting at --rate.")] = False,
+    limit_ms: Annotated[float, typer.Option(min=0.1, help="p99 of added time that --search allows.")] = 10.0,
+    frame_ms: Annotated[float, typer.Option(min=0, help="Scripted engine: time between its six frames.")] = 5.0,
+    seed: Annotated[int, typer.Option()] = 0,
+    pin: Annotated[bool, typer.Option(help="Gateway on the first core, generator on the last.")] = True,
+    engine: Annotated[str | None, typer.Option(help="Engine of the private gateway; default scripted.")] = "scripted",
+    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
+    profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+) -> None:
+    """Simulated developers against a gateway: added latency, cancels, refusals, leaks, CPU per request."""
+    try:
+        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
+        options = LoadOptions(
+            rate=rate,
+            seconds=seconds,
+            developers=developers,
+            idle=idle,
+            search=search,
+            limit_ms=limit_ms,
+            frame_ms=frame_ms,
+            seed=seed,
+            pin=pin,
+            gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
+        )
+        with progress_bars() as progress:
+            result = _run(run_load(options, progress=progress))
+    except (GatewayGone, GatewayError, WorkloadError, TimeoutError, OSError) as error:
+        fail(str(error) or type(error).__name__)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _run(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    if sys.platform == "win32":
+        return asyncio.run(work)
+    import uvloop
+
+    return uvloop.run(work)
+
+
+def _print(result: dict[str, Any]) -> None:
+    console = Console()
+    table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {result['developers']} developers")
+    for column in ("ms", "n", "p50", "p95", "p99", "max"):
+        table.add_column(column, justify="left" if column == "ms" else "right")
+    rows = {"added by the gateway": result.get("added_ms"), "cancel, sent to done": result.get("cancel_ms")}
+    rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
+    rows |= {f"whole answer, {name}": row for name, row in result.get("total_ms", {}).items()}
+    rows["generator behind its plan"] = result.get("generator_late_ms")
+    for name, row in rows.items():
+        if row is not None:
+            table.add_row(
+                name, *("–" if row[key] is None else f"{row[key]:g}" for key in ("n", "p50", "p95", "p99", "max"))
+            )
+    console.print(table)
+    for name in (
+        "highest_rate",
+        "availability",
+        "refused",
+        "unanswered",
+        "leaked_slots",
+        "cached_share",
+        "wasted_token_share",
+        "gateway_cpu_ms_per_request",
+        "gateway_cpu_share",
+        "generator_cpu_share",
+        "gateway_resident_mib",
+    ):
+        if name in result:
+            console.print(f"{name.replace('_', ' ')}: {result[name]}", highlight=False)

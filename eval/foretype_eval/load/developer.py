@@ -1,0 +1,212 @@
+"""A simulated developer: one connection, files typed one after the other, newer requests that replace older ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+from foretype_client.segment_cache import SegmentCache
+from foretype_client.wire import (
+    VERSION,
+    Cancel,
+    Changed,
+    ChangeReason,
+    Complete,
+    Delta,
+    Done,
+    Error,
+    Finish,
+    GatewayMessage,
+    Hello,
+    Need,
+    Profile,
+)
+
+from foretype_eval.load.connection import Connection
+from foretype_eval.load.recorder import Recorder
+from foretype_eval.load.scripts import Step
+
+__all__ = ["Developer", "Habits"]
+
+_decoder: Final = msgspec.msgpack.Decoder[GatewayMessage](GatewayMessage)
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Habits(NamedTuple):
+    """What a developer does to requests that still run when the next key comes; shares of 1.
+
+    Attributes:
+        supersede: name it in `supersedes`; `cancel`: cancel it explicitly; else it is left running.
+        branch: switch the branch, per request.
+    """
+
+    supersede: float = 0.6
+    cancel: float = 0.3
+    branch: float = 0.002
+    max_tokens: int = 6
+    deadline_ms: float = 2_000.0
+
+
+class _Live:
+    __slots__ = ("cancelled_s", "class_", "first", "measured", "planned_s", "step")
+
+    def __init__(self, planned_s: float, step: Step, measured: bool) -> None:
+        self.planned_s = planned_s
+        self.class_ = step.class_.value
+        self.step = step
+        self.measured = measured
+        self.first = False
+        self.cancelled_s: float | None = None
+
+
+class Developer:
+    """Sends what is due and books what comes back.
+
+    Args:
+        scripts: of all files; this developer starts at a place of their own and takes one after the other.
+        clock: the monotonic seconds that planned moments are in.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        connection: Connection,
+        scripts: Sequence[tuple[Step, ...]],
+        recorder: Recorder,
+        *,
+        habits: Habits,
+        clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self.profile_came = False
+        self.live: dict[str, _Live] = {}
+        self._number = number
+        self._connection = connection
+        self._scripts = scripts
+        self.recorder = recorder
+        self._habits = habits
+        self._clock = clock
+        self._rng = rng
+        self._cache = SegmentCache()
+        self._file, self._step, self._count = number % len(scripts), 0, 0
+        connection.on_message = self._received
+        connection.on_lost = self._lost
+
+    def greet(self) -> None:
+        self._connection.send(_encode(Hello(v=VERSION, client="foretype-load")))
+
+    def ask(self, planned_s: float, measured: bool) -> None:
+        """The request of the next key, which was due at `planned_s`."""
+        step = self._next_step()
+        id = f"{self._number}-{self._count}"
+        supersedes = self._let_go()
+        if self._rng.random() < self._habits.branch:
+            self._connection.send(_encode(Changed(documents=[step.document], reason=ChangeReason.BRANCH)))
+        self.live[id] = _Live(planned_s, step, measured)
+        if measured:
+            self.recorder.requests += 1
+            self.recorder.late_s.append(self._clock() - planned_s)
+        self._send(id, step, supersedes, as_text=False)
+
+    def _next_step(self) -> Step:
+        script = self._scripts[self._file]
+        if self._step >= len(script):
+            self._file, self._step = (self._file + 7) % len(self._scripts), 0
+            script = self._scripts[self._file]
+        step = script[self._step]
+        self._step += 1
+        self._count += 1
+        return step
+
+    def _let_go(self) -> str | None:
+        """Give up what still runs; the id that the next request replaces."""
+        running = [id for id, live in self.live.items() if live.cancelled_s is None]
+        if not running:
+            return None
+        draw = self._rng.random()
+        if draw < self._habits.supersede:
+            return running[-1]
+        if draw < self._habits.supersede + self._habits.cancel:
+            self.live[running[-1]].cancelled_s = self._clock()
+            self._connection.send(_encode(Cancel(id=running[-1])))
+        return None
+
+    def _send(self, id: str, step: Step, supersedes: str | None, *, as_text: bool) -> None:
+        cache = self._cache
+        segments = [
+            part.text_form
+            if as_text or part.digest is None or cache.send(part.kind, part.text_form.text or "") is None
+            else part.digest_form
+            for part in step.parts
+        ]
+        if as_text:
+            for part in step.parts:
+                cache.receive_text(part.kind, part.text_form.text or "")
+        message = Complete(
+            id=id,
+            class_=step.class_,
+            supersedes=supersedes,
+            document=step.document,
+            version=step.version,
+            language=step.language,
+            segments=segments,
+            max_tokens=self._habits.max_tokens,
+            deadline_ms=self._habits.deadline_ms,
+            prompt_tokens=step.prompt_tokens,
+        )
+        self._connection.send(_encode(message))
+
+    def _received(self, payload: bytes) -> None:
+        now, message = self._clock(), _decoder.decode(payload)
+        match message:
+            case Delta():
+                live = self.live.get(message.id)
+                if live is not None and not live.first:
+                    live.first = True
+                    if live.measured:
+                        self.recorder.ttft_s[live.class_].append(now - live.planned_s)
+            case Done():
+                self._done(message, now)
+            case Error():
+                live = self.live.pop(message.id, None) if message.id is not None else None
+                if live is not None and live.measured:
+                    self.recorder.outcomes["refused"] += 1
+                    self.recorder.refused[message.code.value] += 1
+                    self._in_time(live, now)
+            case Need():
+                self.recorder.needs += 1
+                self._cache.clear()
+                live = self.live.get(message.id)
+                if live is not None:
+                    self._send(message.id, live.step, None, as_text=True)
+            case Profile():
+                self.profile_came = True
+            case _:
+                pass
+
+    def _done(self, done: Done, now: float) -> None:
+        live, recorder = self.live.pop(done.id, None), self.recorder
+        if live is None or not live.measured:
+            return
+        recorder.outcomes[done.finish.value] += 1
+        usage = done.usage
+        recorder.prompt_tokens += usage.prompt_tokens
+        recorder.cached_tokens += usage.cached_tokens
+        recorder.generated_tokens += usage.generated_tokens
+        recorder.wasted_tokens += usage.tokens_after_cancel
+        self._in_time(live, now)
+        if done.finish is Finish.CANCELLED:
+            recorder.wasted_tokens += usage.generated_tokens
+            if live.cancelled_s is not None:
+                recorder.cancel_s.append(now - live.cancelled_s)
+        else:
+            recorder.total_s[live.class_].append(now - live.planned_s)
+
+    def _in_time(self, live: _Live, now: float) -> None:
+        self.recorder.answered_in_time += now - live.planned_s <= self._habits.deadline_ms / 1000
+
+    def _lost(self, reason: str) -> None:
+        self.recorder.lost_connections += 1
+        self.live.clear()

@@ -1,0 +1,90 @@
+"""The gateway under load: a scripted one on a core of its own, or one that somebody names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+from foretype_client.local import find_gateway
+from foretype_client.ports import Endpoint
+
+from foretype_eval.gateway import GatewayOptions, private_gateway
+
+__all__ = ["Target", "pinned", "target"]
+
+_PROFILE = """\
+[engine]
+name = "scripted"
+[engine.options]
+decode_s_per_token = {frame_s}
+tokens_per_chunk = 1
+slots = {slots}
+cache_blocks = 65536
+[limits]
+max_running = {slots}
+max_waiting = 4096
+"""
+
+
+class Target(NamedTuple):
+    """Where to send, and the process to watch; None where it is not ours."""
+
+    endpoint: Endpoint
+    process: psutil.Process | None
+
+    def cpu_s(self) -> float | None:
+        if self.process is None:
+            return None
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+    def resident_bytes(self) -> int | None:
+        return None if self.process is None else int(self.process.memory_info().rss)
+
+
+def cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+@contextlib.contextmanager
+def pinned(core: int | None) -> Generator[None]:
+    """This process on one core; on all of before afterwards."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextlib.asynccontextmanager
+async def target(options: GatewayOptions, *, frame_ms: float, slots: int, core: int | None) -> AsyncGenerator[Target]:
+    """A running gateway: the one named by `options.url`, or a private one whose engine sends a frame each `frame_ms`.
+
+    Raises:
+        GatewayNotStarted: with its last words.
+    """
+    if options.url is not None:
+        yield Target(Endpoint(options.url, options.token), None)
+        return
+    with tempfile.TemporaryDirectory(prefix="foretype-load-") as folder:
+        state_dir = Path(folder)
+        if options.engine in (None, "scripted") and options.profile is None:
+            profile = state_dir / "scripted.toml"
+            profile.write_text(_PROFILE.format(frame_s=frame_ms / 1000, slots=slots))
+            options = GatewayOptions(profile=profile)
+        async with private_gateway(options, state_dir=state_dir) as endpoint:
+            record = await find_gateway(state_dir)
+            process = None if record is None else psutil.Process(record.pid)
+            if process is not None and core is not None:
+                for thread in process.threads():
+                    os.sched_setaffinity(thread.id, {core})
+            yield Target(endpoint, process)

@@ -1,0 +1,256 @@
+"""A load run: open-loop arrivals of many developers, from warm-up to the check that nothing was left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import psutil
+from foretype_client.ports import GatewayGone
+
+from foretype_eval.gateway import GatewayOptions, connected
+from foretype_eval.latency.requests import engine_counters
+from foretype_eval.load.connection import Connection, open_connection
+from foretype_eval.load.developer import Developer, Habits
+from foretype_eval.load.gateway import Target, cores, pinned, target
+from foretype_eval.load.recorder import Recorder
+from foretype_eval.load.scripts import Step, arrivals_s, make_scripts
+
+__all__ = ["LoadOptions", "run_load", "schedule"]
+
+_DRAIN_S: Final = 5.0
+_AT_ONCE: Final = 64
+_LEAKS: Final = ("foretype_running", "foretype_waiting", "foretype_engine_running", "foretype_engine_waiting")
+
+Progress = Callable[[str, int, int], None]
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One load run.
+
+    Attributes:
+        rate: requests per second of all developers together.
+        developers, idle: connections that type, and that only stay open.
+        frame_ms: the scripted engine sends six frames, one each so many milliseconds.
+        search: find the highest rate whose p99 of added time stays within `limit_ms`, starting at `rate`.
+        pin: gateway on the first core, generator on the last.
+    """
+
+    rate: float = 100.0
+    seconds: float = 10.0
+    warm_up_s: float = 1.5
+    developers: int = 200
+    idle: int = 0
+    frame_ms: float = 5.0
+    slots: int = 8192
+    seed: int = 0
+    search: bool = False
+    limit_ms: float = 10.0
+    pin: bool = True
+    scripts: int = 48
+    habits: Habits = Habits()
+    gateway: GatewayOptions = GatewayOptions()
+
+
+async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any]:
+    """Run, and report.
+
+    Raises:
+        GatewayGone: the gateway cannot be reached or started.
+        WorkloadError: there is no code here to type.
+    """
+    places = cores() if options.pin else []
+    both = len(places) > 1
+    async with target(
+        options.gateway, frame_ms=options.frame_ms, slots=options.slots, core=places[0] if both else None
+    ) as found:
+        scripts = await _scripts(found, options)
+        with pinned(places[-1] if both and found.process is not None else None):
+            fleet = _Fleet(found, scripts, options)
+            try:
+                await fleet.connect(progress)
+                report = await (fleet.search(progress) if options.search else fleet.measure(options.rate, progress))
+            finally:
+                fleet.close()
+            report["leaked_slots"] = await _leaked(found)
+    return {
+        "rate": options.rate,
+        "seconds": options.seconds,
+        "developers": options.developers,
+        "idle_connections": options.idle,
+        "engine": "named gateway" if options.gateway.url is not None else options.gateway.engine or "scripted",
+        "frame_ms": options.frame_ms,
+        "frames": options.habits.max_tokens,
+        "pinned": both and found.process is not None,
+        **report,
+    }
+
+
+async def _scripts(found: Target, options: LoadOptions) -> list[tuple[Step, ...]]:
+    async with connected(GatewayOptions(url=found.endpoint.url, token=found.endpoint.token)) as gateway:
+        assembler, budget = gateway.assembler(), gateway.profile.budgets.prompt_tokens
+        return await asyncio.to_thread(
+            make_scripts, assembler, count=options.scripts, steps=40, seed=options.seed, prompt_tokens=budget
+        )
+
+
+async def _leaked(found: Target) -> int:
+    """Slots and requests that are still held once everybody has left."""
+    deadline = time.monotonic() + _DRAIN_S
+    while True:
+        counters = await engine_counters(found.endpoint)
+        left = int(sum(counters.get(name, 0.0) for name in _LEAKS))
+        if not left or time.monotonic() > deadline:
+            return left
+        await asyncio.sleep(0.1)
+
+
+class _Fleet:
+    """All developers of a run."""
+
+    def __init__(self, found: Target, scripts: list[tuple[Step, ...]], options: LoadOptions) -> None:
+        self._target = found
+        self._scripts = scripts
+        self._options = options
+        self._recorder = Recorder()
+        self._developers: list[Developer] = []
+        self._connections: list[Connection] = []
+        self._rng = Random(options.seed)
+
+    async def connect(self, progress: Progress) -> None:
+        """Open every connection, and wait for every profile. Raises GatewayGone."""
+        total = self._options.developers + self._options.idle
+        while len(self._connections) < total:
+            batch = min(_AT_ONCE, total - len(self._connections))
+            self._connections += await asyncio.gather(*(open_connection(self._target.endpoint) for _ in range(batch)))
+            progress("connections", len(self._connections), total)
+        for number, connection in enumerate(self._connections):
+            developer = Developer(
+                number,
+                connection,
+                self._scripts,
+                self._recorder,
+                habits=self._options.habits,
+                clock=time.perf_counter,
+                rng=Random(f"{self._options.seed}:{number}"),
+            )
+            developer.greet()
+            self._developers.append(developer)
+        deadline = time.monotonic() + 30
+        while not all(developer.profile_came for developer in self._developers):
+            if time.monotonic() > deadline:
+                raise GatewayGone("not every connection got its profile within 30 s")
+            await asyncio.sleep(0.05)
+
+    async def measure(self, rate: float, progress: Progress) -> dict[str, Any]:
+        """One rate: warm up, measure, let what runs come home."""
+        await self._drive(rate, self._options.warm_up_s, False, "warm-up", progress)
+        recorder, seconds = self._recorder, self._options.seconds
+        own = psutil.Process()
+        cpu, own_cpu = self._target.cpu_s(), own.cpu_times()
+        gc.disable()  # a pause of the generator is no latency of the gateway
+        try:
+            await self._drive(rate, seconds, True, f"{rate:g}/s", progress)
+        finally:
+            gc.enable()
+        used, own_after = self._target.cpu_s(), own.cpu_times()
+        await self._drain()
+        report = recorder.report(seconds=seconds, engine_first_s=self._options.frame_ms / 1000)
+        if cpu is not None and used is not None and recorder.requests:
+            report["gateway_cpu_ms_per_request"] = round((used - cpu) * 1000 / recorder.requests, 4)
+            report["gateway_cpu_share"] = round((used - cpu) / seconds, 3)
+        busy = own_after.user + own_after.system - own_cpu.user - own_cpu.system
+        report["generator_cpu_share"] = round(busy / seconds, 3)
+        resident = self._target.resident_bytes()
+        if resident is not None:
+            report["gateway_resident_mib"] = round(resident / (1 << 20), 1)
+        self._reset()
+        return report
+
+    async def search(self, progress: Progress) -> dict[str, Any]:
+        """Double the rate while it holds, then halve the gap: the highest rate that holds, and every one that was tried."""
+        tried: list[dict[str, Any]] = []
+        good: dict[str, Any] | None = None
+        low, high = 0.0, float("inf")
+        rate = self._options.rate
+        while len(tried) < 9 and high - low > 0.06 * rate:
+            found = await self.measure(rate, progress)
+            p99 = found["added_ms"]["p99"]
+            holds = p99 is not None and p99 <= self._options.limit_ms and found["availability"] >= 0.999
+            tried.append({"rate": rate, "holds": holds, "added_ms": found["added_ms"]} | _brief(found))
+            if holds:
+                low, good = rate, found
+            else:
+                high = rate
+            rate = round(low * 2 if high == float("inf") else (low + high) / 2, 1)
+        return {**(good or {}), "highest_rate": low, "limit_ms": self._options.limit_ms, "tried": tried}
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.on_lost = lambda _reason: None
+            connection.close()
+
+    def _reset(self) -> None:
+        self._recorder = Recorder()
+        for developer in self._developers:
+            developer.recorder = self._recorder
+
+    async def _drive(self, rate: float, seconds: float, measured: bool, name: str, progress: Progress) -> None:
+        """Send what is due when it is due, whatever has come back by then."""
+        typing = self._developers[: self._options.developers]
+        plan = schedule(len(typing), rate, seconds, self._rng)
+        clock = time.perf_counter
+        began = clock()
+        for sent, (moment_s, number) in enumerate(plan):
+            planned = began + moment_s
+            delay = planned - clock()
+            if delay > 0.0005:
+                await asyncio.sleep(delay)
+            elif not sent % 16:
+                await asyncio.sleep(0)  # behind: what came in is still read
+            typing[number].ask(planned, measured)
+            if not sent % 256:
+                progress(name, sent, len(plan))
+        rest = began + seconds - clock()
+        if rest > 0:
+            await asyncio.sleep(rest)
+        progress(name, len(plan), len(plan))
+
+    async def _drain(self) -> None:
+        deadline = time.monotonic() + _DRAIN_S
+        while time.monotonic() < deadline:
+            if not any(developer.live for developer in self._developers):
+                return
+            await asyncio.sleep(0.02)
+        for developer in self._developers:
+            developer.live.clear()
+
+
+def schedule(developers: int, rate: float, seconds: float, rng: Random) -> list[tuple[float, int]]:
+    """(moment, developer) in order of time: each types in bursts and pauses, all together exactly `rate` a second.
+
+    Every developer is met at a random moment of a long sequence, so that the first second is like any other.
+    """
+    wanted = max(1, round(rate * seconds))
+    each = max(64, 2 * wanted // developers)
+    gap = developers / rate
+    moments: list[tuple[float, int]] = []
+    for number in range(developers):
+        sequence = np.array(arrivals_s(rng, requests=each))
+        begin = rng.random() * each
+        turned = np.sort((sequence - begin) % each) * gap
+        moments += [(float(at), number) for at in turned[: 2 * wanted]]
+    moments.sort()
+    scale = seconds / moments[wanted][0]
+    return [(at * scale, number) for at, number in moments[:wanted]]
+
+
+def _brief(found: dict[str, Any]) -> dict[str, Any]:
+    names = ("achieved_rate", "availability", "refused", "gateway_cpu_share", "generator_cpu_share", "cancel_ms")
+    return {name: found[name] for name in names if name in found} | {"generator_late_ms": found["generator_late_ms"]}

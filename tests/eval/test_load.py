@@ -1,0 +1,114 @@
+"""Load: the plan of arrivals, the books, the thin WebSocket, and a whole run against a real gateway process."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from random import Random
+
+import pytest
+from foretype_client.ports import Endpoint, GatewayGone
+from foretype_eval.cli import bench
+from foretype_eval.load.connection import Connection, open_connection
+from foretype_eval.load.recorder import Recorder, percentiles_ms
+from foretype_eval.load.run import LoadOptions, run_load, schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+from websockets.asyncio.server import ServerConnection, serve
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 30), st.sampled_from([5.0, 60.0, 400.0]), st.sampled_from([0.5, 3.0]))
+def test_arrivals_come_at_exactly_the_rate_that_was_asked_for(developers: int, rate: float, seconds: float) -> None:
+    plan = schedule(developers, rate, seconds, Random(1))
+    assert len(plan) == max(1, round(rate * seconds))
+    assert plan == sorted(plan) and 0 <= plan[0][0] and plan[-1][0] <= seconds
+    assert {number for _, number in plan} <= set(range(developers))
+
+
+def test_arrivals_are_bursts_and_pauses_and_the_same_for_the_same_seed() -> None:
+    plan = schedule(4, 40.0, 50.0, Random(3))
+    assert plan == schedule(4, 40.0, 50.0, Random(3))
+    own = [moment for moment, number in plan if number == 0]
+    gaps = sorted(b - a for a, b in pairwise(own))
+    assert gaps[len(gaps) // 2] < 0.6 * sum(gaps) / len(gaps), "the median gap is far below the mean, as measured"
+
+
+def test_percentiles_keep_three_digits_and_the_largest() -> None:
+    found = percentiles_ms([n / 1000 for n in range(1, 1001)])
+    assert found["n"] == 1000
+    assert found["p50"] == pytest.approx(500, rel=2e-3)
+    assert found["p99"] == pytest.approx(990, rel=2e-3)
+    assert found["max"] == pytest.approx(1000, rel=2e-3)
+    assert percentiles_ms([])["p99"] is None
+    assert percentiles_ms([-1.0])["max"] == pytest.approx(0.001)
+
+
+def test_shares_are_of_what_they_say() -> None:
+    books = Recorder(
+        requests=4, answered_in_time=3, prompt_tokens=10, cached_tokens=5, generated_tokens=8, wasted_tokens=2
+    )
+    books.outcomes.update(["end_of_middle", "cancelled", "refused"])
+    books.refused["overloaded"] = 1
+    books.ttft_s["interactive"] += [0.010, 0.020]
+    report = books.report(seconds=2.0, engine_first_s=0.005)
+    assert report["achieved_rate"] == 2.0 and report["availability"] == 0.75
+    assert report["refused"] == 1 and report["unanswered"] == 1
+    assert report["cached_share"] == 0.5 and report["wasted_token_share"] == 0.25
+    assert report["added_ms"]["max"] == pytest.approx(15, rel=2e-3)
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
+async def test_the_thin_websocket_speaks_with_a_real_server(size: int) -> None:
+    async def echo(connection: ServerConnection) -> None:
+        async for message in connection:
+            await connection.send(message)
+            await connection.ping()
+
+    async with serve(echo, "127.0.0.1", 0, compression=None) as server:
+        port = server.sockets[0].getsockname()[1]
+        connection = await open_connection(Endpoint(f"ws://127.0.0.1:{port}/v1/stream"))
+        got: asyncio.Queue[bytes] = asyncio.Queue()
+        connection.on_message = got.put_nowait
+        payloads = [bytes([n]) * size for n in (1, 2)]
+        for payload in payloads:
+            connection.send(payload)
+        assert [await asyncio.wait_for(got.get(), 10) for _ in payloads] == payloads
+        connection.close()
+
+
+async def test_frames_that_come_in_pieces_are_put_together() -> None:
+    connection = Connection()
+    got: list[bytes] = []
+    connection.on_message = got.append
+    frames = b"HTTP/1.1 101 Switching\r\nA: b\r\n\r\n" + b"\x82\x03abc" + b"\x82\x7e\x00\x80" + b"x" * 128
+    for byte in frames:
+        connection.data_received(bytes([byte]))
+    assert got == [b"abc", b"x" * 128]
+
+
+async def test_what_is_no_gateway_is_told() -> None:
+    with pytest.raises(GatewayGone, match=r"wss://host/v1/stream: .*ws://"):
+        await open_connection(Endpoint("wss://host/v1/stream"))
+    async with await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(GatewayGone, match=r"hung up|answered"):
+            await open_connection(Endpoint(f"ws://127.0.0.1:{port}/v1/stream"))
+
+
+@pytest.mark.timeout(120)
+async def test_a_gateway_under_a_little_load_answers_everything_and_keeps_nothing() -> None:
+    options = LoadOptions(rate=60, seconds=1.5, warm_up_s=0.3, developers=6, idle=2, scripts=3, frame_ms=15, pin=False)
+    found = await run_load(options, progress=lambda *_: None)
+    assert found["requests"] == 90 and found["unanswered"] == 0 and found["refused"] == 0
+    assert found["leaked_slots"] == 0 and found["lost_connections"] == 0
+    assert found["cancel_ms"]["n"] > 0 and found["outcomes"]["cancelled"] > 0
+    assert 0 < found["cached_share"] < 1
+    assert found["gateway_cpu_ms_per_request"] > 0
+    assert found["added_ms"]["p50"] <= found["added_ms"]["p99"]
+
+
+def test_the_command_says_what_is_wrong() -> None:
+    done = CliRunner().invoke(bench, ["load", "--gateway", "ws://127.0.0.1:9/v1/stream", "--json"])
+    assert done.exit_code == 2 and not done.stdout
