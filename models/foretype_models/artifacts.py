@@ -43,6 +43,10 @@ FOLDER = Path(__file__).with_name("artifacts")
 _REMEDY = "restore it with `git checkout -- models` in a clone, or reinstall foretype"
 
 
+def _remedy(folder: Path) -> str:
+    return _REMEDY if folder == FOLDER else f"get it again with `foretype models pull … --name {folder.name}`"
+
+
 class ArtifactError(Exception):
     """A shipped model file cannot be used; the message says which and what to do."""
 
@@ -144,7 +148,7 @@ def available(folder: Path = FOLDER) -> list[Artifact]:
         if not any(model.name == default for model in models):
             raise ValueError(f"no model has the default name {default!r}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_REMEDY}") from error
+        raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_remedy(folder)}") from error
     return sorted(models, key=lambda model: model.name != default)
 
 
@@ -153,9 +157,9 @@ def _index(folder: Path) -> Mapping[str, Any]:
     try:
         return cast("Mapping[str, Any]", json.loads(index.read_text("utf-8")))
     except FileNotFoundError as error:
-        raise BrokenIndexError(f"{index} is missing; {_REMEDY}") from error
+        raise BrokenIndexError(f"{index} is missing; {_remedy(folder)}") from error
     except (OSError, ValueError) as error:
-        raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_REMEDY}") from error
+        raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_remedy(folder)}") from error
 
 
 def _inside(folder: Path, value: Any) -> Path:
@@ -263,15 +267,15 @@ def _check(path: Path, size: int, sha256: str) -> None:
     try:
         status = path.stat()
         if status.st_size != size:
-            raise TruncatedArtifactError(f"{path} has {status.st_size} bytes instead of {size}; {_REMEDY}")
+            raise TruncatedArtifactError(f"{path} has {status.st_size} bytes instead of {size}; {_remedy(path.parent)}")
         key = (str(path), status.st_size, status.st_mtime_ns)
         digest = _digests.get(key) or digest_file(path)
     except FileNotFoundError as error:
-        raise MissingArtifactError(f"{path} is missing; {_REMEDY}") from error
+        raise MissingArtifactError(f"{path} is missing; {_remedy(path.parent)}") from error
     except OSError as error:
-        raise ArtifactError(f"{path} cannot be read ({error}); check its permissions, or {_REMEDY}") from error
+        raise ArtifactError(f"{path} cannot be read ({error}); check its permissions, or {_remedy(path.parent)}") from error
     if digest != sha256:
-        raise TamperedArtifactError(f"{path} does not match its SHA-256 {sha256[:12]}…; {_REMEDY}")
+        raise TamperedArtifactError(f"{path} does not match its SHA-256 {sha256[:12]}…; {_remedy(path.parent)}")
     _digests[key] = digest
 
 

@@ -14,7 +14,7 @@ import typer
 
 from foretype_models import artifacts
 
-app = typer.Typer(help="Model files: list, verify, export, card.", no_args_is_help=True)
+app = typer.Typer(help="Model files: list, verify, pull, export, card.", no_args_is_help=True)
 
 _MODELS = Path(__file__).parent.parent
 _Checkpoint = Annotated[Path, typer.Argument(help="checkpoint of a training run (last.pt)")]
@@ -26,11 +26,24 @@ def _fail(message: str) -> typer.Exit:
     return typer.Exit(1)
 
 
+_Pulled = Annotated[
+    Path | None, typer.Option("--out", help="folder of pulled models; the user's data folder if not given")
+]
+
+
+def _folders(pulled: Path | None) -> list[Path]:
+    from foretype_models.pull import place
+
+    return [artifacts.FOLDER, *place.installed(pulled or place.default_folder())]
+
+
 @app.command("list")
-def list_models(as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False) -> None:
-    """Lists the shipped models, the default first."""
+def list_models(
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False, pulled: _Pulled = None
+) -> None:
+    """Lists the shipped models, the default first, then those that were pulled."""
     try:
-        models = artifacts.available()
+        models = [model for folder in _folders(pulled) for model in artifacts.available(folder)]
     except artifacts.ArtifactError as error:
         raise _fail(str(error)) from error
     for model in models:
@@ -45,14 +58,41 @@ def list_models(as_json: Annotated[bool, typer.Option("--json", help="one JSON o
 
 
 @app.command()
-def verify() -> None:
-    """Checks every shipped file by its SHA-256; exit status 1 names the first fault."""
+def verify(pulled: _Pulled = None) -> None:
+    """Checks every shipped and pulled file by its SHA-256; exit status 1 names the first fault."""
     try:
-        models = artifacts.verify()
+        models = [model for folder in _folders(pulled) for model in artifacts.verify(folder)]
     except artifacts.ArtifactError as error:
         raise _fail(str(error)) from error
     for model in models:
         typer.echo(f"ok  {model.path.name}  {model.tokenizer_path.name}")
+
+
+@app.command()
+def pull(
+    model: Annotated[str, typer.Argument(metavar="HF_ID", help="Hub id such as Qwen/Qwen2.5-Coder-0.5B, or a folder")],
+    name: Annotated[str | None, typer.Option(help="what it is called here")] = None,
+    revision: Annotated[str | None, typer.Option(help="branch, tag or commit on the Hub")] = None,
+    out: _Pulled = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> None:
+    """Prepares a Hugging Face code model for the embedded engine: GGUF Q8_0, its tokenizer, a profile."""
+    from foretype_models.pull import place
+    from foretype_models.pull.errors import PullError
+
+    try:
+        found = place.pull(model, out or place.default_folder(), name=name, revision=revision)
+    except PullError as error:
+        raise _fail(str(error)) from error
+    except ImportError as error:
+        raise _fail(f"{error}; pulling needs the package gguf: pip install gguf") from error
+    if as_json:
+        typer.echo(json.dumps({**vars(found), "folder": str(found.folder), "serve": found.serve}))
+        return
+    typer.echo(f"{found.name}: {found.parameters / 1e6:.0f} M parameters, template {found.grammar}, in {found.folder}")
+    for note in found.notes:
+        typer.echo(f"note: {note}")
+    typer.echo(found.serve)
 
 
 @app.command()

@@ -26,7 +26,7 @@ def test_verify_says_ok_for_each_file() -> None:
 
 
 def test_verify_fails_with_the_file_and_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> list[artifacts.Artifact]:
+    def broken(folder: Path) -> list[artifacts.Artifact]:
         raise artifacts.TruncatedArtifactError("m.gguf has 1 bytes instead of 2; restore it")
 
     monkeypatch.setattr(artifacts, "verify", broken)

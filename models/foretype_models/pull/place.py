@@ -1,0 +1,182 @@
+"""From a Hub id or a folder to an installed model: checks first, then one folder that appears whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foretype_models import artifacts
+from foretype_models.pull import checkpoint, shapes, tokens, write
+from foretype_models.pull.errors import PullError
+
+FILES = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "README.md",
+)
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """An installed model: its folder, how to serve it, and what was given up."""
+
+    name: str
+    folder: Path
+    grammar: str
+    parameters: int
+    notes: tuple[str, ...]
+
+    @property
+    def serve(self) -> str:
+        """The command that serves it."""
+        return f"foretype serve --profile {self.folder / 'profile.toml'}"
+
+
+def default_folder() -> Path:
+    """Where pulled models lie, one folder each."""
+    import platformdirs
+
+    return platformdirs.user_data_path("foretype") / "models"
+
+
+def installed(root: Path) -> list[Path]:
+    """Folders of the pulled models, in name order."""
+    return sorted(path.parent for path in root.glob("*/index.json")) if root.is_dir() else []
+
+
+def fetch(model: str, revision: str | None) -> tuple[Path, str]:
+    """A folder with the checkpoint's files, and its revision; a local folder is taken as it is.
+
+    Raises:
+        PullError: no such folder and no such model, or no network.
+    """
+    local = Path(model).expanduser()
+    if local.is_dir():
+        return local, revision or "local"
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", model):
+        raise PullError(f"{model} is neither a folder nor a Hub id such as Qwen/Qwen2.5-Coder-0.5B")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise PullError("fetching from the Hub needs huggingface_hub; pip install huggingface_hub") from error
+    try:
+        found = Path(snapshot_download(model, revision=revision, allow_patterns=list(FILES)))
+    except Exception as error:  # the library raises errors of three HTTP clients and its own
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise PullError(f"{model} could not be fetched ({reason}); name a folder that has it instead") from error
+    return found, revision or found.name
+
+
+def pull(model: str, root: Path, *, name: str | None = None, revision: str | None = None) -> Pulled:
+    """Prepares a model and installs it under ``root/NAME``; one of that name is replaced at the very end.
+
+    Raises:
+        PullError: whatever is wrong, naming the file and the remedy; what was installed stays as it was.
+    """
+    source, version = fetch(model, revision)
+    name = name or re.sub(r"[^\w.-]+", "-", Path(model).name if source == Path(model).expanduser() else model).lower()
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise PullError(f"{name!r} is no name for a folder; give one with --name")
+    shape = shapes.read_shape(checkpoint.read_json(source / "config.json"), str(source / "config.json"))
+    tokenizer, vocabulary = tokens.load(source, shape.vocabulary)
+    grammar = tokens.find_grammar(tokenizer, model)
+    files = checkpoint.weight_files(source)
+    tensors = {key: tensor for path in files for key, tensor in checkpoint.read_header(path).items()}
+    write.check_tensors(tensors, shape, source)
+    need = sum(write.q8_bytes(size) for size in map(shape.expected, shape.names()) if len(size) == 2)
+    need += 2 * (source / "tokenizer.json").stat().st_size + 1_000_000
+    root.mkdir(parents=True, exist_ok=True)
+    if (free := shutil.disk_usage(root).free) < need:
+        raise PullError(
+            f"{root} has {free / 1e6:.0f} MB free, {name} needs {need / 1e6:.0f} MB; make room or give --out"
+        )
+    part = root / f".{name}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir()
+        file = f"{name}-q8_0.gguf"
+        parameters = write.write_gguf(part / file, name, shape, vocabulary, tensors)
+        shutil.copyfile(source / "tokenizer.json", part / "tokenizer.json")
+        entry = _entry(part, name, file, grammar.id, parameters, version, source)
+        _write_json(part / "index.json", {"default": name, "models": [entry]})
+        origin = {"model": model, "revision": version, "sha256": {path.name: checkpoint.digest(path) for path in files}}
+        _write_json(part / "origin.json", origin)
+        (part / "profile.toml").write_text(_profile(root / name, file, name, grammar.id, shape.context))
+        _swap(part, root / name)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "make room or give --out another disk" if full else "check the folder's permissions"
+        raise PullError(f"{root / name} could not be written ({error}); {remedy}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    notes = shape.notes
+    if vocabulary.pieces:
+        notes += ("its SentencePiece tokenizer is in tokenizer.json alone: the GGUF file is for the embedded engine",)
+    return Pulled(name, root / name, grammar.id, parameters, notes)
+
+
+def _swap(part: Path, target: Path) -> None:
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        os.replace(target, old)
+    try:
+        os.replace(part, target)
+    except OSError:
+        if old.exists():
+            os.replace(old, target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _entry(
+    folder: Path, name: str, file: str, grammar: str, parameters: int, version: str, source: Path
+) -> dict[str, Any]:
+    tokenizer = folder / "tokenizer.json"
+    return {
+        "name": name,
+        "file": file,
+        "sha256": artifacts.digest_file(folder / file),
+        "bytes": (folder / file).stat().st_size,
+        "grammar": grammar,
+        "tokenizer": {
+            "file": tokenizer.name,
+            "sha256": artifacts.digest_file(tokenizer),
+            "bytes": tokenizer.stat().st_size,
+        },
+        "parameters": parameters,
+        "trained_tokens": 0,
+        "version": version,
+        "licence": _licence(source),
+    }
+
+
+def _licence(source: Path) -> str:
+    """What the model's own card says; ``unknown`` where it says nothing."""
+    card = source / "README.md"
+    text = card.read_text("utf-8", "replace") if card.is_file() else ""
+    found = re.search(r"\A---\n.*?^license:\s*([^\n]+)$.*?^---$", text, re.MULTILINE | re.DOTALL)
+    return found[1].strip() if found else "unknown"
+
+
+def _profile(folder: Path, file: str, name: str, grammar: str, context: int) -> str:
+    quoted = {key: json.dumps(str(folder / value)) for key, value in (("model", file), ("tokenizer", "tokenizer.json"))}
+    return (
+        f"# Written by `foretype models pull`. Serve with: foretype serve --profile {folder / 'profile.toml'}\n"
+        f'[engine]\nname = "embedded"\nmodel = {quoted["model"]}\n\n'
+        f"[model]\nname = {json.dumps(name)}\ntokenizer = {quoted['tokenizer']}\ngrammar = {json.dumps(grammar)}\n"
+        f"context_limit_tokens = {context}\n"
+    )
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=1) + "\n")
