@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
-from foretype_models.artifacts import ArtifactError, locate_embedder
+from foretype_models.artifacts import FOLDER, ArtifactError, locate_embedder
 from numpy.typing import NDArray
 
 __all__ = [
@@ -142,8 +142,11 @@ def default_embedder(
             from foretype_retrieval.transformer import load_transformer
 
             return load_transformer(path.as_posix())
+        if path is not None:
+            # A table says itself which tokenizer it was made for.
+            return load_static(path, FOLDER / "tokenizer.json")
         shipped = locate_embedder()
-        return load_static(path or shipped.path, shipped.tokenizer_path)
+        return load_static(shipped.path, shipped.tokenizer_path)
     except EmbedderUnusable as error:
         complain(str(error))
     except ArtifactError as error:

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretype_context.tokens import load_tokenizer
-from foretype_models.artifacts import locate
+from foretype_models.artifacts import TamperedArtifactError, locate
 from foretype_retrieval.embed import EmbedderUnusable, LazyEmbedder, default_embedder, load_static
 
 
@@ -68,3 +68,23 @@ def test_a_usable_table_is_complained_about_by_nobody(tmp_path: Path) -> None:
     said: list[str] = []
     embedder = default_embedder(write_table(tmp_path / "e.npz"), complain=said.append)
     assert embedder is not None and embedder.dimensions == 16 and not said
+
+
+def test_the_shipped_embedder_is_found_without_being_named() -> None:
+    said: list[str] = []
+    embedder = default_embedder(complain=said.append)
+    assert embedder is not None and embedder.dimensions == 240 and not said
+    parse, header, basket = embedder.embed(
+        ["def parse_http_header(line):", "HTTP header parser", "class Basket: items"]
+    )
+    assert parse @ header > parse @ basket
+
+
+def test_a_tampered_embedder_costs_the_vectors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tampered() -> None:
+        raise TamperedArtifactError("e.npz does not match its SHA-256")
+
+    monkeypatch.setattr("foretype_retrieval.embed.locate_embedder", tampered)
+    said: list[str] = []
+    assert default_embedder(complain=said.append) is None
+    assert len(said) == 1 and "SHA-256" in said[0] and "words alone" in said[0]
