@@ -10,6 +10,7 @@ from foretype_eval.fim.cli import fim
 from foretype_eval.fleet.command import prefix_cache, routing
 from foretype_eval.latency.cli import latency
 from foretype_eval.load.command import load
+from foretype_eval.peer.command import peer, peer_page
 from foretype_eval.prefill.command import prefill
 from foretype_eval.replay.command import replay
 from foretype_eval.retrieval.commands import crossfile, index, retrieval
@@ -29,6 +30,8 @@ bench.command("index")(index)
 bench.command("prefill")(prefill)
 bench.command("load")(load)
 bench.command("counters")(counters)
+bench.command("peer")(peer)
+bench.command("peer-page")(peer_page)
 bench.command("routing")(routing)
 bench.command("prefix-cache")(prefix_cache)
 

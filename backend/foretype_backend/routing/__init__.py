@@ -1,0 +1,1 @@
+"""Which replica computes a request. Pure: no clock, no socket."""

@@ -1,0 +1,76 @@
+"""The fleet simulation on a hand-made trace whose result can be reckoned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from foretype_backend.engines.prefix import block_keys
+from foretype_backend.prefix.chain import Block
+from foretype_backend.prefix.salt import Namespace
+from foretype_context.segments import Scope
+from foretype_eval.cli import bench
+from foretype_eval.fleet.routing import POLICIES, FleetOptions, simulate
+from foretype_eval.fleet.tiers import run_tiers
+from foretype_eval.fleet.trace import Call, spread
+from typer.testing import CliRunner
+
+BLOCK = 16
+
+
+def call(time_s: float, session: str, ids: list[int]) -> Call:
+    keys = block_keys(ids, BLOCK)
+    chain = tuple(Block(key, at * BLOCK, (at + 1) * BLOCK, Scope.FILE, ()) for at, key in enumerate(keys))
+    return Call(time_s, Namespace("t", "repo"), session, f"{session}.py", len(ids), chain)
+
+
+def growing(session: int, count: int = 10) -> list[Call]:
+    return [call(2.0 * at + session / 10, f"s{session}", [session] * 160 + [at] * 16) for at in range(count)]
+
+
+def test_a_session_that_stays_computes_its_file_once() -> None:
+    calls = growing(1)
+    result = simulate(calls, "hash_session", FleetOptions(4, 64, BLOCK))
+    assert result["computed_tokens"] == 176 + 9 * 16
+    assert simulate(calls, "foretype", FleetOptions(4, 64, BLOCK))["computed_tokens"] == 176 + 9 * 16
+    assert simulate(calls, "round_robin", FleetOptions(4, 64, BLOCK))["computed_tokens"] == 4 * 176 + 6 * 16
+
+
+def test_ours_finds_what_it_predicts_and_its_load_is_even() -> None:
+    calls = sorted((one for session in range(11) for one in growing(session)), key=lambda one: one.time_s)
+    result = simulate(calls, "foretype", FleetOptions(3, 4096, BLOCK))
+    assert result["agreement"] == 1.0
+    assert sum(result["routes"].values()) == result["requests"] == 110
+    assert result["cached_share"] > simulate(calls, "round_robin", FleetOptions(3, 4096, BLOCK))["cached_share"]
+
+
+def test_every_policy_serves_every_request_and_nothing_at_all() -> None:
+    for policy in POLICIES:
+        assert simulate(growing(1), policy, FleetOptions(2, 64, BLOCK))["requests"] == 10
+        assert simulate([], policy, FleetOptions(2, 64, BLOCK))["cached_share"] is None
+
+
+def test_tenants_share_nothing() -> None:
+    calls = spread(growing(1), 3)
+    tiers = run_tiers(calls, {"l1": 4096}, block_tokens=BLOCK, retirement=True)
+    assert tiers["computed_tokens"] == 3 * (176 + 9 * 16)
+
+
+def test_a_lower_tier_finds_what_the_upper_one_lost() -> None:
+    calls = sorted((one for session in range(4) for one in growing(session)), key=lambda one: one.time_s)
+    small = run_tiers(calls, {"l1": 16}, block_tokens=BLOCK, retirement=False)
+    both = run_tiers(calls, {"l1": 16, "l2": 4096}, block_tokens=BLOCK, retirement=False)
+    assert small["computed_tokens"] > both["computed_tokens"] == 4 * (176 + 9 * 16)
+    assert both["hit_rate_by_tier"]["l2"] > 0
+    assert both["hit_rate_by_scope"]["repository"] is None
+
+
+@pytest.mark.parametrize("sizes", ["", "1,2,3,4", "many", "8"])
+def test_bad_sizes_are_refused_by_name(sizes: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(bench, ["prefix-cache", str(tmp_path), "--sizes", sizes])
+    assert result.exit_code == 2
+
+
+def test_no_repository_is_an_error_with_its_name(tmp_path: Path) -> None:
+    result = CliRunner().invoke(bench, ["routing", str(tmp_path)])
+    assert result.exit_code == 2
