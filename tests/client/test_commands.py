@@ -178,6 +178,42 @@ class TestExplain:
         assert all(kind in result.stdout for kind in ("path", "prefix", "suffix", "middle", "nothing was dropped"))
 
 
+def git_repository(root: Path) -> Path:
+    (root / "shop").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (root / "shop" / "cart.py").write_text("class Basket:\n    def grand_total(self):\n        return 1\n")
+    path = root / "pay.py"
+    path.write_text("from shop.cart import Basket\n\nbasket = Basket()\ntotal = basket.\n")
+    return path
+
+
+class TestOtherFiles:
+    def test_explain_shows_what_another_file_defines_with_its_source(self, gateway: Gateway, tmp_path: Path) -> None:
+        place = f"{git_repository(tmp_path / 'repository')}:4:16"
+        explained = json.loads(run("explain", place, "--json").stdout)
+        others = [segment["source"] for segment in explained["segments"] if segment["kind"] == "file"]
+        assert {other["path"] for other in others} == {"shop/cart.py"}
+        assert "imports" in [other["document"] for other in others]
+        (note,) = [note for note in explained["sources"] if note["name"] == "retrieval"]
+        assert note["found"] >= 1 and "definitions" in note["reason"]
+        assert "retrieval: " in run("explain", place).stdout
+
+    def test_retrieval_can_be_left_out_and_says_so(self, gateway: Gateway, tmp_path: Path) -> None:
+        place = f"{git_repository(tmp_path / 'repository')}:4:16"
+        explained = json.loads(run("explain", place, "--no-retrieval", "--json").stdout)
+        assert all(segment["kind"] != "file" for segment in explained["segments"])
+        assert [note["reason"] for note in explained["sources"]] == ["switched off"]
+
+    def test_without_a_repository_no_folder_is_read(self, gateway: Gateway, source: Path) -> None:
+        explained = json.loads(run("explain", f"{source}:5:12", "--json").stdout)
+        assert "lies in no git repository" in explained["sources"][0]["reason"]
+
+    def test_the_prompt_of_complete_holds_it_too(self, gateway: Gateway, tmp_path: Path) -> None:
+        assert run("complete", f"{git_repository(tmp_path / 'repository')}:4:16", "--json").exit_code == 0
+        (asked,) = gateway.asked
+        assert any("grand_total" in (segment.text or "") for segment in asked.segments)
+
+
 class TestBadInput:
     @pytest.mark.parametrize("command", ["complete", "explain"])
     @pytest.mark.parametrize(

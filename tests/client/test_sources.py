@@ -219,6 +219,12 @@ def test_a_burst_of_changes_is_told_once_when_it_is_over(hosted: Hosted, source:
     assert source.heard == [("changed", "a", "x = 49"), ("changed", "b", "y")]
 
 
+@pytest.mark.usefixtures("quiet")
+def test_a_text_is_told_of_while_another_is_typed_in(hosted: Hosted, source: Scripted) -> None:
+    hosted.changed("b", "y")
+    until(lambda: hosted.changed("a", "x") or ("changed", "b", "y") in source.heard)
+
+
 def test_a_save_brings_the_change_before_it(hosted: Hosted, source: Scripted) -> None:
     hosted.tell("opened", "a", "1")
     hosted.changed("a", "2")

@@ -168,8 +168,11 @@ class Editor:
 
 
 @asynccontextmanager
-async def editor(folder: Path, *arguments, options=None, encodings=None, ready=True):
-    """A language server with an initialized client; with `ready`, its gateway has been reached."""
+async def editor(folder: Path, *arguments, options=None, encodings=None, ready=True, folders=(), progress=False):
+    """A language server with an initialized client; with `ready`, its gateway has been reached.
+
+    `folders` are open as workspace folders; with `progress` the client shows work-done progress.
+    """
     client = make_test_lsp_client()
     log = folder / "lsp.log"
     await client.start_io(
@@ -180,8 +183,10 @@ async def editor(folder: Path, *arguments, options=None, encodings=None, ready=T
         result = await client.initialize_session(
             types.InitializeParams(
                 capabilities=types.ClientCapabilities(
-                    general=types.GeneralClientCapabilities(position_encodings=encodings)
+                    general=types.GeneralClientCapabilities(position_encodings=encodings),
+                    window=types.WindowClientCapabilities(work_done_progress=True) if progress else None,
                 ),
+                workspace_folders=[types.WorkspaceFolder(one.as_uri(), one.name) for one in folders] or None,
                 initialization_options=options,
                 process_id=os.getpid(),
             )

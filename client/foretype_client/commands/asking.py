@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +12,7 @@ from foretype_context.assemble import Assembler
 from foretype_context.document import Snapshot
 from foretype_context.finish import finish
 from foretype_context.plan import Plan, PlanState
+from foretype_context.sources import Snippet
 
 from foretype_client.ports import Call
 from foretype_client.session import Session
@@ -41,10 +42,12 @@ class Answer:
     timings_ms: dict[str, float | None]
 
 
-def plan_at(assembler: Assembler, snapshot: Snapshot, offset: int) -> tuple[Plan, float]:
+def plan_at(
+    assembler: Assembler, snapshot: Snapshot, offset: int, snippets: Sequence[Snippet] = ()
+) -> tuple[Plan, float]:
     """The prompt for a place that nothing was asked about before, and the milliseconds that took."""
     started = time.perf_counter()
-    plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, now=0.0)
+    plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, snippets=snippets, now=0.0)
     return plan, (time.perf_counter() - started) * 1e3
 
 

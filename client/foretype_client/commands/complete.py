@@ -13,6 +13,7 @@ from rich.text import Text
 
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.commands.asking import Answer, ask, plan_at
+from foretype_client.commands.gathering import DependenciesOption, RetrievalOption, gather_at
 from foretype_client.commands.shared import (
     GatewayOption,
     Location,
@@ -27,6 +28,8 @@ from foretype_client.commands.shared import (
 
 __all__ = ["complete"]
 
+_INDEX_WAIT_S = 2.0
+
 
 def complete(
     place: Annotated[
@@ -37,11 +40,16 @@ def complete(
     token: TokenOption = None,
     model: ModelOption = None,
     state_dir: StateDirOption = None,
+    retrieval: RetrievalOption = True,
+    dependencies: DependenciesOption = False,
 ) -> None:
     """Complete at one place of a file: the suggestion on stdout, its figures on stderr."""
     with errors_told():
         options = client_options("complete", gateway, token, model, state_dir)
-        answer = asyncio.run(_complete(parse_location(place), options, show=not json))
+        location = parse_location(place)
+        answer = asyncio.run(
+            _complete(location, options, show=not json, retrieval=retrieval, dependencies=dependencies)
+        )
         if json:
             typer.echo(msgspec.json.encode(_as_object(answer)).decode())
             return
@@ -49,11 +57,16 @@ def complete(
         _figures(answer)
 
 
-async def _complete(location: Location, options: ClientOptions, *, show: bool) -> Answer:
+async def _complete(
+    location: Location, options: ClientOptions, *, show: bool, retrieval: bool, dependencies: bool
+) -> Answer:
     snapshot, offset = await asyncio.to_thread(open_location, location)
     async with open_client(options) as client:
         assembler = await client.ready(options.start_timeout_s)
-        plan, assemble_ms = plan_at(assembler, snapshot, offset)
+        gathered = await gather_at(
+            location.path, snapshot, offset, retrieval=retrieval, dependencies=dependencies, wait_s=_INDEX_WAIT_S
+        )
+        plan, assemble_ms = plan_at(assembler, snapshot, offset, gathered.snippets)
         screen = Console(stderr=True)
         if not (show and screen.is_terminal):
             return await ask(client.session, plan, snapshot, offset, assemble_ms=assemble_ms)

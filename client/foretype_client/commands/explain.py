@@ -17,6 +17,7 @@ from rich.table import Table
 
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.commands.asking import ask, plan_at
+from foretype_client.commands.gathering import DependenciesOption, RetrievalOption, gather_at, sources_as_objects
 from foretype_client.commands.shared import (
     GatewayOption,
     Location,
@@ -29,9 +30,12 @@ from foretype_client.commands.shared import (
     parse_location,
 )
 from foretype_client.ports import GatewayError
+from foretype_client.sources.shelf import Gathered
 from foretype_client.wire import Profile, RequestClass
 
 __all__ = ["explain"]
+
+_INDEX_WAIT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class _Explanation:
     timings_ms: dict[str, float]
     cached_tokens: int | None
     cached_source: str
+    gathered: Gathered
 
 
 def explain(
@@ -52,6 +57,8 @@ def explain(
     token: TokenOption = None,
     model: ModelOption = None,
     state_dir: StateDirOption = None,
+    retrieval: RetrievalOption = True,
+    dependencies: DependenciesOption = False,
 ) -> None:
     """Explain the prompt for one place of a file: segments with their token ranges, and everything that was dropped.
 
@@ -59,21 +66,25 @@ def explain(
     """
     with errors_told():
         options = client_options("explain", gateway, token, model, state_dir)
-        explanation = asyncio.run(_explain(parse_location(place), options))
+        location = parse_location(place)
+        explanation = asyncio.run(_explain(location, options, retrieval=retrieval, dependencies=dependencies))
         if json:
             typer.echo(msgspec.json.encode(_as_object(explanation)).decode())
         else:
             _print(explanation)
 
 
-async def _explain(location: Location, options: ClientOptions) -> _Explanation:
+async def _explain(location: Location, options: ClientOptions, *, retrieval: bool, dependencies: bool) -> _Explanation:
     snapshot, offset = await asyncio.to_thread(open_location, location)
     async with open_client(options) as client:
         assembler = await client.ready(options.start_timeout_s)
         profile = client.session.profile
         if profile is None:
             raise RuntimeError("a client is ready without a profile")
-        plan, assemble_ms = plan_at(assembler, snapshot, offset)
+        gathered = await gather_at(
+            location.path, snapshot, offset, retrieval=retrieval, dependencies=dependencies, wait_s=_INDEX_WAIT_S
+        )
+        plan, assemble_ms = plan_at(assembler, snapshot, offset, gathered.snippets)
         cached_tokens, cached_source = None, "unknown"
         try:
             probe = await ask(client.session, plan, snapshot, offset, class_=RequestClass.SPECULATIVE, max_tokens=1)
@@ -84,7 +95,7 @@ async def _explain(location: Location, options: ClientOptions) -> _Explanation:
             if usage.cached_source:
                 cached_tokens, cached_source = usage.cached_tokens, usage.cached_source
         timings_ms = {**plan.timings_ms, "assemble": assemble_ms}
-        return _Explanation(profile, plan, timings_ms, cached_tokens, cached_source)
+        return _Explanation(profile, plan, timings_ms, cached_tokens, cached_source, gathered)
 
 
 def _cached_of(start: int, end: int, cached_tokens: int | None) -> int | None:
@@ -118,6 +129,7 @@ def _as_object(explanation: _Explanation) -> dict[str, object]:
             {"kind": drop.kind, "source": _source(drop.source), "tokens": drop.tokens, "reason": drop.reason}
             for drop in plan.dropped
         ],
+        "sources": sources_as_objects(explanation.gathered),
         "timings_ms": {name: round(value, 3) for name, value in explanation.timings_ms.items()},
     }
 
@@ -166,6 +178,9 @@ def _print(explanation: _Explanation) -> None:
             escape(_short(placed.segment.text)),
         )
     console.print(table)
+    for note in explanation.gathered.notes:
+        reason = f" · {note.reason}" if note.reason else ""
+        console.print(f"{note.name}: {note.found} found in {note.took_ms:.1f} ms{reason}", markup=False)
     if not plan.dropped:
         console.print("nothing was dropped")
         return

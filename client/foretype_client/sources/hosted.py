@@ -72,8 +72,7 @@ class Hosted:
         self._source: Any = None
         self._state = threading.Condition()
         self._told: deque[tuple[str, tuple[Any, ...]]] = deque()
-        self._changed: dict[str, str] = {}
-        self._changed_s = 0.0
+        self._changed: dict[str, tuple[str, float]] = {}
         self._question: Question | None = None
         self._busy_since_s: float | None = None
         self._closing = False
@@ -107,19 +106,18 @@ class Hosted:
     def tell(self, event: str, *arguments: Any) -> None:
         """Tell of something that happened, in the order in which it did."""
         with self._state:
-            text = self._changed.pop(str(arguments[0]), None) if event in _OF_A_DOCUMENT else None
-            if text is not None and event == "saved":
-                self._told.append(("changed", (arguments[0], text)))
+            changed = self._changed.pop(str(arguments[0]), None) if event in _OF_A_DOCUMENT else None
+            if changed is not None and event == "saved":
+                self._told.append(("changed", (arguments[0], changed[0])))
             self._told.append((event, arguments))
             self._state.notify()
 
     def changed(self, uri: str, text: str) -> None:
         """A document has another text. Cheap, since it comes with every key: the source hears of it when the keys stop."""
         with self._state:
-            self._changed_s = self._clock()
             if not self._changed:
                 self._state.notify()
-            self._changed[uri] = text
+            self._changed[uri] = text, self._clock()
 
     def cancel(self, root: Path) -> None:
         """The user wants no work on this folder; said at once, for the thread may be at it."""
@@ -174,7 +172,7 @@ class Hosted:
             while not (self._closing or self._told or self._question is not None):
                 if not self._changed:
                     self._state.wait()
-                elif (left_s := self._changed_s + QUIET_S - self._clock()) > 0:
+                elif (left_s := min(at_s for _, at_s in self._changed.values()) + QUIET_S - self._clock()) > 0:
                     self._state.wait(left_s)
                 else:
                     break
@@ -183,9 +181,9 @@ class Hosted:
             told, question = list(self._told), self._question
             self._told.clear()
             self._question = None
-            if self._changed and self._clock() - self._changed_s >= QUIET_S:
-                told += [("changed", item) for item in self._changed.items()]
-                self._changed.clear()
+            quiet_s = self._clock() - QUIET_S
+            quiet = [uri for uri, (_, at_s) in self._changed.items() if at_s <= quiet_s]
+            told += [("changed", (uri, self._changed.pop(uri)[0])) for uri in quiet]
         return told, question
 
     def _answer(self, question: Question) -> None:

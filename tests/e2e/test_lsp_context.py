@@ -1,0 +1,221 @@
+"""Other files in a completion: the real language server over real folders, and a gateway that keeps the prompts it is sent."""
+
+import asyncio
+import shutil
+from contextlib import asynccontextmanager
+from hashlib import blake2b
+
+import pytest
+from client.wire_server import Peer, WireServer
+from context.tiny import raw
+from e2e.lsp_support import DEADLINE_S, editor
+from foretype_client.wire import Delta, Done, Finish, Profile
+from foretype_context.templates import grammar
+from lsprotocol import types
+
+TOKENIZER = raw("qwen2", grammar("foretype-1").controls())
+PROFILE = Profile(model="kept", grammar="foretype-1", tokenizer_digest=blake2b(TOKENIZER, digest_size=16).hexdigest())
+CART = "class Basket:\n    def grand_total(self):\n        return 1\n"
+PAY = "from shop.cart import Basket\n\nbasket = Basket()\ntotal = basket\n"
+
+
+class Kept:
+    """Everything that prompts have held so far, as text; a segment travels as text when it is new."""
+
+    def __init__(self):
+        self.url = ""
+        self.texts = []
+        self.requests = 0
+
+    async def behave(self, peer: Peer, message):
+        self.requests += 1
+        self.texts += [segment.text for segment in message.segments if segment.text]
+        await peer.send(Delta(id=message.id, text=".kept()", tokens=2))
+        await peer.send(Done(id=message.id, finish=Finish.END_OF_MIDDLE))
+
+    def has(self, text):
+        return any(text in one for one in self.texts)
+
+
+@asynccontextmanager
+async def keeping():
+    kept = Kept()
+    async with WireServer(kept.behave, profile=PROFILE) as server:
+        server.tokenizer = TOKENIZER
+        kept.url = server.url
+        yield kept
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "project"
+    (folder / "shop").mkdir(parents=True)
+    (folder / "shop" / "cart.py").write_text(CART)
+    (folder / "pay.py").write_text(PAY)
+    return folder
+
+
+def options(tmp_path, **more):
+    return {"debounceMs": 0, "index": {"cacheDir": str(tmp_path / "cache"), **more}}
+
+
+async def until(condition):
+    async with asyncio.timeout(DEADLINE_S):
+        while not await condition():  # noqa: ASYNC110 - what is waited for is in another process
+            await asyncio.sleep(0.05)
+
+
+async def indexed(it, text="ready"):
+    async def ready():
+        return text in (await it.status())["index"]
+
+    await until(ready)
+
+
+class Typist:
+    """Types one more character into a line of a file and asks, until a prompt holds what is looked for."""
+
+    def __init__(self, it, uri, line, column):
+        self.it, self.uri, self.line, self.column = it, uri, line, column
+
+    async def key(self):
+        self.it.insert(self.line, self.column, "s", uri=self.uri)
+        self.column += 1
+        return await self.it.suggestion(self.line, self.column, uri=self.uri)
+
+    async def until_seen(self, kept, text):
+        async def seen():
+            await self.key()
+            return kept.has(text)
+
+        await until(seen)
+
+
+async def test_what_another_file_defines_is_in_the_prompt_and_so_is_what_was_never_saved(root, tmp_path):
+    pay, cart = (root / "pay.py").as_uri(), (root / "shop" / "cart.py").as_uri()
+    async with (
+        keeping() as kept,
+        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as it,
+    ):
+        await indexed(it)
+        it.open(PAY, uri=pay)
+        typist = Typist(it, pay, 3, 14)
+        await typist.key()
+        assert kept.has("def grand_total")  # at once: the index was ready
+        assert not kept.has("never_saved")
+        it.open(CART.replace("grand_total", "never_saved"), uri=cart)
+        await typist.until_seen(kept, "def never_saved")
+        it.insert(1, 8, "really_", uri=cart)
+        await typist.until_seen(kept, "def really_never_saved")
+    assert "grand_total" in (root / "shop" / "cart.py").read_text()
+
+
+async def test_a_save_by_somebody_else_is_seen_when_the_editor_tells_of_it(root, tmp_path):
+    pay = (root / "pay.py").as_uri()
+    async with (
+        keeping() as kept,
+        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as it,
+    ):
+        await indexed(it)
+        it.open(PAY, uri=pay)
+        (root / "shop" / "cart.py").write_text(CART.replace("grand_total", "pulled_total"))
+        event = types.FileEvent((root / "shop" / "cart.py").as_uri(), types.FileChangeType.Changed)
+        it.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([event]))
+        await Typist(it, pay, 3, 14).until_seen(kept, "def pulled_total")
+
+
+async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
+    other = tmp_path / "other"
+    (other / "lib").mkdir(parents=True)
+    (other / "lib" / "far.py").write_text("class Far:\n    def away(self): ...\n")
+    async with (
+        keeping() as kept,
+        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as it,
+    ):
+        await indexed(it)
+        added = types.WorkspaceFoldersChangeEvent([types.WorkspaceFolder(other.as_uri(), "other")], [])
+        it.client.workspace_did_change_workspace_folders(types.DidChangeWorkspaceFoldersParams(added))
+        await indexed(it, "other: 2 definitions, ready")
+        uri = (other / "use.py").as_uri()
+        it.open("from lib.far import Far\nfar = Far\n", uri=uri)
+        typist = Typist(it, uri, 1, 9)
+        await typist.key()
+        assert kept.has("def away")
+        shutil.rmtree(other)
+        assert await typist.key() is not None
+        removed = types.WorkspaceFoldersChangeEvent([], [types.WorkspaceFolder(other.as_uri(), "other")])
+        it.client.workspace_did_change_workspace_folders(types.DidChangeWorkspaceFoldersParams(removed))
+        shutil.rmtree(root)
+        assert await typist.key() is not None
+
+        async def gone():
+            return "other" not in (await it.status())["index"]
+
+        await until(gone)
+    assert "ERROR" not in (tmp_path / "lsp.log").read_text()
+
+
+async def test_a_large_first_index_shows_progress_and_keeps_nobody_waiting(tmp_path):
+    root = tmp_path / "large"
+    root.mkdir()
+    for number in range(2000):
+        (root / f"m{number}.py").write_text(f"def made{number}(a, b):\n    return a + b + {number}\n" * 3)
+    async with (
+        keeping() as kept,
+        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root], progress=True) as it,
+    ):
+        it.open("x = 1\n", uri=(root / "m1.py").as_uri())
+        assert (await it.suggestion(0, 5, uri=(root / "m1.py").as_uri())) is not None
+        await indexed(it, "definitions, ready")
+        assert "0 definitions" not in (await it.status())["index"].replace("000 definitions", "")
+        (reports,) = it.client.progress_reports.values()
+        kinds = [report.kind for report in reports]
+        assert kinds[0] == "begin" and kinds[-1] == "end" and set(kinds[1:-1]) <= {"report"}
+        assert reports[0].cancellable and all(0 <= report.percentage <= 100 for report in reports[1:-1])
+
+
+async def test_a_first_index_can_be_cancelled(tmp_path):
+    root = tmp_path / "large"
+    root.mkdir()
+    for number in range(2000):
+        (root / f"m{number}.py").write_text("def made(a, b):\n    return a + b\n" * 50)
+    async with (
+        keeping() as kept,
+        editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root], progress=True) as it,
+    ):
+
+        async def begun():
+            return bool(it.client.progress_reports)
+
+        await until(begun)
+        (token,) = it.client.progress_reports
+        it.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
+        await indexed(it, "indexing was cancelled")
+        it.open("x = 1\n", uri=(root / "m1.py").as_uri())
+        assert (await it.suggestion(0, 5, uri=(root / "m1.py").as_uri())) is not None
+
+
+async def test_a_damaged_index_is_made_anew_with_one_line_in_the_log(root, tmp_path):
+    for number in range(60):
+        (root / f"m{number}.py").write_text(f"def made{number}(): ...\n")
+    async with keeping() as kept:
+        for damaged in (False, True):
+            if damaged:
+                (stored,) = [one for one in (tmp_path / "cache").rglob("*") if one.is_file() and one.name != "lock"]
+                stored.write_bytes(stored.read_bytes()[:-100])
+                (tmp_path / "lsp.log").write_text("")
+            async with editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as it:
+                await indexed(it, "definitions, ready")
+    log = (tmp_path / "lsp.log").read_text()
+    assert log.count("anew") == 1 and "ERROR" not in log
+
+
+async def test_without_retrieval_no_folder_is_read(root, tmp_path):
+    async with (
+        keeping() as kept,
+        editor(tmp_path, "--gateway", kept.url, "--no-retrieval", options=options(tmp_path), folders=[root]) as it,
+    ):
+        it.open(PAY, uri=(root / "pay.py").as_uri())
+        assert await Typist(it, (root / "pay.py").as_uri(), 3, 14).key() is not None
+        assert (await it.status())["index"] == "switched off"
+        assert not kept.has("def grand_total") and not (tmp_path / "cache").exists()
