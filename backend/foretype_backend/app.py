@@ -16,7 +16,7 @@ from foretype_backend.doors.health import HealthDoor, gateway_version
 from foretype_backend.doors.http import HttpJobs
 from foretype_backend.doors.infill import InfillDoor
 from foretype_backend.doors.openai import OpenAIDoor
-from foretype_backend.doors.stream import ChangeSink, FeedbackSink, StreamDoor
+from foretype_backend.doors.stream import ChangeSink, FeedbackSink, Sender, StreamDoor
 from foretype_backend.engines.port import Engine
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
@@ -93,8 +93,8 @@ def stream_door(app: FastAPI) -> StreamDoor:
     return door
 
 
-async def _discard(session: str, batch: str, events: Sequence[dict[str, object]]) -> None:
-    """Feedback has no store yet: a batch is safe as soon as it was counted."""
+async def _discard(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:
+    """Without a store, a batch is done with as soon as it was counted."""
 
 
 def _ignore(session: str, change: Changed) -> None:

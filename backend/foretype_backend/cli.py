@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foretype_backend.config import Config, ConfigError, load_config
+
+if TYPE_CHECKING:
+    from foretype_backend.telemetry.sink import TelemetrySink
 
 __all__ = ["app", "serve"]
 
@@ -32,6 +35,12 @@ def serve(
     ] = False,
     state_dir: Annotated[Path | None, typer.Option(help="with --private: where gateway.json is written")] = None,
     linger_s: Annotated[float | None, typer.Option(help="with --private: seconds after the last connection")] = None,
+    telemetry_url: Annotated[
+        str | None, typer.Option(help="postgresql://…, or a SQLite file; default in the state directory")
+    ] = None,
+    no_telemetry: Annotated[
+        bool, typer.Option("--no-telemetry", help="keep nothing of what clients report about suggestions")
+    ] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning, error; never contains source text")] = "info",
 ) -> None:
     """Serve completions. Prints `ready http://HOST:PORT` when the first request can be served."""
@@ -48,6 +57,8 @@ def serve(
             private=private,
             state_dir=state_dir,
             linger_s=linger_s,
+            telemetry=False if no_telemetry else None,
+            telemetry_url=telemetry_url,
             token=new_token() if private and token_file is None else None,
         )
         _run(config, log_level)
@@ -86,7 +97,10 @@ async def _main(config: Config) -> None:
         raise ConfigError("engine", str(error)) from error
     try:
         profile = make_profile(config, parts)
-        gateway = create_app(config, parts.engine, parts.tokenizer, profile, tokenizer_file=parts.tokenizer_file)
+        telemetry = await _telemetry(config)
+        gateway = create_app(
+            config, parts.engine, parts.tokenizer, profile, tokenizer_file=parts.tokenizer_file, feedback=telemetry
+        )
 
         def ready(address: Address) -> None:
             host, port = address
@@ -100,5 +114,34 @@ async def _main(config: Config) -> None:
 
         with contextlib.ExitStack() as stack:
             await serve_until_told(gateway, config, listener, ready=ready)
+        if telemetry is not None:
+            await telemetry.close()
     finally:
         await parts.engine.close()
+
+
+async def _telemetry(config: Config) -> TelemetrySink | None:
+    """Where feedback goes. A store that was named must work; the default one is opened with the first batch."""
+    if not config.telemetry.enabled:
+        return None
+    import time
+
+    import platformdirs
+
+    from foretype_backend.telemetry.sink import TelemetrySink
+
+    state_dir = config.state_dir or platformdirs.user_state_path("foretype")
+    sink = TelemetrySink(
+        config.telemetry,
+        state_dir / "telemetry",
+        clock=time.monotonic,
+        wall_ms=lambda: time.time_ns() // 1_000_000,
+    )
+    if config.telemetry.url is not None:
+        from foretype_backend.telemetry.errors import StoreError
+
+        try:
+            await sink.open()
+        except StoreError as error:
+            raise ConfigError("telemetry.url", f"{error}") from error
+    return sink

@@ -22,6 +22,10 @@ no environment variable.
 | `model.context_limit_tokens` | from the engine | prompt and output together |
 | `model.budgets.*`, `model.stop.*` | see `foretype_context.profile` | |
 | `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.profile` | |
+| `telemetry.enabled` | true | keep what clients report of suggestions; else it is acknowledged and dropped |
+| `telemetry.url` | `telemetry/events.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
+| `telemetry.text_url` | `telemetry/texts` in the state directory | opted-in text: a folder, or `s3://bucket/prefix` |
+| `telemetry.key_file` | `telemetry/key` in the state directory | 32 bytes that texts are encrypted with, made on first use |
 | `limits.max_running`, `max_waiting` | 64, 256 | requests in the engine at once, and waiting |
 | `limits.live_per_connection` | 64 | live requests of one connection; beyond it `overloaded` |
 | `limits.max_tokens` | 1024 | most tokens that one request may generate |
@@ -51,6 +55,7 @@ __all__ = [
     "GatewayConfig",
     "LimitsConfig",
     "ModelConfig",
+    "TelemetryConfig",
     "is_loopback",
     "load_config",
     "read_token",
@@ -102,6 +107,13 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     local_min_confidence: float | None = None
 
 
+class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    enabled: bool = True
+    url: str | None = None
+    text_url: str | None = None
+    key_file: str | None = None
+
+
 class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_running: int = 64
     max_waiting: int = 256
@@ -119,6 +131,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     engine: EngineConfig = EngineConfig()
     model: ModelConfig = ModelConfig()
     limits: LimitsConfig = LimitsConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +147,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     engine: EngineConfig = EngineConfig()
     model: ModelConfig = ModelConfig()
     limits: LimitsConfig = LimitsConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
     token: str | None = None
     private: bool = False
     state_dir: Path | None = None
@@ -154,12 +168,14 @@ def load_config(
     private: bool = False,
     state_dir: Path | None = None,
     linger_s: float | None = None,
+    telemetry: bool | None = None,
+    telemetry_url: str | None = None,
     token: str | None = None,
 ) -> Config:
     """Merge flags over the profile file over the defaults, and check the whole.
 
     Args:
-        profile: TOML file with tables `gateway`, `engine`, `model`, `limits`; relative paths in it are relative to it.
+        profile: TOML file with tables `gateway`, `engine`, `model`, `limits`, `telemetry`; relative paths in it are relative to it.
         token: a token made at the edge (private mode); stronger than any file.
 
     Raises:
@@ -192,6 +208,7 @@ def load_config(
         engine=merged_engine,
         model=merged_model,
         limits=file.limits,
+        telemetry=_telemetry(file.telemetry, base, enabled=telemetry, url=telemetry_url),
         private=private,
         state_dir=state_dir,
     )
@@ -225,6 +242,16 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def _telemetry(file: TelemetryConfig, base: Path, *, enabled: bool | None, url: str | None) -> TelemetryConfig:
+    """Paths of the file are relative to it."""
+    names = ("url", "text_url", "key_file")
+    values: dict[str, Any] = {name: getattr(file, name) for name in names}
+    for name, value in values.items():
+        if value is not None and "://" not in value:
+            values[name] = str(base / value)
+    return msgspec.structs.replace(file, **(values | _given(enabled=enabled, url=url)))
 
 
 def _given(**values: Any) -> dict[str, Any]:

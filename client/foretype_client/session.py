@@ -106,6 +106,8 @@ class Session:
     ) -> None:
         self.client_name = client_name
         self.user = user
+        self.store_text = False
+        """The gateway's tenant has opted in to samples of text, as the last acknowledgement said."""
         self.workspaces = list(workspaces)
         self.on_profile = on_profile
         self.on_connection = on_connection
@@ -282,6 +284,7 @@ class Session:
                 if self.on_profile is not None:
                     self.on_profile(event)
             case Ack():
+                self.store_text = event.store_text
                 if self.on_acknowledged is not None:
                     self.on_acknowledged(event.batch)
             case Goaway():

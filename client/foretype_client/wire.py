@@ -208,10 +208,16 @@ class Done(_Message, frozen=True, kw_only=True, tag="done"):
 
 
 class Ack(_Message, frozen=True, kw_only=True, tag="ack"):
-    """The batch is committed; `refused` of its events were not taken, and each was named in an `error`."""
+    """The batch is committed.
+
+    Attributes:
+        refused: of its events; an `error` before this names the first.
+        store_text: the tenant has opted in to samples of text.
+    """
 
     batch: str
     refused: int = 0
+    store_text: bool = False
 
 
 class Goaway(_Message, frozen=True, kw_only=True, tag="goaway"):

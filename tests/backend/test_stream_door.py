@@ -8,6 +8,7 @@ import pytest
 from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments, until
 from foretype_backend.app import stream_door
 from foretype_backend.config import LimitsConfig
+from foretype_backend.telemetry.intake import Sender
 from foretype_client.wire import (
     MAX_FRAME_BYTES,
     Ack,
@@ -355,7 +356,7 @@ async def test_feedback_is_acknowledged_after_the_sink_has_it() -> None:
     stored: list[tuple[str, int]] = []
     release = asyncio.Event()
 
-    async def sink(session: str, batch: str, events: Sequence[dict[str, object]]) -> None:
+    async def sink(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:
         await release.wait()
         stored.append((batch, len(events)))
 
@@ -369,11 +370,14 @@ async def test_feedback_is_acknowledged_after_the_sink_has_it() -> None:
 
 
 async def test_feedback_that_was_not_stored_is_not_acknowledged() -> None:
-    async def sink(session: str, batch: str, events: Sequence[dict[str, object]]) -> None:
+    async def sink(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:
         raise OSError("disk full")
 
     async with gateway(feedback=sink) as world, world.peer() as peer:
         await peer.send(Feedback(batch="b1", events=[]))
+        told = await peer.receive()
+        assert isinstance(told, Error) and (told.code, told.field) == (ErrorCode.OVERLOADED, "batch")
+        assert told.retry_after_ms and "disk" not in told.message
         await peer.still_works()
 
 

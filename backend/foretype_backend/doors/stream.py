@@ -46,8 +46,10 @@ from foretype_backend.output import TextDelta
 from foretype_backend.render import Renderer, resolve
 from foretype_backend.serve import Job, Outcome, Service
 from foretype_backend.sessions import BadFrame, Inbox, Outbox, Session, invalid
+from foretype_backend.telemetry.intake import Sender
+from foretype_backend.telemetry.sink import Receipt
 
-__all__ = ["ChangeSink", "FeedbackSink", "StreamDoor"]
+__all__ = ["ChangeSink", "FeedbackSink", "Sender", "StreamDoor"]
 
 _OUTBOX_MESSAGES: Final = 512
 _MAX_FEEDBACK_EVENTS: Final = 1000
@@ -57,9 +59,12 @@ _log = logging.getLogger("foretype.gateway")
 
 
 class FeedbackSink(Protocol):
-    """Where feedback goes. Returning means that the batch is safe; raising leaves it with the client."""
+    """Where feedback goes. Returning means that the batch is safe; raising leaves it with the client.
 
-    async def __call__(self, session: str, batch: str, events: Sequence[dict[str, object]]) -> None: ...
+    The answer names events that were refused, each by its field, and says whether the sender's tenant wants texts.
+    """
+
+    async def __call__(self, sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> Receipt | None: ...
 
 
 class ChangeSink(Protocol):
@@ -89,6 +94,7 @@ class StreamDoor:
         self.limits = limits
         self.feedback = feedback
         self.changed = changed
+        self.feedback_failing = False
         self.connections: set[Connection] = set()
         self.activity = asyncio.Event()
         """Set whenever a connection came or left."""
@@ -239,13 +245,24 @@ class Connection:
 
     async def _store(self, message: Feedback) -> None:
         """Acknowledge a batch only when the sink has it; without an `ack` the client sends it again."""
+        hello = self.session.hello
+        sender = Sender(self.session.name, user="" if hello is None else hello.user)
         try:
-            await self.door.feedback(self.session.name, message.batch, message.events)
+            receipt = await self.door.feedback(sender, message.batch, message.events) or Receipt()
         except Exception as error:  # noqa: BLE001 - not acknowledged, so the batch stays with the client
-            log_fault(_log, "feedback was not stored", error)
+            if not self.door.feedback_failing:
+                log_fault(_log, "feedback is not stored; clients keep it", error)
+            self.door.feedback_failing = True
+            told = f"batch {message.batch} is not stored; send it again"
+            self.send(Error(code=ErrorCode.OVERLOADED, field="batch", message=told, retry_after_ms=30_000.0))
         else:
-            self.door.service.metrics.feedback_events.inc(len(message.events))
-            self.send(Ack(batch=message.batch))
+            self.door.feedback_failing = False
+            self.door.service.metrics.feedback(message.events, refused=len(receipt.refused))
+            if receipt.refused:
+                first, many = receipt.refused[0], len(receipt.refused)
+                more = f" (and {many - 1} more of this batch)" if many > 1 else ""
+                self.send(Error(code=ErrorCode.INVALID_REQUEST, field=first.field, message=f"{first.message}{more}"))
+            self.send(Ack(batch=message.batch, refused=len(receipt.refused), store_text=receipt.store_text))
         finally:
             self._batches -= 1
 

@@ -35,6 +35,8 @@ _MEMORY_BATCHES: Final = 20
 class Connection(Protocol):
     """What is needed of a session."""
 
+    store_text: bool
+
     @property
     def connected(self) -> bool: ...
 
@@ -108,6 +110,7 @@ class Telemetry:
         if self._connected and not self._connection.connected:
             self._outbox.lost()
         self._connected = self._connection.connected
+        self.recorder.texts = self._connection.store_text
         await self._clean()
         if self._connected:
             await self._adopt(now)

@@ -1,0 +1,195 @@
+"""Sums by tenant, team, user, language, variant and day, computed in the database from the events.
+
+Definitions: research on evaluation, sections 5.1 and 5.2. A suggestion session (`shown`) is one, however many displays it had
+(type-through merges); Read(T) = visible for T in all, or accepted; AR_T = accepted sessions / Read(T) sessions, never without its
+T; wAR_T the same in characters; CPO = accepted characters / opportunities; RCPO@t = ARC@t / opportunities. A session belongs to the
+day, language and variant of its first event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import Select, and_, case, delete, func, insert, literal, or_, select
+
+from foretype_backend.telemetry.schema import COUNTERS, DIMENSIONS, daily, daily_survival, events
+from foretype_backend.telemetry.store import Store
+
+__all__ = ["Figures", "figures", "refresh"]
+
+_E = events.c
+
+
+async def refresh(store: Store, days: Iterable[tuple[str, str]]) -> None:
+    """Compute the sums of `(tenant, day)` anew, each in one transaction."""
+    for tenant, day in sorted(set(days)):
+        async with store.transaction() as connection:
+            for table in (daily, daily_survival):
+                await connection.execute(delete(table).where(table.c.tenant == tenant, table.c.day == day))
+            for query in (_simple(tenant, day), _sessions(tenant, day)):
+                # Two queries give different counters of the same key; the second adds to what the first has put there.
+                for row in (await connection.execute(query)).mappings().all():
+                    await _merge(connection, dict(row))
+            ages = _survival(tenant, day)
+            columns = [column.name for column in daily_survival.columns]
+            await connection.execute(insert(daily_survival).from_select(columns, ages))
+
+
+async def _merge(connection: Any, row: dict[str, Any]) -> None:
+    key = and_(*(daily.c[name] == row[name] for name in DIMENSIONS))
+    counters = {name: int(row[name] or 0) for name in row if name not in DIMENSIONS}
+    changed = await connection.execute(daily.update().where(key).values(**counters))
+    if changed.rowcount == 0:
+        keys = {name: row[name] for name in DIMENSIONS}
+        await connection.execute(insert(daily).values(**keys, **(dict.fromkeys(COUNTERS, 0) | counters)))
+
+
+def _sum_of(kind: str, column: Any = None) -> Any:
+    value = literal(1) if column is None else column
+    return func.coalesce(func.sum(case((_E.kind == kind, value), else_=0)), 0)
+
+
+def _simple(tenant: str, day: str) -> Select[Any]:
+    """Counters that need no grouping by session. A request's tokens stand in `characters` (prompt) and `lines` (cached)."""
+    empty = case((and_(_E.kind == "result", _E.characters == 0), 1), else_=0)
+    return (
+        select(
+            *(_E[name] for name in DIMENSIONS),
+            _sum_of("opportunity").label("opportunities"),
+            _sum_of("request").label("requests"),
+            _sum_of("request", _E.characters).label("prompt_tokens"),
+            _sum_of("request", _E.lines).label("cached_tokens"),
+            _sum_of("result", _E.lines).label("generated_tokens"),
+            _sum_of("result").label("results"),
+            func.sum(empty).label("empty_results"),
+        )
+        .where(_E.tenant == tenant, _E.day == day, _E.kind.in_(("opportunity", "request", "result")))
+        .group_by(*(_E[name] for name in DIMENSIONS))
+    )
+
+
+def _neighbours(day: str) -> list[str]:
+    middle = date.fromisoformat(day)
+    return [(middle + timedelta(days=step)).isoformat() for step in (-1, 0, 1)]
+
+
+def _sessions(tenant: str, day: str) -> Select[Any]:
+    """Suggestion sessions that began on `day`; one that passes midnight has events on the next."""
+    identity = (_E.tenant, _E.team, _E.user_id, _E.session, _E.shown)
+    visible = func.sum(case((_E.kind == "display", _E.value_ms), else_=0.0))
+    accepted = func.max(case((_E.kind == "accept", 1), else_=0))
+    one = (
+        select(
+            *identity[:3],
+            func.max(_E.language).label("language"),
+            func.max(_E.variant).label("variant"),
+            func.min(_E.day).label("day"),
+            visible.label("visible_ms"),
+            accepted.label("accepted"),
+            func.sum(case((_E.kind == "accept", _E.characters), else_=0)).label("taken"),
+            func.max(case((_E.kind == "display", _E.characters), else_=0)).label("characters"),
+            func.max(case((_E.kind == "display", 1), else_=0)).label("displayed"),
+            func.max(case((_E.kind == "dismiss", 1), else_=0)).label("dismissed"),
+        )
+        .where(_E.tenant == tenant, _E.day.in_(_neighbours(day)), _E.kind.in_(("display", "accept", "dismiss")))
+        .group_by(*identity)
+        .subquery()
+    )
+    c = one.c
+
+    def read(milliseconds: float) -> Any:
+        return or_(c.visible_ms >= milliseconds, c.accepted == 1)
+
+    # An accept whose display is still on its way counts as a session too, or there would be more accepts than sessions.
+    return (
+        select(
+            *(c[name] for name in DIMENSIONS),
+            func.count().label("sessions"),
+            func.sum(case((read(750.0), 1), else_=0)).label("read_750"),
+            func.sum(case((read(300.0), 1), else_=0)).label("read_300"),
+            func.sum(c.accepted).label("accepted_sessions"),
+            func.sum(c.taken).label("accepted_characters"),
+            func.sum(case((read(750.0), c.characters), else_=0)).label("read_characters_750"),
+            func.sum(case((read(300.0), c.characters), else_=0)).label("read_characters_300"),
+            func.sum(c.dismissed).label("dismissed"),
+        )
+        .where(c.day == day)
+        .group_by(*(c[name] for name in DIMENSIONS))
+    )
+
+
+def _survival(tenant: str, day: str) -> Select[Any]:
+    """By age; measurements after a change of branch say nothing about the text (Copilot drops them too)."""
+    return (
+        select(
+            *(_E[name] for name in DIMENSIONS),
+            _E.age_s,
+            func.count(),
+            func.sum(_E.characters),
+            func.sum(_E.arc),
+            func.sum(_E.lines),
+        )
+        .where(_E.tenant == tenant, _E.day == day, _E.kind == "survive", _E.label != "branch_changed")
+        .group_by(*(_E[name] for name in DIMENSIONS), _E.age_s)
+    )
+
+
+class Figures(NamedTuple):
+    """One group's figures. Ratios are None where their denominator is 0. `rcpo` and `pr_33` by age in seconds."""
+
+    group: dict[str, str]
+    counts: dict[str, int]
+    ar_750: float | None
+    ar_300: float | None
+    war_750: float | None
+    war_300: float | None
+    cpo: float | None
+    cached_share: float | None
+    rcpo: dict[int, float | None]
+    pr_33: dict[int, float | None]
+
+
+async def figures(store: Store, *, by: Sequence[str] = (), tenant: str | None = None) -> list[Figures]:
+    """Sums over everything, or for each value of the dimensions `by`.
+
+    Raises:
+        ValueError: a name in `by` is no dimension.
+    """
+    if unknown := set(by) - set(DIMENSIONS):
+        raise ValueError(f"{', '.join(sorted(unknown))}: no dimension; they are {', '.join(DIMENSIONS)}")
+    keys = [daily.c[name] for name in by]
+    sums = select(*keys, *(func.sum(daily.c[name]).label(name) for name in COUNTERS)).group_by(*keys).order_by(*keys)
+    ages = [daily_survival.c[name] for name in (*by, "age_s")]
+    names = ("accepts", "arc", "mostly_unchanged")
+    lasting = select(*ages, *(func.sum(daily_survival.c[name]).label(name) for name in names)).group_by(*ages)
+    if tenant is not None:
+        sums, lasting = sums.where(daily.c.tenant == tenant), lasting.where(daily_survival.c.tenant == tenant)
+    async with store.transaction() as connection:
+        rows = (await connection.execute(sums)).mappings().all()
+        old = (await connection.execute(lasting)).mappings().all()
+    made: list[Figures] = []
+    for row in rows:
+        group = {name: str(row[name]) for name in by}
+        counts = {name: int(row[name] or 0) for name in COUNTERS}
+        mine = [cast("Any", one) for one in old if all(str(one[name]) == group[name] for name in by)]
+        made.append(
+            Figures(
+                group=group,
+                counts=counts,
+                ar_750=_ratio(counts["accepted_sessions"], counts["read_750"]),
+                ar_300=_ratio(counts["accepted_sessions"], counts["read_300"]),
+                war_750=_ratio(counts["accepted_characters"], counts["read_characters_750"]),
+                war_300=_ratio(counts["accepted_characters"], counts["read_characters_300"]),
+                cpo=_ratio(counts["accepted_characters"], counts["opportunities"]),
+                cached_share=_ratio(counts["cached_tokens"], counts["prompt_tokens"]),
+                rcpo={int(one["age_s"]): _ratio(int(one["arc"]), counts["opportunities"]) for one in mine},
+                pr_33={int(one["age_s"]): _ratio(int(one["mostly_unchanged"]), int(one["accepts"])) for one in mine},
+            )
+        )
+    return made
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

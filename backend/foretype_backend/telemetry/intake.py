@@ -1,0 +1,226 @@
+"""From the wire's events to rows: what is right is kept, what is wrong is named, what is unknown is kept where it is safe.
+
+Pure. Rules for what a client may send (and what its clock may say):
+
+- an event that breaks its own definition is refused by field, and takes no other event of its batch with it
+- an unknown version or kind is kept as `unknown` with its numbers, so that a newer client loses nothing that is countable
+- an unknown field is kept if it is a number or a boolean; text of a field that nobody knows is never kept
+- a time that cannot be (more than five minutes ahead, or older than a spool can be) becomes the time of receipt, and says so;
+  durations never come from wall time, so that a clock that jumps spoils none
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from foretype_client.telemetry.events import (
+    EVENT_VERSION,
+    Accept,
+    Count,
+    Dismiss,
+    Display,
+    Event,
+    Id,
+    Milliseconds,
+    Name,
+    Opportunity,
+    Request,
+    Result,
+    Sample,
+    Survive,
+)
+
+__all__ = ["Received", "Refused", "Sender", "read", "safe_name"]
+
+_AHEAD_MS: Final = 300_000
+_BEHIND_MS: Final = 35 * 86_400_000
+_UNKNOWN_FIELDS: Final = 32
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LABEL: Final = re.compile(r"[a-z0-9_]{1,32}")
+_WHERE: Final = re.compile(r" - at `\$\.?(.*?)`$")
+
+
+class Sender(NamedTuple):
+    """Who sends: the connection's name, and under whom the events are kept."""
+
+    connection: str
+    tenant: str = "default"
+    team: str = ""
+    user: str = ""
+    client: str = ""
+
+
+class Refused(NamedTuple):
+    """One event that was not taken: the field with its index in the batch, and what it should have been."""
+
+    field: str
+    message: str
+
+
+class Received(NamedTuple):
+    """A batch, read: rows in the order of `EVENT_COLUMNS`, samples with their day, and what was refused."""
+
+    rows: list[tuple[Any, ...]]
+    samples: list[tuple[str, Sample]]
+    refused: list[Refused]
+
+
+class _Unknown(msgspec.Struct, frozen=True):
+    """What every version of an event has."""
+
+    session: Id
+    seq: Count
+    t_ms: Count
+    at_ms: Milliseconds
+    language: Name = ""
+    variant: Name = ""
+
+
+_KINDS: Final[dict[str, type[Any]]] = {
+    str(kind.__struct_config__.tag): kind
+    for kind in (Opportunity, Request, Result, Display, Accept, Dismiss, Survive, Sample)
+}
+_FIELDS: Final = {name: frozenset((*kind.__struct_fields__, "event")) for name, kind in _KINDS.items()}
+
+
+def safe_name(text: str) -> str:
+    """`text` if it can be part of a path and a key, else its digest; "" stays "anonymous"."""
+    if not text:
+        return "anonymous"
+    if _NAME.fullmatch(text):
+        return text
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def read(sender: Sender, events: Sequence[dict[str, object]], *, received_ms: int, first: int = 0) -> Received:
+    """Read a batch, or the part of one that begins at `first`. Never raises: what cannot be taken is in `refused`."""
+    tenant, team, user = safe_name(sender.tenant), sender.team[:64], safe_name(sender.user)
+    rows: list[tuple[Any, ...]] = []
+    samples: list[tuple[str, Sample]] = []
+    refused: list[Refused] = []
+    for index, raw in enumerate(events, first):
+        kind = raw.get("event")
+        known = _KINDS.get(kind) if isinstance(kind, str) and raw.get("v", EVENT_VERSION) == EVENT_VERSION else None
+        try:
+            event: Any = msgspec.convert(raw, known or _Unknown)
+        except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
+            refused.append(_refusal(index, error))
+            continue
+        t_ms, clock = _time(event.t_ms, received_ms)
+        day = datetime.fromtimestamp(t_ms / 1000, UTC).date().isoformat()
+        if known is None:
+            parts = _unknown(raw)
+        elif known is Sample:
+            samples.append((day, event))
+            continue
+        else:
+            parts = _parts(event)
+            if len(raw) > len(_FIELDS[str(kind)] & raw.keys()):
+                parts[-1].update(_numbers(raw, _FIELDS[str(kind)]))
+        *columns, data = parts
+        # The order of `EVENT_COLUMNS`.
+        name = str(kind) if known is not None else "unknown"
+        head = (tenant, user, event.session, event.seq, team, name, day, t_ms, event.at_ms, received_ms, clock)
+        rows.append(
+            (*head, event.language, event.variant, *columns, msgspec.json.encode(data).decode() if data else "")
+        )
+    return Received(rows, samples, refused)
+
+
+def _time(t_ms: int, received_ms: int) -> tuple[int, str]:
+    if t_ms > received_ms + _AHEAD_MS:
+        return received_ms, "future"
+    if t_ms < received_ms - _BEHIND_MS:
+        return received_ms, "past"
+    return t_ms, ""
+
+
+def _parts(event: Event) -> list[Any]:
+    """subject, shown, parent, label, source, characters, lines, value_ms, age_s, arc, and what goes to `data`."""
+    match event:
+        case Opportunity():
+            data = {"document": event.document, "trigger": event.trigger, "caret": event.caret}
+            return [event.id, "", "", event.outcome, "", 0, 0, 0.0, 0, 0, data]
+        case Request():
+            data = {
+                "class": event.request_class,
+                "prompt_tokens": event.prompt_tokens,
+                "cached_tokens": event.cached_tokens,
+                "supersedes": event.supersedes,
+            }
+            # Tokens are summed by day, so they stand in columns: prompt in `characters`, cached in `lines`.
+            return [event.id, "", event.opportunity or "", event.request_class, "", *_tokens(event), 0.0, 0, 0, data]
+        case Result():
+            data = {
+                "first_ms": event.first_ms,
+                "generated_tokens": event.generated_tokens,
+                "tokens_after_cancel": event.tokens_after_cancel,
+                "logprob": event.logprob,
+                "stages_ms": event.stages_ms,
+            }
+            return [
+                event.id, "", "", event.finish, "", event.characters, event.generated_tokens, event.last_ms, 0, 0, data
+            ]  # fmt: skip
+        case Display():
+            data = {"display_source": event.display_source, "request": event.request}
+            return [
+                event.id, event.shown, event.opportunity or "", event.end, event.served_from, event.characters,
+                event.lines, event.visible_ms, 0, 0, data,
+            ]  # fmt: skip
+        case Accept():
+            return [event.id, event.shown, "", event.kind, event.how, event.characters, event.lines, 0.0, 0, 0, {}]
+        case Dismiss():
+            return [event.id, event.shown, "", event.kind.value, "", 0, 0, 0.0, 0, 0, {}]
+        case Survive():
+            share = event.levenshtein / max(event.characters, event.length_now, 1)
+            data = {
+                "length_now": event.length_now,
+                "levenshtein": event.levenshtein,
+                "fourgram": event.fourgram,
+                "branch_changed": event.branch_changed,
+            }
+            # `lines` says whether it is mostly unchanged (Levenshtein / max(length) < 0.33: PR_33@t).
+            label = "branch_changed" if event.branch_changed else ""
+            unchanged = int(share < 0.33)
+            return [
+                event.id, event.shown, "", label, "", event.characters, unchanged, share, event.age_s, event.arc, data
+            ]  # fmt: skip
+        case Sample():  # goes to the blob store, never to a row
+            raise TypeError("a sample is no row")
+
+
+def _tokens(event: Request) -> tuple[int, int]:
+    return event.prompt_tokens, min(event.cached_tokens, event.prompt_tokens)
+
+
+def _unknown(raw: dict[str, object]) -> list[Any]:
+    label = raw.get("event")
+    name = label if isinstance(label, str) and _LABEL.fullmatch(label) else ""
+    base = frozenset(_Unknown.__struct_fields__)
+    return ["", "", "", name, "", 0, 0, 0.0, 0, 0, _numbers(raw, base)]
+
+
+def _numbers(raw: dict[str, object], known: frozenset[str]) -> dict[str, object]:
+    kept: dict[str, object] = {}
+    for name, value in raw.items():
+        if name in known or len(kept) >= _UNKNOWN_FIELDS or not _LABEL.fullmatch(name):
+            continue
+        if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
+            kept[name] = value
+    return cast("dict[str, object]", kept)
+
+
+def _refusal(index: int, error: BaseException) -> Refused:
+    message = str(error)
+    where = _WHERE.search(message)
+    path = where.group(1) if where is not None else ""
+    if message.startswith("Object missing required field"):
+        missing = message.split("`")[1]
+        path = f"{path}.{missing}" if path else missing
+    return Refused(f"events[{index}]{'.' if path else ''}{path}", _WHERE.sub("", message))

@@ -1,0 +1,1 @@
+"""Alembic's scripts, packaged with the gateway."""

@@ -1,0 +1,123 @@
+"""Tables of the telemetry store. Migrations make them; a test holds both to be equal.
+
+No column holds source text. `data` is a JSON object of what has no column of its own: numbers, and labels of known fields.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
+
+__all__ = [
+    "COUNTERS",
+    "DIMENSIONS",
+    "EVENT_COLUMNS",
+    "daily",
+    "daily_survival",
+    "events",
+    "metadata",
+    "state",
+    "tenants",
+]
+
+metadata: Final = MetaData()
+
+tenants: Final = Table(
+    "tenants",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("store_text", Boolean, nullable=False, default=False),
+    Column("train", Boolean, nullable=False, default=False),
+    Column("events_days", Integer, nullable=False),
+    Column("text_days", Integer, nullable=False),
+)
+"""Consent and retention. `store_text`: samples may be kept; `train`: exports may leave the store."""
+
+events: Final = Table(
+    "events",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("user_id", String(64), primary_key=True),
+    Column("session", String(64), primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("team", String(64), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("day", String(10), nullable=False),
+    Column("t_ms", BigInteger, nullable=False),
+    Column("at_ms", Float(53), nullable=False),
+    Column("received_ms", BigInteger, nullable=False),
+    Column("clock", String(8), nullable=False),
+    Column("language", String(64), nullable=False),
+    Column("variant", String(64), nullable=False),
+    Column("subject", String(64), nullable=False),
+    Column("shown", String(64), nullable=False),
+    Column("parent", String(64), nullable=False),
+    Column("label", String(32), nullable=False),
+    Column("source", String(32), nullable=False),
+    Column("characters", BigInteger, nullable=False),
+    Column("lines", BigInteger, nullable=False),
+    Column("value_ms", Float(53), nullable=False),
+    Column("age_s", BigInteger, nullable=False),
+    Column("arc", BigInteger, nullable=False),
+    Column("data", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""One row per event; the key makes sending it twice harmless.
+
+`clock` is "" or says that `t_ms` was impossible (`future`, `past`) and was replaced by the time of receipt. `subject` is the
+event's own id (suggestion, request, opportunity), `parent` what it belongs to (a request's or display's opportunity).
+"""
+
+Index("events_by_day", events.c.tenant, events.c.day, events.c.kind)
+Index("events_by_receipt", events.c.received_ms)
+
+EVENT_COLUMNS: Final = tuple(column.name for column in events.columns)
+
+DIMENSIONS: Final = ("tenant", "team", "user_id", "language", "variant", "day")
+COUNTERS: Final = (
+    "opportunities",
+    "requests",
+    "prompt_tokens",
+    "cached_tokens",
+    "generated_tokens",
+    "results",
+    "empty_results",
+    "sessions",
+    "read_750",
+    "read_300",
+    "accepted_sessions",
+    "accepted_characters",
+    "read_characters_750",
+    "read_characters_300",
+    "dismissed",
+)
+
+
+def _dimensions() -> list[Column[str]]:
+    return [Column(name, String(10 if name == "day" else 64), primary_key=True) for name in DIMENSIONS]
+
+
+daily: Final = Table(
+    "daily",
+    metadata,
+    *_dimensions(),
+    *(Column(name, BigInteger, nullable=False, default=0) for name in COUNTERS),
+)
+"""Sums by day, from `events`; kept longer than those. `read_T` counts suggestion sessions visible for T ms, or accepted."""
+
+daily_survival: Final = Table(
+    "daily_survival",
+    metadata,
+    *_dimensions(),
+    Column("age_s", BigInteger, primary_key=True, autoincrement=False),
+    Column("accepts", BigInteger, nullable=False),
+    Column("characters", BigInteger, nullable=False),
+    Column("arc", BigInteger, nullable=False),
+    Column("mostly_unchanged", BigInteger, nullable=False),
+)
+"""What was left of accepted text at each age: sums of ARC, and accepts with Levenshtein / max(length) < 0.33."""
+
+state: Final = Table(
+    "state", metadata, Column("name", String(32), primary_key=True), Column("value", BigInteger, nullable=False)
+)

@@ -1,0 +1,262 @@
+"""The store on SQLite and on PostgreSQL: what is committed, added up, refused, and forgotten."""
+
+import os
+import sqlite3
+import stat
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+import postgres
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opportunity, survive
+from foretype_backend.telemetry.aggregate import figures, refresh
+from foretype_backend.telemetry.errors import StoreError
+from foretype_backend.telemetry.intake import Sender, read
+from foretype_backend.telemetry.migrate import HEAD, migrate
+from foretype_backend.telemetry.schema import metadata
+from foretype_backend.telemetry.store import Consent, Store, url_of
+from sqlalchemy import text
+
+
+@pytest.fixture(scope="module")
+def server() -> Generator[str]:
+    if not postgres.available():
+        pytest.skip("no PostgreSQL here: apt-get install postgresql")
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
+    url = str(tmp_path / "events.db") if request.param == "sqlite" else request.getfixturevalue("server")
+    opened = await Store.open(url)
+    yield opened
+    async with opened.transaction() as connection:
+        for table in (*metadata.tables, "alembic_version"):
+            await connection.execute(text(f"DROP TABLE {table}"))
+    await opened.close()
+
+
+def rows(*events: dict[str, Any], user: str = "u1", tenant: str = "default") -> list[tuple[Any, ...]]:
+    received = read(Sender("c1", tenant=tenant, user=user), events, received_ms=NOON_MS)
+    assert not received.refused
+    return received.rows
+
+
+async def test_migrations_make_the_tables_of_the_schema(store: Store) -> None:
+    def difference(connection: Any) -> list[Any]:
+        return compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata)
+
+    async with store.transaction() as connection:
+        assert await connection.run_sync(difference) == []
+
+
+async def test_the_same_event_twice_is_one_event_in_any_order(store: Store) -> None:
+    made = rows(*(display(seq, "i1", 10.0) for seq in range(50)))
+    await store.write(list(reversed(made[:30])))
+    await store.write(made)
+    await store.write(made[40:] + made[40:])
+    assert await store.count() == 50
+    assert await store.keys("s1") == set(range(50))
+
+
+async def test_two_users_cannot_take_each_others_keys(store: Store) -> None:
+    await store.write(rows(display(1, "i1", 10.0)))
+    await store.write(rows(display(1, "i1", 10.0), user="u2"))
+    assert (await store.count(), await store.count(user_id="u2")) == (2, 1)
+
+
+async def test_acceptance_is_counted_over_sessions_that_typing_through_merged(store: Store) -> None:
+    """Four sessions: two displays of 400 ms that are one session; one short and accepted; one of 300 ms; one of 100 ms."""
+    made = rows(
+        *(opportunity(seq) for seq in range(1, 11)),
+        display(20, "a", 400.0, end="replaced"),
+        display(21, "a", 400.0),
+        event("dismiss", 22, id="i21", shown="a", kind="typed_over"),
+        display(30, "b", 50.0, end="accepted", characters=8),
+        accept(31, "b", 3, "word"),
+        accept(32, "b", 5),
+        display(40, "c", 300.0),
+        display(50, "d", 100.0),
+        survive(60, "b", 30, 8, 2),
+        survive(61, "b", 300, 4, 6),
+        survive(62, "x", 300, 9, 0, branch_changed=True),
+    )
+    await store.write(made[::-1])
+    await refresh(store, {("default", "2026-09-22")})
+    (got,) = await figures(store)
+    assert (got.counts["opportunities"], got.counts["sessions"], got.counts["dismissed"]) == (10, 4, 1)
+    assert (got.counts["read_750"], got.counts["read_300"], got.counts["accepted_sessions"]) == (2, 3, 1)
+    assert (got.ar_750, got.ar_300) == (pytest.approx(1 / 2), pytest.approx(1 / 3))
+    assert (got.war_750, got.war_300) == (pytest.approx(8 / 18), pytest.approx(8 / 28))
+    assert got.cpo == pytest.approx(0.8)
+    assert got.rcpo == {30: pytest.approx(0.8), 300: pytest.approx(0.4)}
+    assert got.pr_33 == {30: 1.0, 300: 0.0}
+
+
+async def test_sums_follow_late_events_and_are_split_by_what_they_are_asked_for(store: Store) -> None:
+    midnight = NOON_MS + DAY_MS // 2
+    await store.write(rows(opportunity(1), display(2, "a", 900.0, t_ms=midnight - 1), opportunity(3, language="go")))
+    days = {("default", "2026-09-22"), ("default", "2026-09-23")}
+    await refresh(store, days)
+    # The rest of a session that passed midnight, two days late, and from another user too.
+    received = read(Sender("c1", user="u1"), [accept(4, "a", 7, t_ms=midnight + 1)], received_ms=NOON_MS + 2 * DAY_MS)
+    await store.write(received.rows)
+    await store.write(rows(opportunity(1), user="u2"))
+    await refresh(store, days)
+    await refresh(store, days)
+    (got,) = await figures(store)
+    assert (got.counts["opportunities"], got.counts["sessions"], got.counts["accepted_sessions"]) == (3, 1, 1)
+    by_day = await figures(store, by=("day",))
+    assert [(one.group["day"], one.counts["accepted_sessions"]) for one in by_day] == [("2026-09-22", 1)]
+    by_language = {one.group["language"]: one.counts["opportunities"] for one in await figures(store, by=("language",))}
+    assert by_language == {"go": 1, "python": 2}
+    assert {one.group["user_id"] for one in await figures(store, by=("user_id",))} == {"u1", "u2"}
+    with pytest.raises(ValueError, match="colour"):
+        await figures(store, by=("colour",))
+
+
+async def test_consent_is_no_until_somebody_says_yes(store: Store) -> None:
+    assert await store.consent("default") == Consent("default", False, False, 90, 30)
+    await store.set_consent(Consent("default", True, False, 10, 5))
+    await store.set_consent(Consent("default", True, True, 10, 5))
+    await store.write(rows(opportunity(1), tenant="other"))
+    assert await store.consents() == [Consent("default", True, True, 10, 5), Consent("other")]
+
+
+async def test_a_user_is_deleted_and_nobody_else(store: Store) -> None:
+    await store.write(rows(opportunity(1), display(2, "a", 900.0)))
+    await store.write(rows(opportunity(1), user="u2"))
+    await refresh(store, {("default", "2026-09-22")})
+    assert await store.delete(tenant="default", user="u1") == 2
+    assert [one.group["user_id"] for one in await figures(store, by=("user_id",))] == ["u2"]
+    assert (await store.count(), await store.count(user_id="u1")) == (1, 0)
+
+
+async def test_a_store_of_a_former_version_is_upgraded_with_what_it_holds(tmp_path: Path) -> None:
+    path = str(tmp_path / "events.db")
+    store = await Store.open(path)
+    await store.write(rows(opportunity(1)))
+    async with store.transaction() as connection:
+        for name in ("state", "daily", "daily_survival"):
+            await connection.execute(text(f"DROP TABLE {name}"))
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    await store.close()
+    with pytest.raises(StoreError, match="has version 0001"):
+        await Store.open(path, upgrade=False)
+    store = await Store.open(path)
+    assert await store.count() == 1
+    assert await figures(store) is not None
+    await store.close()
+
+
+async def test_a_migration_that_fails_leaves_the_former_version_whole(store: Store, monkeypatch: Any) -> None:
+    """The process is as good as dead in the middle of the second revision: its tables are not there, the first's are."""
+    import alembic.op
+
+    async with store.transaction() as connection:
+        for name in ("state", "daily", "daily_survival"):
+            await connection.execute(text(f"DROP TABLE {name}"))
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    create_table = alembic.op.create_table
+
+    def fail_at_state(name: str, *parts: Any, **options: Any) -> Any:
+        if name == "state":
+            raise RuntimeError("killed")
+        return create_table(name, *parts, **options)
+
+    monkeypatch.setattr(alembic.op, "create_table", fail_at_state)
+    with pytest.raises(RuntimeError, match="killed"):
+        async with store.transaction() as connection:
+            await connection.run_sync(migrate, "it", True)
+    monkeypatch.undo()
+    async with store.transaction() as connection:
+        current = (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar()
+        assert current == "0001"
+        await connection.run_sync(migrate, "it", True)
+        assert (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar() == HEAD
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("UPDATE alembic_version SET version_num = '9999'", "version 9999, which this Foretype does not know"),
+        ("DROP TABLE alembic_version", "migrated halfway: it has tables and no version"),
+        ("UPDATE alembic_version SET version_num = '0001'", "migrated halfway .*table daily already exists"),
+        ("DROP TABLE daily", "migrated halfway: it has no table daily"),
+        ("ALTER TABLE events DROP COLUMN arc", "migrated halfway: table events has no column arc"),
+    ],
+)
+async def test_a_store_that_was_migrated_halfway_is_named_and_left_alone(
+    tmp_path: Path, damage: str, message: str
+) -> None:
+    path = tmp_path / "events.db"
+    store = await Store.open(str(path))
+    await store.write(rows(opportunity(1)))
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(damage)
+    connection.close()
+    with pytest.raises(StoreError, match=message):
+        await Store.open(str(path))
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)
+    connection.close()
+
+
+async def test_a_full_store_says_so_and_keeps_what_it_has(tmp_path: Path) -> None:
+    path = tmp_path / "events.db"
+    store = await Store.open(str(path))
+    await store.write(rows(opportunity(1)))
+    async with store.engine.connect() as connection:
+        await connection.execute(text("PRAGMA max_page_count = 40"))
+        await connection.commit()
+    with pytest.raises(StoreError, match=r"is full .*make room"):
+        for start in range(100, 100_000, 1000):
+            await store.write(rows(*(opportunity(seq) for seq in range(start, start + 1000))))
+    assert await store.count() % 1000 == 1
+    await store.close()
+
+
+async def test_a_read_only_store_says_so_and_can_still_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "events.db"
+    store = await Store.open(str(path))
+    await store.write(rows(opportunity(1)))
+    async with store.engine.connect() as connection:
+        await connection.execute(text("PRAGMA query_only = ON"))
+        await connection.commit()
+    with pytest.raises(StoreError, match="is read-only .*make it writable"):
+        await store.write(rows(opportunity(2)))
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+        for name in ("state", "daily", "daily_survival"):
+            connection.execute(f"DROP TABLE {name}")
+    connection.close()
+    with pytest.raises(StoreError, match="is read-only"):  # what has to be upgraded must be writable
+        await Store.open(f"sqlite:///file:{path}?mode=ro&uri=true")
+
+
+async def test_what_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("this is no database, " * 100)
+    for url, message in (
+        (str(tmp_path / "text"), "cannot be opened .*move the file away"),
+        ("mysql://host/db", "'mysql' is not supported; use sqlite or postgresql"),
+        ("postgresql://foretype@127.0.0.1:1/none", "cannot be reached .*check telemetry.url"),
+        ("://", "telemetry.url"),
+    ):
+        with pytest.raises(StoreError, match=message):
+            await Store.open(url)
+    assert url_of("/x/events.db").drivername == "sqlite+aiosqlite"
+
+
+async def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    store = await Store.open(str(tmp_path / "deep" / "events.db"))
+    await store.write(rows(opportunity(1)))
+    for path in (tmp_path / "deep").iterdir():
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600, path
+    assert stat.S_IMODE(os.stat(tmp_path / "deep").st_mode) == 0o700
+    await store.close()
