@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from foretype_client.wire import RequestClass, Usage
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -17,6 +17,9 @@ __all__ = ["CONTENT_TYPE", "Metrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+READ_MS = 750.0
+"""A suggestion visible this long counts as read."""
+
 _TTFT_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -29,6 +32,7 @@ class Metrics:
         engine: Callable[[], EngineStatistics],
         scheduler: Callable[[], SchedulerStatistics],
         connections: Callable[[], int],
+        slots: int = 0,
     ) -> None:
         self.registry = CollectorRegistry()
         self.ttft = Histogram(
@@ -61,7 +65,13 @@ class Metrics:
         self.feedback_events = Counter(
             "foretype_feedback_events", "Feedback events handed to the store.", registry=self.registry
         )
-        self.registry.register(_Live(engine, scheduler, connections))
+        self.suggestions = Counter(
+            "foretype_suggestions",
+            "Suggestions that were visible: accepted, read (visible for 750 ms), or glimpsed.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.registry.register(_Live(engine, scheduler, connections, slots))
 
     def finished(self, class_: RequestClass, reason: Reason, usage: Usage, ttft_s: float | None) -> None:
         """Count one request, once, when it is over."""
@@ -72,6 +82,20 @@ class Metrics:
         self.cached_tokens.inc(usage.cached_tokens)
         self.generated_tokens.inc(usage.generated_tokens)
         self.tokens_after_cancel.inc(usage.tokens_after_cancel)
+
+    def feedback(self, events: Sequence[Mapping[str, object]], *, refused: int = 0) -> None:
+        """Count a batch that was stored.
+
+        Acceptance is accepted / (accepted + read): what nobody can have read was not refused (evals research, section 5.1).
+        """
+        self.feedback_events.inc(len(events) - refused)
+        for event in events:
+            if event.get("event") != "display":
+                continue
+            visible_ms = event.get("visible_ms")
+            long = isinstance(visible_ms, int | float) and visible_ms >= READ_MS
+            outcome = "accepted" if event.get("end") == "accepted" else "read" if long else "glimpsed"
+            self.suggestions.labels(outcome).inc()
 
     def refused(self, class_: RequestClass, reason: Reason) -> None:
         """Count a request that never reached the service."""
@@ -87,7 +111,9 @@ class _Live(Collector):
         engine: Callable[[], EngineStatistics],
         scheduler: Callable[[], SchedulerStatistics],
         connections: Callable[[], int],
+        slots: int,
     ) -> None:
+        self._slots = slots
         self._engine = engine
         self._scheduler = scheduler
         self._connections = connections
@@ -96,6 +122,7 @@ class _Live(Collector):
         engine, scheduler = self._engine(), self._scheduler()
         yield GaugeMetricFamily("foretype_running", "Requests in the engine.", value=scheduler.running)
         yield GaugeMetricFamily("foretype_waiting", "Requests waiting for a slot.", value=scheduler.waiting)
+        yield GaugeMetricFamily("foretype_slots", "Requests that may be in the engine at once.", value=self._slots)
         yield GaugeMetricFamily("foretype_connections", "Open stream connections.", value=self._connections())
         yield GaugeMetricFamily("foretype_engine_running", "Requests that the engine computes.", value=engine.running)
         yield GaugeMetricFamily("foretype_engine_waiting", "Requests queued in the engine.", value=engine.waiting)

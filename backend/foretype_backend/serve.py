@@ -71,7 +71,10 @@ class Service:
         self._records: dict[str, Record] = {}
         self._aborts: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(
-            engine=engine.statistics, scheduler=lambda: self._state.statistics(), connections=connections
+            engine=engine.statistics,
+            scheduler=lambda: self._state.statistics(),
+            connections=connections,
+            slots=limits.max_running,
         )
 
     def statistics(self) -> scheduler.SchedulerStatistics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from hdrh import histogram as hdrh  # pyright: ignore[reportMissingTypeStubs]
 
@@ -29,7 +29,7 @@ def percentiles_ms(values_s: Sequence[float]) -> dict[str, Any]:
     """n, p50, p95, p99 and the largest, in milliseconds; values below zero count as zero."""
     if not values_s:
         return {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
-    histogram: _Histogram = hdrh.HdrHistogram(1, _HIGHEST_US, 3)
+    histogram = cast(_Histogram, hdrh.HdrHistogram(1, _HIGHEST_US, 3))
     for value in values_s:
         histogram.record_value(min(_HIGHEST_US, max(1, round(value * 1e6))))
     points = {name: histogram.get_value_at_percentile(p) / 1000 for name, p in _POINTS.items()}
