@@ -20,6 +20,8 @@ no environment variable.
 | `model.grammar` | detected | id of the FIM grammar |
 | `model.layout` | the grammar's first | prompt layout that clients use |
 | `model.context_limit_tokens` | from the engine | prompt and output together |
+| `model.strategy` | `default-1` | context strategy, by name |
+| `model.strategy_rules.*` | none | the strategy itself, for clients that do not know the name: see `foretype_context.strategy` |
 | `model.budgets.*`, `model.stop.*` | see `foretype_context.profile` | |
 | `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.profile` | |
 | `telemetry.enabled` | true | keep what clients report of suggestions; else it is acknowledged and dropped |
@@ -46,6 +48,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from foretype_client.wire import MAX_FRAME_BYTES
 from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
+from foretype_context.strategy import Strategy
 
 __all__ = [
     "DEFAULT_PORT",
@@ -100,6 +103,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     context_limit_tokens: int | None = None
     block_tokens: int | None = None
     strategy: str = "default-1"
+    strategy_rules: Strategy | None = None
     variant: str = "control"
     budgets: Budgets = Budgets()
     stop: StopRules = StopRules()

@@ -87,6 +87,7 @@ def make_profile(config: Config, parts: Parts) -> Profile:
         context_limit_tokens=limit,
         block_tokens=model.block_tokens or capabilities.block_tokens,
         strategy=model.strategy,
+        strategy_rules=model.strategy_rules,
         variant=model.variant,
         **_thresholds(config, parts),
     )

@@ -17,6 +17,7 @@ from foretype_context.profile import Profile, Stop
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.select import Selection, select
 from foretype_context.sources import Snippet
+from foretype_context.strategy import strategy_named
 from foretype_context.syntax import stop_indent, suggestion_kind
 from foretype_context.templates import Grammar, count_prompt, grammar
 from foretype_context.tokens import Tokenizer, UnknownControl
@@ -25,6 +26,7 @@ from foretype_context.windows import View, last_tokens
 __all__ = ["Assembler", "Dropped", "FrozenSpan", "Plan", "PlanState", "ProfileUnusable", "SuggestionKind"]
 
 MIN_PROMPT_TOKENS: Final = 64
+_CHARS_PER_TOKEN: Final = 16
 
 
 class ProfileUnusable(ValueError):
@@ -57,6 +59,8 @@ class Assembler:
         self.repository = repository
         self._timer = timer
         self._grammar: Grammar = grammar(profile.grammar)
+        self.strategy, unknown = strategy_named(profile.strategy, profile.strategy_rules)
+        self._notes = (unknown,) if unknown else ()
         if profile.layout not in self._grammar.layouts:
             raise ProfileUnusable(
                 f"layout: {profile.layout!r} is not one of {', '.join(self._grammar.layouts)} of {profile.grammar}"
@@ -127,6 +131,8 @@ class Assembler:
             middle=part.middle.text,
             healed=part.healed,
             dropped=dropped,
+            strategy=self.strategy.id,
+            notes=self._notes,
             frozen_spans=part.frozen,
             timings_ms={
                 "syntax": (syntax_done - began) * 1e3,
@@ -147,13 +153,15 @@ class Assembler:
         began: float,
     ) -> Selection:
         deadline = began + self.profile.budgets.assembly_ms / 2e3
-        limit = min(self.profile.budgets.context_tokens, self.budget_tokens // 2)
+        limit = min(self.profile.budgets.context_tokens, int(self.budget_tokens * self.strategy.context_share))
         return select(
             snippets,
             state.context,
             view,
+            self.strategy,
             limit_tokens=limit,
             cost=self._cost,
+            trimmed=self._trimmed,
             idle=memory is not None and now - memory.planned_at >= IDLE_SECONDS,
             late=lambda: self._timer() > deadline,
         )
@@ -182,6 +190,7 @@ class Assembler:
             suffix_tokens=min(self.profile.budgets.suffix_tokens, max(tokens, 0) // 3),
             tokenizer=self.tokenizer,
             grammar=self._grammar,
+            strategy=self.strategy,
             now=now,
         )
         return LAYOUTS[self.profile.layout](request)
@@ -212,6 +221,18 @@ class Assembler:
         """Tokens of a prompt made of `segments` and nothing else, all special tokens included."""
         middle = Segment(kind=Kind.MIDDLE, scope=Scope.SESSION, source=Source(), text="")
         return count_prompt(self.tokenizer, self._grammar, [*segments, middle])[-1][1]
+
+    def _trimmed(self, text: str) -> str:
+        """A snippet's text in whole lines within what a snippet may take."""
+        limit, count = self.strategy.snippet_tokens, self.tokenizer.count
+        if len(text) <= limit or count(text) <= limit:
+            return text
+        lines = text[: limit * _CHARS_PER_TOKEN].splitlines(keepends=True)
+        low, high = 0, len(lines)
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if count("".join(lines[:middle])) <= limit else (low, middle - 1)
+        return "".join(lines[:low])
 
     def _cost(self, segment: Segment) -> int:
         return self._tokens([segment]) - self._bare_tokens

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from foretype_context.plan import FileMemory, FrozenSpan
 from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.strategy import DEFAULT_STRATEGY, Strategy
 from foretype_context.templates import PSM_CLASSIC, PSM_GROWING, PSM_LINE_LAST, SPM, Grammar, healed_suffix
 from foretype_context.tokens import Tokenizer, cut_points
 from foretype_context.windows import (
@@ -33,9 +34,6 @@ __all__ = ["IDLE_SECONDS", "LAYOUTS", "FilePart", "Request"]
 IDLE_SECONDS: Final = 3.0
 """After this long without a request old edits may move up: nobody is typing on top of the cache."""
 
-_GROWING_LINES: Final = 20
-_GROWING_SHARE: Final = 6
-_REMEMBERED_PLACES: Final = 4
 _MIDDLE_QUANTUM_TOKENS: Final = 64
 
 
@@ -47,6 +45,7 @@ class Request:
         tokens: for all text of the current file together, special tokens already taken off.
         suffix_tokens: at most this much of it below the cursor.
         now: seconds on the caller's clock.
+        strategy: how long a hole grows, how many places are remembered.
     """
 
     view: View
@@ -56,6 +55,7 @@ class Request:
     tokenizer: Tokenizer
     grammar: Grammar
     now: float
+    strategy: Strategy = DEFAULT_STRATEGY
 
     @property
     def idle(self) -> bool:
@@ -227,16 +227,16 @@ def _remember(request: Request, start: int, hole: int, below: _Below) -> FileMem
         below_chars=below.chars,
         planned_at=request.now,
     )
-    return replace(shown, earlier=_earlier(request.memory, shown))
+    return replace(shown, earlier=_earlier(request.memory, shown, request.strategy.places))
 
 
-def _earlier(memory: FileMemory | None, shown: FileMemory) -> tuple[FileMemory, ...]:
+def _earlier(memory: FileMemory | None, shown: FileMemory, most: int) -> tuple[FileMemory, ...]:
     """The places before `shown`, newest first, each once."""
     if memory is None:
         return ()
     places = (replace(memory, earlier=()), *memory.earlier)
     others = [one for one in places if (one.above, one.below) != (shown.above, shown.below)]
-    return tuple(others[:_REMEMBERED_PLACES])
+    return tuple(others[:most])
 
 
 class _Kept(NamedTuple):
@@ -309,7 +309,7 @@ def psm_growing(request: Request) -> FilePart:
     """
     view = request.view
     # All that the hole may grow to is set aside at once: lines above that made room for it later would void everything.
-    quantum = max(request.tokens // _GROWING_SHARE, 1)
+    quantum = max(int(request.tokens * request.strategy.growing_share + 1e-6), 1)
     kept = _recalled(request, _still_growing)
     if kept is None or (memory := kept.request.memory) is None:
         return _psm(request, view.line_start, view.line, quantum)
@@ -326,9 +326,11 @@ def _still_growing(request: Request, place: FileMemory) -> bool:
     snapshot, hole = view.snapshot, place.hole_start
     if not place.window_start <= hole <= view.line_start or place.window_start + len(place.above) != hole:
         return False
-    if (hole and snapshot.text[hole - 1] not in "\r\n") or view.line - snapshot.line_of(hole) > _GROWING_LINES:
+    if (hole and snapshot.text[hole - 1] not in "\r\n") or view.line - snapshot.line_of(
+        hole
+    ) > request.strategy.growing_lines:
         return False
-    return request.tokenizer.count(snapshot.text[hole : view.offset]) * _GROWING_SHARE <= request.tokens
+    return request.tokenizer.count(snapshot.text[hole : view.offset]) <= request.tokens * request.strategy.growing_share
 
 
 def psm_classic(request: Request) -> FilePart:

@@ -50,6 +50,8 @@ class Plan:
         middle: text already behind the middle token; generation continues it.
         healed: characters left of the cursor that the prompt leaves out; the output repeats them and the caller strips them.
         stop: where generation ends, counted from the end of `middle`.
+        strategy: id of the context strategy that filled it.
+        notes: what did not go as the profile says.
         frozen_spans: where the prompt deliberately differs from the live document.
     """
 
@@ -63,6 +65,8 @@ class Plan:
     middle: str
     healed: str = ""
     dropped: tuple[Dropped, ...] = ()
+    strategy: str = ""
+    notes: tuple[str, ...] = ()
     frozen_spans: tuple[FrozenSpan, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict[str, float])
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from foretype_context.strategy import Strategy
+
 __all__ = ["Budgets", "MinMeanLogprob", "Profile", "Stop", "StopRules"]
 
 
@@ -73,7 +75,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         block_tokens: size of a prefix-cache block in the engine.
         local_min_confidence: probability of being right from which the client's local candidate is shown at once, without
             asking this model; low for a small model, near 1 for a good one.
-        strategy, variant: version of the context strategy and the experiment arm.
+        strategy, variant: name of the context strategy (:mod:`foretype_context.strategy`) and the experiment arm.
+        strategy_rules: the strategy itself, where clients may not know it by name.
     """
 
     model: str
@@ -85,6 +88,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     context_limit_tokens: int = 8192
     block_tokens: int = 32
     strategy: str = "default-1"
+    strategy_rules: Strategy | None = None
     variant: str = "control"
     min_mean_logprob: MinMeanLogprob = MinMeanLogprob()
     local_min_confidence: float = 0.9

@@ -13,14 +13,12 @@ from typing import Final
 from foretype_context.plan import Dropped
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.sources import Snippet
+from foretype_context.strategy import Strategy
 from foretype_context.tokens import well_formed
 from foretype_context.windows import View
 
 __all__ = ["Selection", "select", "similarity"]
 
-_ECHO: Final = 0.5
-_DOUBLE: Final = 0.9
-_TOLERATED_EXPIRED: Final = 2
 _AROUND_CHARS: Final = 4_000
 _SCOPES: Final = {scope: at for at, scope in enumerate(Scope)}
 
@@ -39,17 +37,16 @@ def similarity(a: frozenset[str], b: frozenset[str]) -> float:
     return 2 * len(a & b) / (len(a) + len(b)) if a or b else 0.0
 
 
-def _echo(lines: frozenset[str], around: frozenset[str]) -> bool:
+def _echo(lines: frozenset[str], around: frozenset[str], share: float) -> bool:
     """Whether most of a snippet stands around the cursor already; a snippet is shorter than that text, so its share counts."""
-    return len(lines & around) > _ECHO * len(lines)
+    return len(lines & around) > share * len(lines)
 
 
 def _lines(text: str) -> frozenset[str]:
     return frozenset(stripped for line in text.splitlines() if (stripped := line.strip()))
 
 
-def _segment(snippet: Snippet) -> Segment:
-    text = well_formed(snippet.text)
+def _segment(snippet: Snippet, text: str) -> Segment:
     return Segment(
         kind=Kind.FILE,
         scope=snippet.scope,
@@ -62,9 +59,11 @@ def select(
     snippets: Sequence[Snippet],
     standing: Sequence[Segment],
     view: View,
+    strategy: Strategy,
     *,
     limit_tokens: int,
     cost: Callable[[Segment], int],
+    trimmed: Callable[[str], str],
     idle: bool,
     late: Callable[[], bool],
 ) -> Selection:
@@ -73,43 +72,60 @@ def select(
     Args:
         snippets: candidates in any order.
         standing: context of the last prompt, in its order.
+        strategy: what is kept first, and how much of it.
         limit_tokens: budget of all context, headers included.
         cost: tokens that a segment takes in the prompt, its header included.
+        trimmed: cuts a snippet's text to what one may take.
         idle: nobody types: the order may be rebuilt.
         late: whether the time budget is spent; the rest is then dropped.
     """
     if not snippets and not standing:
         return Selection((), 0, ())
-    at, text = view.offset, view.snapshot.text
-    around = _lines(text[max(0, at - _AROUND_CHARS) : at + _AROUND_CHARS // 2])
+    at, own = view.offset, view.snapshot.text
+    around = _lines(own[max(0, at - _AROUND_CHARS) : at + _AROUND_CHARS // 2])
     dropped: list[Dropped] = []
     chosen: dict[tuple[str, str], Segment] = {}
     seen: list[frozenset[str]] = []
     used = 0
-    for snippet in sorted(snippets, key=lambda one: (-one.score, _SCOPES[one.scope], one.path, one.start, one.text)):
-        segment = _segment(snippet)
+    used_by: dict[str, int] = {}
+    for snippet in sorted(snippets, key=lambda one: _kept_first(one, strategy)):
+        source, pinned = snippet.source_name, snippet.source_name in strategy.pinned
         if late():
-            dropped.append(Dropped(Kind.FILE, segment.source, 0, "assembly ran out of time"))
+            dropped.append(Dropped(Kind.FILE, _segment(snippet, "").source, 0, "assembly ran out of time"))
             continue
+        text = well_formed(snippet.text)
+        segment = _segment(snippet, text if pinned else trimmed(text))
         reason, tokens = "", cost(segment)
         lines = _lines(segment.text)
+        share = int(strategy.shares.get(source, 1.0) * limit_tokens)
         if not lines:
-            reason = "blank"
+            reason = "blank" if not text.strip() else "its first line is longer than a snippet may be"
         elif snippet.path == view.snapshot.path:
             reason = "a part of the file being edited"
-        elif _echo(lines, around):
+        elif not pinned and _echo(lines, around, strategy.echo):
             reason = "repeats the text around the cursor"
-        elif any(similarity(lines, other) > _DOUBLE for other in seen):
+        elif any(similarity(lines, other) > strategy.double for other in seen):
             reason = "repeats another snippet"
+        elif source in strategy.shares and used_by.get(source, 0) + tokens > share:
+            reason = f"over the share of {source} ({share} tokens)"
         elif used + tokens > limit_tokens:
             reason = "over the context budget"
         if reason:
             dropped.append(Dropped(Kind.FILE, segment.source, tokens, reason))
             continue
         used += tokens
+        used_by[source] = used_by.get(source, 0) + tokens
         seen.append(lines)
         chosen[segment.source.path, segment.text] = segment
-    return _placed(chosen, standing, used, dropped, around, view, limit_tokens=limit_tokens, cost=cost, idle=idle)
+    return _placed(
+        chosen, standing, used, dropped, around, view, strategy, limit_tokens=limit_tokens, cost=cost, idle=idle
+    )
+
+
+def _kept_first(snippet: Snippet, strategy: Strategy) -> tuple[bool, float, float, int, str, int, str]:
+    pinned = snippet.source_name in strategy.pinned
+    priority = strategy.priorities.get(snippet.source_name, 0.0)
+    return not pinned, -priority, -snippet.score, _SCOPES[snippet.scope], snippet.path, snippet.start, snippet.text
 
 
 def _placed(
@@ -119,6 +135,7 @@ def _placed(
     dropped: list[Dropped],
     around: frozenset[str],
     view: View,
+    strategy: Strategy,
     *,
     limit_tokens: int,
     cost: Callable[[Segment], int],
@@ -126,15 +143,17 @@ def _placed(
 ) -> Selection:
     expired = [one for one in standing if (one.source.path, one.text) not in chosen]
     expired_tokens = sum(map(cost, expired))
-    echo = any(one.source.path == view.snapshot.path or _echo(_lines(one.text), around) for one in expired)
-    keep = not idle and not echo and len(expired) <= _TOLERATED_EXPIRED and used + expired_tokens <= limit_tokens
+    echo = any(
+        one.source.path == view.snapshot.path or _echo(_lines(one.text), around, strategy.echo) for one in expired
+    )
+    keep = not idle and not echo and len(expired) <= strategy.expired_max and used + expired_tokens <= limit_tokens
     if keep:
         # Equal text keeps its place, even where it has another source position by now.
         order = [chosen.pop((one.source.path, one.text), one) for one in standing]
         order += sorted(chosen.values(), key=_stability)
         return Selection(tuple(order), used + expired_tokens, tuple(dropped))
     dropped += [Dropped(Kind.FILE, one.source, cost(one), "expired") for one in expired]
-    if idle or len(expired) > _TOLERATED_EXPIRED:
+    if idle or len(expired) > strategy.expired_max:
         return Selection(tuple(sorted(chosen.values(), key=_stability)), used, tuple(dropped))
     order = [chosen.pop(key) for one in standing if (key := (one.source.path, one.text)) in chosen]
     return Selection((*order, *sorted(chosen.values(), key=_stability)), used, tuple(dropped))

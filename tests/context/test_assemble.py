@@ -325,7 +325,7 @@ def test_every_snippet_left_out_has_its_reason() -> None:
         snippet(3, 7.0, path="a.py"),
         snippet(4, 6.0, text=around),
         snippet(5, 5.0, text=" \n\n"),
-        snippet(6, 4.0, text=SOURCE[2000:]),
+        snippet(6, 4.0, text="".join(f"other_{n} = call({n})\n" for n in range(90))),
     ]
     plan, _ = one.plan(PlanState.empty(), snapshot, 400, snippets=candidates, now=0.0)
     assert files_of(plan) == ["lib/1.py"]
