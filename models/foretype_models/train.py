@@ -8,6 +8,7 @@ data is one integer in the checkpoint.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -18,10 +19,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 
 from foretype_models.data import PAD, Sampler, Shape, Store
+from foretype_models.distill import DistilledLoss, open_model
+from foretype_models.feed import Feed
 from foretype_models.model import LanguageModel, ModelConfig
 from foretype_models.tokenizer import to_tiktoken
 
@@ -48,6 +50,7 @@ class TrainConfig:
     checkpoint_seconds: float
     evaluate_seconds: float
     optimizer: str = "muon"
+    teacher_weight: float = 0.7
 
 
 def load_config(path: Path) -> tuple[ModelConfig, TrainConfig]:
@@ -103,9 +106,9 @@ def make_optimizers(model: LanguageModel, config: TrainConfig) -> list[torch.opt
     return optimizers
 
 
-def to_batch(rows: list[np.ndarray[Any, Any]], device: str) -> tuple[torch.Tensor, torch.Tensor]:
+def to_batch(block: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and targets, each int64 (rows, length); padding is no target. The prompt has loss like everything else."""
-    block = torch.from_numpy(np.stack(rows).astype(np.int64)).to(device)
+    block = block.to(device, non_blocking=True)
     targets = block[:, 1:].clone()
     targets[targets == PAD] = -100
     return block[:, :-1].contiguous(), targets
@@ -122,6 +125,8 @@ class Run:
         tokenizer: Path,
         out: Path,
         begin_from: Path | None = None,
+        teacher: Path | None = None,
+        workers: int = 0,
     ) -> None:
         torch.manual_seed(config.seed)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -133,14 +138,29 @@ class Run:
         long = Shape(config.long_length, config.context_share)
         self.short_rows = Sampler(text, encoding, Shape(config.length), config.seed)
         self.long_rows = Sampler(text, encoding, long, config.seed + 1)
-        self.check_short = [Sampler(held_out, encoding, Shape(config.length), 99).row(n) for n in range(32)]
-        self.check_long = [Sampler(held_out, encoding, long, 99).row(n) for n in range(8)]
-        self.loss = torch.compile(self.model.loss, dynamic=False)
+        self.check_short = Feed(Sampler(held_out, encoding, Shape(config.length), 99), 0, 32, 0).next()
+        self.check_long = Feed(Sampler(held_out, encoding, long, 99), 0, 8, 0).next()
+        self.workers = workers
+        loss: Any = self.model.loss
+        if teacher is not None:
+            loss = DistilledLoss(self.model, open_model(teacher, self.device), config.teacher_weight)
+        self.loss = torch.compile(loss, dynamic=False)
         out.mkdir(parents=True, exist_ok=True)
         if (out / "last.pt").exists():
             self.restore()
         elif begin_from is not None:
             self.begin(begin_from)
+        self.feed: tuple[bool, Feed] | None = None
+
+    def rows(self, long: bool, micro: int) -> torch.Tensor:
+        """The next rows; the position that is left, in the checkpoint, is where a resumed run goes on."""
+        progress = self.progress
+        if self.feed is None or self.feed[0] != long:
+            sampler, start = (self.long_rows, progress.long_rows) if long else (self.short_rows, progress.rows)
+            self.feed = (long, Feed(sampler, start, micro, self.workers))
+        progress.long_rows += micro * long
+        progress.rows += micro * (not long)
+        return self.feed[1].next()
 
     def begin(self, gguf: Path) -> None:
         """Starts from the weights of a shipped file, with fresh optimizers: what one run learned the next one keeps.
@@ -148,10 +168,7 @@ class Run:
         Raises:
             RuntimeError: the file's shapes are not those of the configuration.
         """
-        from foretype_models.parity import read_gguf
-
-        weights = read_gguf(gguf, self.model.config.as_json())
-        self.model.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in weights.items()})
+        self.model.load_state_dict(open_model(gguf).state_dict())
 
     def restore(self) -> None:
         """Continues from ``last.pt``."""
@@ -177,7 +194,7 @@ class Run:
         os.replace(temporary, self.out / "last.pt")
 
     @torch.no_grad()
-    def held_out_loss(self, rows: list[np.ndarray[Any, Any]], micro: int) -> float:
+    def held_out_loss(self, rows: torch.Tensor, micro: int) -> float:
         """Mean loss in nats per token over fixed rows of held-out projects, through the training graph."""
         total = 0.0
         for first in range(0, len(rows), micro):
@@ -203,15 +220,12 @@ class Run:
         passes = max(1, batch // (length * micro))
         total = 0.0
         for _ in range(passes):
-            sampler, first = (self.long_rows, progress.long_rows) if long else (self.short_rows, progress.rows)
-            ids, targets = to_batch([sampler.row(first + place) for place in range(micro)], self.device)
+            ids, targets = to_batch(self.rows(long, micro), self.device)
             with torch.autocast(self.device, torch.bfloat16):
                 loss = self.loss(ids, targets) / passes
             loss.backward()
             total += loss.item()
             progress.tokens += ids.numel()
-            progress.long_rows += micro * long
-            progress.rows += micro * (not long)
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         rate = rate_share(config, progress.step, share)
         for optimizer in self.optimizers:
@@ -222,10 +236,10 @@ class Run:
         progress.step += 1
         return total
 
-    def train(self, minutes: float) -> None:
+    def train(self, minutes: float, call_minutes: float = math.inf) -> None:
         """Trains until ``minutes`` of wall-clock time, those before a resume included, are spent.
 
-        SIGTERM and SIGINT end it after the current step, with a checkpoint.
+        ``call_minutes`` ends this call earlier, for machines that lend themselves in pieces. SIGTERM and SIGINT end it after the current step, with a checkpoint.
         """
         stop = False
 
@@ -236,7 +250,7 @@ class Run:
         signal.signal(signal.SIGTERM, on_signal)
         signal.signal(signal.SIGINT, on_signal)
         started = time.monotonic() - self.progress.seconds
-        saved = measured = time.monotonic()
+        saved = measured = called = time.monotonic()
         recent: list[float] = []
         while not stop and (share := (time.monotonic() - started) / (60 * minutes)) < 1.0:
             recent.append(self.step(share))
@@ -250,6 +264,7 @@ class Run:
             if time.monotonic() - measured > self.config.evaluate_seconds:
                 self.measure()
                 measured = time.monotonic()
+            stop = stop or time.monotonic() - called > 60 * call_minutes
         # Measuring takes time as well: without this a finished run would have some left when it is started again.
         self.progress.seconds = time.monotonic() - started
         self.save()
@@ -273,6 +288,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument(
+        "--call-minutes", type=float, default=math.inf, help="stop this call earlier; run again to go on"
+    )
+    parser.add_argument("--workers", type=int, default=0, help="processes that prepare rows; some 8 for a GPU")
+    parser.add_argument("--teacher", type=Path, help="GGUF or checkpoint to distil from, of the same tokenizer")
+    parser.add_argument(
         "--from", dest="begin_from", type=Path, metavar="GGUF", help="start from a shipped file's weights"
     )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -283,8 +303,13 @@ def main() -> None:
     changes = dict(item.split("=", 1) for item in options.set)
     typed = {key: type(getattr(config, key))(value) for key, value in changes.items()}
     config = TrainConfig(**{**config.__dict__, **typed})
-    run = Run(model_config, config, options.store, options.tokenizer, options.out, options.begin_from)
-    run.train(options.minutes)
+    run = Run(
+        *(model_config, config, options.store, options.tokenizer, options.out),
+        begin_from=options.begin_from,
+        teacher=options.teacher,
+        workers=options.workers,
+    )
+    run.train(options.minutes, options.call_minutes)
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ def sentence_pieces(controls: tuple[str, ...]) -> Tokenizer:
 def config(architecture: str = "Qwen2ForCausalLM", **changes: Any) -> dict[str, Any]:
     return {
         "architectures": [architecture],
+        "model_type": {"Llama": "llama", "Qwen2": "qwen2", "Qwen3": "qwen3"}.get(architecture.split("For")[0], "other"),
         "vocab_size": 320,
         "hidden_size": 64,
         "num_hidden_layers": 2,

@@ -12,7 +12,8 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.train
 
 import torch
-from foretype_models import train
+from foretype_models import distill, train
+from foretype_models.feed import Feed
 from foretype_models.model import LanguageModel, ModelConfig
 
 SMALL = ModelConfig(width=64, layers=2, heads=2, kv_heads=1, head_width=32, feed_forward=96, max_position=512)
@@ -44,8 +45,9 @@ def make(store: Path, tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(torch, "compile", as_it_is)
 
-    def run(name: str, **changes: Any) -> train.Run:
-        return train.Run(SMALL, settings(**changes), store, tokenizer_path, store / name)
+    def run(name: str, teacher: Path | None = None, begin_from: Path | None = None, **changes: Any) -> train.Run:
+        parts = (SMALL, settings(**changes), store, tokenizer_path, store / name)
+        return train.Run(*parts, begin_from=begin_from, teacher=teacher)
 
     return run
 
@@ -121,7 +123,7 @@ def test_the_rate_warms_up_stays_and_falls_to_zero() -> None:
 
 def test_padding_is_no_target_and_everything_else_is(encoding: tiktoken.Encoding) -> None:
     row = np.array([5, 6, 7, data.PAD, data.PAD], dtype=np.uint16)
-    ids, targets = train.to_batch([row], "cpu")
+    ids, targets = train.to_batch(torch.from_numpy(row[None].astype(np.int64)), "cpu")
     assert ids.tolist() == [[5, 6, 7, data.PAD]]
     assert targets.tolist() == [[6, 7, -100, -100]]
 
@@ -184,3 +186,54 @@ def test_the_exported_folder_opens_in_transformers(tmp_path: Path, tokenizer_pat
     assert served.decode(served(text)["input_ids"]) == text
     assert served.eos_token_id == loaded.config.eos_token_id == 16_375
     assert {path.name for path in tmp_path.iterdir()} == {"hf"}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_feed_gives_the_rows_in_order_whoever_makes_them(
+    store: Path, encoding: tiktoken.Encoding, workers: int
+) -> None:
+    sampler = data.Sampler(data.Store(store / "train"), encoding, data.Shape(64), 1)
+    feed = Feed(sampler, 5, 2, workers)
+    for block in range(3):
+        expected = np.stack([sampler.row(5 + 2 * block + at) for at in range(2)])
+        assert np.array_equal(feed.next().numpy(), expected)
+
+
+def test_a_draft_learns_what_its_target_says(make: Any, tmp_path: Path) -> None:
+    target = make("target")
+    for _ in range(3):
+        target.step(0.1)
+    target.save()
+    draft = make("draft", teacher=target.out / "last.pt", teacher_weight=1.0)
+    losses = [draft.step(0.1) for _ in range(12)]
+    assert losses[-1] < losses[0] - 0.05
+    ids = draft.check_short[:2, :-1]
+    teacher = distill.open_model(target.out / "last.pt")
+    with torch.no_grad():
+        itself = distill.DistilledLoss(teacher, teacher, 1.0)(ids, ids)
+    assert float(itself) == pytest.approx(0, abs=1e-5), "no divergence from oneself"
+
+
+def test_a_draft_of_another_tokenizer_is_refused() -> None:
+    small = ModelConfig(width=64, layers=1, heads=2, head_width=32, feed_forward=96, vocabulary=320, max_position=512)
+    with pytest.raises(ValueError, match="needs its target's tokenizer"):
+        distill.DistilledLoss(LanguageModel(SMALL), LanguageModel(small), 0.5)
+
+
+def test_a_run_goes_on_from_a_shipped_file(make: Any, tokenizer_path: Path, tmp_path: Path) -> None:
+    from foretype_models import export
+
+    before = make("before")
+    before.step(0.1)
+    weights = {name: value.detach().numpy() for name, value in before.model.state_dict().items()}
+    export.write_gguf(weights, SMALL.as_json(), tokenizer_path, "m", "1", tmp_path / "m.gguf")
+    after = make("after", begin_from=tmp_path / "m.gguf")
+    for name, value in after.model.state_dict().items():
+        assert torch.allclose(value, before.model.state_dict()[name], atol=2e-3), name
+
+
+def test_a_call_can_end_before_the_budget(make: Any) -> None:
+    run = make("call")
+    run.train(60, call_minutes=0)
+    assert run.progress.step == 1
+    assert (run.out / "last.pt").exists()

@@ -30,6 +30,17 @@ _INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 _MIX = np.uint64(0xFF51AFD7ED558CCD)
 
 
+class _TokenHashes(dict[bytes, int]):
+    """Hash of a token, computed once: nearly every token of a corpus is one that was seen before."""
+
+    def __missing__(self, token: bytes) -> int:
+        value = self[token] = (zlib.crc32(token) << 8) ^ len(token)
+        return value
+
+
+_TOKEN_HASHES = _TokenHashes()
+
+
 def lexical_tokens(text: str, language: str = PYTHON) -> Hashes:
     """Hashes the lexical tokens of a file, comments left out.
 
@@ -39,8 +50,9 @@ def lexical_tokens(text: str, language: str = PYTHON) -> Hashes:
         uint64, shape (tokens,).
     """
     found = _TOKEN.findall(comments(language).sub(b"", text.encode()))
-    crc = zlib.crc32
-    return np.fromiter(((crc(token) << 8) ^ len(token) for token in found), dtype=np.uint64, count=len(found))
+    if len(_TOKEN_HASHES) > 1_000_000:
+        _TOKEN_HASHES.clear()
+    return np.fromiter(map(_TOKEN_HASHES.__getitem__, found), dtype=np.uint64, count=len(found))
 
 
 def windows(tokens: Hashes, width: int) -> Hashes:

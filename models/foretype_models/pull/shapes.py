@@ -118,7 +118,7 @@ def read_shape(config: Mapping[str, Any], where: str) -> Shape:
             layers=int(config["num_hidden_layers"]),
             heads=heads,
             kv_heads=int(config.get("num_key_value_heads") or heads),
-            head_width=int(config.get("head_dim") or width // heads),
+            head_width=int(config.get("head_dim") or (128 if architecture == "qwen3" else width // heads)),
             feed_forward=int(config["intermediate_size"]),
             rope_base=base,
             norm_epsilon=float(config.get("rms_norm_eps", 1e-6)),
