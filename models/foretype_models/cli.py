@@ -212,6 +212,7 @@ def evaluate(
     log: Annotated[Path, typer.Option(help="log.jsonl of the run")],
     machine: Annotated[str, typer.Option(help="what it was trained on, for the card")],
     per_kind: int = 300,
+    previous: Annotated[Path | None, typer.Option(help="GGUF of the model before, for a row of its own")] = None,
     results: Path = _MODELS / "results",
 ) -> None:
     """Measures the shipped file on held-out projects; writes ``evaluation.json``, ``training.json`` and the curve."""
@@ -223,13 +224,73 @@ def evaluate(
     held_out = data.Store(store / "validation")
     state = read_checkpoint(checkpoint)
     fill = evaluating.fill(model.path, model.tokenizer_path, held_out, per_kind)
-    evaluating.write(results / "evaluation.json", {"sha256": model.sha256, "fill": fill})
+    measured: dict[str, object] = {"sha256": model.sha256, "fill": fill}
+    if previous is not None:
+        measured["previous"] = {
+            "file": previous.name,
+            "sha256": artifacts.digest_file(previous),
+            "fill": evaluating.fill(previous, model.tokenizer_path, held_out, per_kind),
+        }
+    evaluating.write(results / "evaluation.json", measured)
     typer.echo(json.dumps(fill["rows"]))
     loss = evaluating.held_out_loss(state, model.tokenizer_path, held_out)
     training = {"machine": machine, "config": state.config, "train": state.train, "held_out": loss}
     evaluating.write(results / "training.json", training)
     curve.write_curve(log, results)
     typer.echo(json.dumps(loss))
+
+
+@app.command()
+def layouts(
+    store: _Store,
+    cuts: Annotated[int, typer.Option(help="next-line cuts, spread over the held-out projects")] = 5000,
+    checkpoint: Annotated[Path | None, typer.Option(help="the same model in fp32, beside Q8_0")] = None,
+    progress: Annotated[Path, typer.Option(help="JSONL that a second call goes on with")] = Path("layouts.jsonl"),
+    minutes: Annotated[float, typer.Option(help="end this call after so long; call again to go on")] = 1e9,
+    results: Path = _MODELS / "results",
+) -> None:
+    """Measures layouts, other-file context and Q8_0 on the same held-out cuts; writes ``layouts.json`` at the end."""
+    import time
+
+    from foretype_models import data, distill, evaluate, tokenizer
+    from foretype_models import layouts as measuring
+
+    model = artifacts.locate()
+    models = {"q8_0": distill.open_model(model.path)}
+    if checkpoint is not None:
+        models["fp32"] = distill.open_model(checkpoint)
+    encode = tokenizer.to_tiktoken(model.tokenizer_path).encode_ordinary
+    ends = time.monotonic() + 60 * minutes
+    for done in measuring.run(models, data.Store(store / "validation"), encode, cuts, progress):
+        if time.monotonic() > ends and done < cuts:
+            typer.echo(f"{done} of {cuts} cuts; call again to go on")
+            return
+    found = measuring.summarise(measuring.read(progress), list(models))
+    evaluate.write(results / "layouts.json", {"sha256": model.sha256, **found})
+    typer.echo(json.dumps(found))
+
+
+@app.command()
+def accept(
+    draft: Annotated[Path, typer.Argument(help="GGUF of the draft")],
+    store: _Store,
+    target: Annotated[Path | None, typer.Option(help="GGUF of the target; the shipped model if not given")] = None,
+    prompts: int = 40,
+    k: Annotated[int, typer.Option(help="guesses per step")] = 4,
+    results: Path = _MODELS / "results",
+) -> None:
+    """Measures what a draft is worth: tokens per target step and decode speed on the embedded engine; ``draft.json``."""
+    from foretype_models import data, evaluate, speculation, tokenizer
+
+    model = artifacts.locate()
+    encode = tokenizer.to_tiktoken(model.tokenizer_path).encode_ordinary
+    cases = evaluate.draw_cases(data.Store(store / "validation"), prompts // 2 + prompts % 2, seed=53)
+    ids = [evaluate.prompt_ids(case, encode)[-speculation.PROMPT_TOKENS :] for case in cases[:prompts]]
+    found = speculation.measure(target or model.path, draft, ids, k)
+    names = {"target": (target or model.path).name, "draft": draft.name}
+    hashes = {"sha256": artifacts.digest_file(target or model.path), "draft_sha256": artifacts.digest_file(draft)}
+    evaluate.write(results / "draft.json", {**names, **hashes, **found})
+    typer.echo(json.dumps(found))
 
 
 @app.command()

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from foretype_models import fim
+from foretype_models import behaviour, fim
 from foretype_models.data import PAD, Sampler, Shape, Store, encode_pieces
 from foretype_models.export import Checkpoint
 from foretype_models.tokenizer import SPECIAL_IDS, to_tiktoken
@@ -146,9 +146,10 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[
     for first in range(0, len(cases), 8):
         outputs += generate([prompt_ids(case, encoding.encode_ordinary) for case in cases[first : first + 8]])
     rows: dict[str, dict[str, float]] = {}
+    count_errors = behaviour.error_counter()
     for kind in ("next_line", "line_fill"):
         chosen = [(case, ids) for case, ids in zip(cases, outputs, strict=True) if case.kind == kind]
-        exact = copied = stopped = first_word = only_model = only_copy = 0
+        exact = copied = stopped = first_word = only_model = only_copy = looping = harmful = shown_count = 0
         for case, ids in chosen:
             stops = bool(ids) and ids[-1] in STOPS
             shown = encoding.decode([token for token in ids if token < min(STOPS)]).split("\n")[0]
@@ -160,6 +161,11 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[
             only_copy += copy_right and not right
             first_word += bool(shown.split()) and shown.split()[0] == (case.answer.split() or [""])[0]
             stopped += stops and ids[-1] == STOPS[0]
+            looping += behaviour.loops(ids)
+            if shown.strip() and case.path.endswith(".py"):
+                shown_count += 1
+                before, after = case.text[: case.hole.start], case.text[case.hole.end :]
+                harmful += behaviour.harms(before, shown, after, count_errors)
         count = len(chosen)
         rows[kind] = {
             "cases": count,
@@ -171,6 +177,8 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[
             "empty_exact_match": sum(not case.answer.strip() for case, _ in chosen) / count,
             "first_word_match": first_word / count,
             "end_of_middle_rate": stopped / count,
+            "loop_rate": looping / count,
+            "no_harm_rate": 1 - harmful / max(1, shown_count),
         }
     return {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "layout": "psm_line_last", "rows": rows}
 

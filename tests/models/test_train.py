@@ -206,7 +206,7 @@ def test_a_draft_learns_what_its_target_says(make: Any, tmp_path: Path) -> None:
     target.save()
     draft = make("draft", teacher=target.out / "last.pt", teacher_weight=1.0)
     losses = [draft.step(0.1) for _ in range(12)]
-    assert losses[-1] < losses[0] - 0.05
+    assert sum(losses[-3:]) < sum(losses[:3]) / 2
     ids = draft.check_short[:2, :-1]
     teacher = distill.open_model(target.out / "last.pt")
     with torch.no_grad():

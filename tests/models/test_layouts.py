@@ -1,0 +1,127 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiktoken
+from foretype_models import behaviour, data, evaluate, layouts
+from foretype_models.tokenizer import SPECIAL_IDS
+
+MIDDLE, END = SPECIAL_IDS["<|fim_middle|>"], SPECIAL_IDS["<|end_of_middle|>"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> data.Store:
+    documents = [
+        {
+            "repo": repo,
+            "path": f"{repo}/m{n}.py",
+            "text": "".join(f"def f_{k}(value):\n    return value + {k}{n}\n\n" for k in range(40)),
+        }
+        for repo in ("a", "b")
+        for n in range(3)
+    ]
+    data.build_store(documents, tmp_path / "store")
+    return data.Store(tmp_path / "store")
+
+
+@pytest.fixture
+def case(store: data.Store) -> evaluate.Case:
+    return evaluate.draw_cases(store, 1)[0]
+
+
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+def test_every_layout_tells_the_same_file_and_never_the_answer(
+    case: evaluate.Case, encoding: tiktoken.Encoding, layout: str
+) -> None:
+    ids = layouts.prompt(case, layout, encoding.encode_ordinary, 4000)
+    text = encoding.decode(ids)
+    behind = encoding.decode(ids[ids.index(MIDDLE) + 1 :])
+    before, suffix = text.split("<|fim_suffix|>")
+    above = before.split("<|fim_prefix|>")[1]
+    assert case.text.startswith(above + behind)
+    assert len(above + behind) == case.hole.start
+    assert case.answer + suffix.split("<|fim_middle|>")[0] not in text
+    assert (behind == "") == (layout == "psm_classic") or case.text[case.hole.start - 1] == "\n"
+    assert behind.count("\n") <= 20 and (behind.count("\n") >= 1) == (
+        layout == "psm_growing" and "\n" in case.text[: case.hole.start]
+    )
+
+
+def test_a_prompt_keeps_its_budget(case: evaluate.Case, encoding: tiktoken.Encoding, store: data.Store) -> None:
+    encode = encoding.encode_ordinary
+    context = layouts.context_of(case, store, encode, 100)
+    assert 32 < len(context) <= 100
+    assert case.path not in encoding.decode(context)
+    for layout in layouts.LAYOUTS:
+        assert len(layouts.prompt(case, layout, encode, 200)) <= 200
+        assert len(layouts.prompt(case, layout, encode, 300, context)) <= 300
+
+
+class Told:
+    """A model that is right on every second cut, whatever the layout."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+
+def test_an_interrupted_measurement_goes_on(
+    store: data.Store, encoding: tiktoken.Encoding, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+
+    def exact(model: Told, ids: Any, answer: Any) -> bool:
+        model.asked += 1
+        assert answer[-1] == END
+        return len(ids) % 2 == 0
+
+    monkeypatch.setattr(layouts, "exact", exact)
+    out = tmp_path / "out.jsonl"
+    for done in layouts.run({"q8_0": told}, store, encoding.encode_ordinary, 10, out, 256):
+        if done == 4:
+            break
+    with out.open("a") as stream:
+        stream.write('{"repo": "a", "half')
+    assert list(layouts.run({"q8_0": told}, store, encoding.encode_ordinary, 10, out, 256)) == [5, 6, 7, 8, 9, 10]
+    assert told.asked == 10 * len(layouts.VARIANTS)
+    lines = layouts.read(out)
+    assert len({json.dumps(line) for line in lines}) == len(lines) == 10
+    found = layouts.summarise(lines, ["q8_0"])
+    assert (found["cuts"], found["repositories"]) == (10, 2)
+    assert set(found["against_classic"]) == {"psm_line_last", "psm_growing"}
+
+
+def lines(pairs: dict[str, list[tuple[bool, bool]]]) -> list[dict[str, Any]]:
+    return [{"repo": repo, "x/a": one, "x/b": other} for repo, cuts in pairs.items() for one, other in cuts]
+
+
+def test_the_bound_knows_that_cuts_of_one_repository_are_alike() -> None:
+    alike = {f"r{n}": [(n % 2 == 0, n % 2 == 1)] * 50 for n in range(10)}
+    found = layouts.compare(lines(alike), "x/a", "x/b")
+    assert found["difference"] == 0
+    assert found["low_95"] < -0.4, "ten repositories are ten draws, not five hundred"
+    same = layouts.compare(lines({"r": [(True, True)] * 9, "s": [(False, False)]}), "x/a", "x/b")
+    assert (same["difference"], same["low_95"], same["high_95"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([], False),
+        ([1] * 7, False),
+        ([1] * 8, True),
+        ([9, 1, 2, 1, 2, 1, 2, 1, 2], True),
+        ([1, 2, 3] * 3, False),
+        ([1, 2, 3] * 4, True),
+        (list(range(48)), False),
+    ],
+)
+def test_loops(ids: list[int], expected: bool) -> None:
+    assert behaviour.loops(ids) == expected
+
+
+def test_harm_is_an_error_that_was_not_there() -> None:
+    count = behaviour.error_counter()
+    assert not behaviour.harms("x = ", "1", "\n", count)
+    assert behaviour.harms("x = 1\n", "def (", "\ny = 2\n", count)
+    assert not behaviour.harms("x = (", "1)", "\n", count), "an unfinished line is no harm of the suggestion's"
