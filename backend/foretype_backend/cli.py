@@ -90,14 +90,17 @@ async def _main(config: Config) -> None:
 
     parts = prepare(config)
     listener = bind(config)  # before the model is loaded: a port in use is told at once
+    telemetry = None
     try:
+        telemetry = await _telemetry(config)
         await parts.engine.start()
-    except EngineUnavailable as error:
+    except (EngineUnavailable, ConfigError) as error:
         listener.close()
-        raise ConfigError("engine", str(error)) from error
+        if telemetry is not None:
+            await telemetry.close()
+        raise error if isinstance(error, ConfigError) else ConfigError("engine", str(error)) from error
     try:
         profile = make_profile(config, parts)
-        telemetry = await _telemetry(config)
         gateway = create_app(
             config, parts.engine, parts.tokenizer, profile, tokenizer_file=parts.tokenizer_file, feedback=telemetry
         )
@@ -114,9 +117,9 @@ async def _main(config: Config) -> None:
 
         with contextlib.ExitStack() as stack:
             await serve_until_told(gateway, config, listener, ready=ready)
+    finally:
         if telemetry is not None:
             await telemetry.close()
-    finally:
         await parts.engine.close()
 
 

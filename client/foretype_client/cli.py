@@ -26,6 +26,7 @@ _OWN: Final = {
     "complete": "foretype_client.commands.complete:complete",
     "explain": "foretype_client.commands.explain:explain",
     "doctor": "foretype_client.commands.doctor:doctor",
+    "privacy": "foretype_client.commands.privacy:app",
 }
 
 _EXTRAS: Final = {

@@ -6,6 +6,7 @@ import typer
 
 from foretype_eval.ab.command import ab
 from foretype_eval.counters.command import counters
+from foretype_eval.events.command import events
 from foretype_eval.fim.cli import fim
 from foretype_eval.fleet.command import prefix_cache, routing
 from foretype_eval.latency.cli import latency
@@ -29,6 +30,7 @@ bench.command("latency")(latency)
 bench.command("index")(index)
 bench.command("prefill")(prefill)
 bench.command("load")(load)
+bench.command("events")(events)
 bench.command("counters")(counters)
 bench.command("peer")(peer)
 bench.command("peer-page")(peer_page)

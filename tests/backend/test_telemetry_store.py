@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
-import postgres
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -18,6 +17,7 @@ from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.migrate import HEAD, migrate
 from foretype_backend.telemetry.schema import metadata
 from foretype_backend.telemetry.store import Consent, Store, url_of
+from foretype_eval import postgres
 from sqlalchemy import text
 
 
@@ -228,7 +228,7 @@ async def test_a_read_only_store_says_so_and_can_still_be_read(tmp_path: Path) -
     async with store.engine.connect() as connection:
         await connection.execute(text("PRAGMA query_only = ON"))
         await connection.commit()
-    with pytest.raises(StoreError, match="is read-only .*make it writable"):
+    with pytest.raises(StoreError, match=r"is read-only .*make it writable"):
         await store.write(rows(opportunity(2)))
     await store.close()
     with sqlite3.connect(path) as connection:

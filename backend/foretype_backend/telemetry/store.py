@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import psycopg
 from sqlalchemy import Connection, delete, event, inspect, select, update
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -21,6 +21,10 @@ from foretype_backend.telemetry.schema import EVENT_COLUMNS, daily, daily_surviv
 __all__ = ["Consent", "Store", "url_of"]
 
 _BUSY_MS: Final = 10_000
+_NAMES: Final = ", ".join(EVENT_COLUMNS)
+_INSERT: Final = f"INSERT INTO events ({_NAMES}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))}) ON CONFLICT DO NOTHING"
+_INCOMING: Final = "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE events) ON COMMIT DELETE ROWS"
+_TAKE_IN: Final = f"INSERT INTO events ({_NAMES}) SELECT {_NAMES} FROM incoming ON CONFLICT DO NOTHING"
 _MAGIC: Final = b"SQLite format 3\0"
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
@@ -59,7 +63,6 @@ class Store:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self.place = _place(engine.url)
-        self._insert = _insert_sql(engine)
 
     @classmethod
     async def open(cls, url: str, *, upgrade: bool = True) -> Store:
@@ -97,12 +100,16 @@ class Store:
             return
         async with self._mapped(), self.engine.begin() as connection:
             if self.is_sqlite:
-                await connection.exec_driver_sql(self._insert, list(rows))
-            else:
-                # One statement with one array per column: a fifth of the time of a statement per row.
-                await connection.exec_driver_sql(
-                    self._insert, tuple(list(column) for column in zip(*rows, strict=True))
-                )
+                await connection.exec_driver_sql(_INSERT, list(rows))
+                return
+            # COPY into a table of this session's own, for COPY itself knows no ON CONFLICT: a fifth of the time that
+            # arrays or a statement per row take.
+            await connection.exec_driver_sql(_INCOMING)
+            raw: Any = (await connection.get_raw_connection()).driver_connection
+            async with raw.cursor() as cursor, cursor.copy(f"COPY incoming ({_NAMES}) FROM STDIN") as copy:
+                for row in rows:
+                    await copy.write_row(row)
+            await connection.exec_driver_sql(_TAKE_IN)
 
     async def consent(self, tenant: str) -> Consent:
         async with self._mapped(), self.engine.connect() as connection:
@@ -186,7 +193,7 @@ class Store:
     async def _mapped(self) -> AsyncGenerator[None]:
         try:
             yield
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, psycopg.Error, OSError) as error:
             raise explain(error, self.place) from error
 
 
@@ -229,16 +236,6 @@ def _engine(url: URL) -> AsyncEngine:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     return engine
-
-
-def _insert_sql(engine: AsyncEngine) -> str:
-    names = ", ".join(EVENT_COLUMNS)
-    if engine.dialect.name == "sqlite":
-        values = ", ".join("?" * len(EVENT_COLUMNS))
-        return f"INSERT INTO events ({names}) VALUES ({values}) ON CONFLICT DO NOTHING"
-    dialect = postgresql.dialect()
-    arrays = ", ".join(f"%s::{events.c[name].type.compile(dialect).split('(')[0]}[]" for name in EVENT_COLUMNS)
-    return f"INSERT INTO events ({names}) SELECT * FROM unnest({arrays}) ON CONFLICT DO NOTHING"
 
 
 def _check_tables(connection: Connection, place: str) -> None:

@@ -12,7 +12,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Spool", "user_of"]
+__all__ = ["Spool", "user_in", "user_of"]
 
 _SUFFIX: Final = ".batch"
 _BATCH_BYTES: Final = 1 << 20
@@ -83,6 +83,10 @@ class Spool:
         names.reverse()
         return names
 
+    def names(self) -> list[str]:
+        """All batches."""
+        return sorted(path.name.removesuffix(_SUFFIX) for path in self.directory.glob(f"*{_SUFFIX}"))
+
     def _path(self, name: str) -> Path:
         if not 0 < len(name) <= _NAME_CHARS or not all(c.isascii() and (c.isalnum() or c == "-") for c in name):
             raise OSError(f"{name!r} is no name of a batch")
@@ -104,7 +108,15 @@ def user_of(directory: Path) -> str:
                 os.link(temporary, path)  # whole or not at all, and never over one that is there
             finally:
                 temporary.unlink(missing_ok=True)
-        user = path.read_text("ascii").strip()
+    except OSError:
+        return ""
+    return user_in(directory)
+
+
+def user_in(directory: Path) -> str:
+    """The user's pseudonym if there is one already, else ""."""
+    try:
+        user = (directory / "user").read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
     return user if len(user) == 32 and user.isalnum() else ""

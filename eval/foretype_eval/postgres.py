@@ -1,4 +1,4 @@
-"""Debian's PostgreSQL, started for the tests that need it: own folder, own socket, unprivileged user, gone at the end."""
+"""Debian's PostgreSQL for a test or a bench: own folder, own socket, unprivileged user, gone at the end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+__all__ = ["NoPostgres", "available", "server"]
+
+
+class NoPostgres(Exception):
+    """There is no PostgreSQL server here, or it does not start."""
+
+
 BIN = next(
     (p for p in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True) if (p / "postgres").exists()), None
 )
@@ -24,7 +31,8 @@ def available() -> bool:
 @contextlib.contextmanager
 def server() -> Generator[str]:
     """The URL of an empty database; `.ci/run` installs the server where it is missing."""
-    assert BIN is not None, "no PostgreSQL: apt-get install postgresql"
+    if BIN is None:
+        raise NoPostgres("there is no PostgreSQL in /usr/lib/postgresql; apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="ftpg"))  # a socket's path has at most 107 characters
     user: dict[str, Any] = {}
     if os.getuid() == 0:  # it refuses to run as root
@@ -37,7 +45,8 @@ def server() -> Generator[str]:
     made = subprocess.run(
         [BIN / "initdb", "-D", data, "-U", "foretype", "-A", "trust", "-E", "UTF8", "--no-sync"], check=False, **options
     )
-    assert made.returncode == 0, made.stderr
+    if made.returncode != 0:
+        raise NoPostgres(f"initdb: {made.stderr}")
     command = [BIN / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
     with (folder / "log").open("w") as log:
         postgres = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, **user)
@@ -49,9 +58,10 @@ def server() -> Generator[str]:
             if ready.returncode == 0:
                 break
             with contextlib.suppress(subprocess.TimeoutExpired):
-                raise AssertionError(f"it ended: {postgres.wait(0.05)}: {(folder / 'log').read_text()}")
+                raise NoPostgres(f"it ended: {postgres.wait(0.05)}: {(folder / 'log').read_text()}")
         created = subprocess.run([BIN / "createdb", "-h", folder, "-U", "foretype", "foretype"], check=False, **options)
-        assert created.returncode == 0, created.stderr
+        if created.returncode != 0:
+            raise NoPostgres(f"createdb: {created.stderr}")
         yield f"postgresql://foretype@/foretype?host={folder}"
     finally:
         postgres.terminate()

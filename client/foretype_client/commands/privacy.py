@@ -1,0 +1,201 @@
+"""`foretype privacy`: what is kept about suggestions, where, for how long; and its removal.
+
+The gateway's side is found by the entry-point group `foretype.privacy`; a machine with the client alone has only the spool.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from foretype_client.commands.shared import BadInput, StateDirOption, errors_told
+from foretype_client.local import default_state_dir
+from foretype_client.telemetry.spool import Spool, user_in
+
+__all__ = ["app"]
+
+_GROUP: Final = "foretype.privacy"
+
+app = typer.Typer(no_args_is_help=True, help="What is kept about suggestions, where, for how long; and its removal.")
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="URL", help="The gateway's telemetry.url. Default: the file in the state directory."
+    ),
+]
+TextsOption = Annotated[
+    str | None,
+    typer.Option("--texts", metavar="URL", help="The gateway's telemetry.text_url. Default: beside the store."),
+]
+KeyOption = Annotated[Path | None, typer.Option("--key-file", metavar="FILE", help="The gateway's telemetry.key_file.")]
+TenantOption = Annotated[str, typer.Option("--tenant", help="Whose.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command("show")
+def show(
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    texts: TextsOption = None,
+    key_file: KeyOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Places, retention and flags."""
+    with errors_told():
+        folder = _folder(state_dir)
+        spool = Spool(folder / "spool")
+        place = {
+            "what": "spool",
+            "place": str(spool.directory),
+            "holds": "events on their way to the gateway; never source text",
+            "retention": "until acknowledged, at most 16 MiB",
+        }
+        result: dict[str, Any] = {"user": user_in(folder), "spooled_batches": len(spool.names()), "places": [place]}
+        gateway = _gateway(folder, store, texts, key_file, needed=False)
+        if gateway is None:
+            result["tenants"] = []
+        else:
+            shown = _told(gateway.show)
+            result["places"] += shown["places"]
+            result["tenants"] = shown["tenants"]
+        if as_json:
+            _print_json(result)
+        else:
+            _print(result)
+
+
+@app.command("set")
+def set_(
+    tenant: TenantOption = "default",
+    store_text: Annotated[
+        bool | None, typer.Option("--store-text/--no-store-text", help="Keep samples of text, encrypted.")
+    ] = None,
+    train: Annotated[bool | None, typer.Option("--train/--no-train", help="Exports may contain this tenant.")] = None,
+    events_days: Annotated[int | None, typer.Option(help="Days that events are kept.")] = None,
+    text_days: Annotated[int | None, typer.Option(help="Days that texts are kept.")] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    texts: TextsOption = None,
+    key_file: KeyOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Change what a tenant agrees to. A running gateway follows within half a minute."""
+    with errors_told():
+        given = {"store_text": store_text, "train": train, "events_days": events_days, "text_days": text_days}
+        changes = {name: value for name, value in given.items() if value is not None}
+        if not changes:
+            raise BadInput("nothing to change: give --store-text, --train, --events-days or --text-days")
+        gateway = _gateway(_folder(state_dir), store, texts, key_file)
+        _done(_told(lambda: gateway.set(tenant, **changes)), as_json=as_json)
+
+
+@app.command("delete")
+def delete(
+    user: Annotated[str | None, typer.Option("--user", help="Pseudonym, as `show` prints your own; or `me`.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", help="With --user: its tenant. Alone: all of a tenant.")
+    ] = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    texts: TextsOption = None,
+    key_file: KeyOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Remove everything of a user, or of a whole tenant, from the store, the texts and this machine's spool."""
+    with errors_told():
+        if user is None and tenant is None:
+            raise BadInput("whose? give --user ID (or `--user me`), or --tenant NAME")
+        folder = _folder(state_dir)
+        own = user_in(folder)
+        if user == "me":
+            if not own:
+                raise BadInput(f"nothing was ever recorded under {folder}; give --user ID")
+            user = own
+        spool = Spool(folder / "spool")
+        spooled = spool.names() if user in (None, own) else []
+        for name in spooled:  # before the store: what is removed there must not come back from here
+            spool.remove(name)
+        gateway = _gateway(folder, store, texts, key_file, needed=False)
+        removed = {"events": 0, "texts": 0}
+        if gateway is not None:
+            removed = _told(lambda: gateway.delete(tenant or "default", user))
+        if user is not None and user == own:
+            (folder / "user").unlink(missing_ok=True)  # a new pseudonym from the next start on
+        _done({**removed, "spooled_batches": len(spooled)}, as_json=as_json)
+
+
+@app.command("export")
+def export(
+    file: Annotated[Path, typer.Argument(help="JSON lines are written here, mode 0600.")],
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    texts: TextsOption = None,
+    key_file: KeyOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Events and texts of the tenants that agreed to `train`, and of nobody else."""
+    with errors_told():
+        gateway = _gateway(_folder(state_dir), store, texts, key_file)
+        _done(_told(lambda: gateway.export(file)), as_json=as_json)
+
+
+def _folder(state_dir: Path | None) -> Path:
+    return (state_dir or default_state_dir()) / "telemetry"
+
+
+def _gateway(folder: Path, store: str | None, texts: str | None, key_file: Path | None, *, needed: bool = True) -> Any:
+    """The gateway's side; None where it is not installed."""
+    for point in entry_points(group=_GROUP):
+        try:
+            make = point.load()
+        except ImportError as error:
+            if not needed and store is None:
+                return None
+            raise BadInput(f"the gateway is not installed here ({error}); pip install 'foretype[gateway]'") from error
+        return make(folder, url=store, text_url=texts, key_file=key_file)
+    if needed or store is not None:
+        raise BadInput("the gateway is not installed here; pip install 'foretype[gateway]'")
+    return None
+
+
+def _told(work: Any) -> Any:
+    try:
+        return work()
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def _done(result: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        _print_json(result)
+    else:
+        typer.echo(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in result.items()))
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def _print(result: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    places = Table(Column("place", overflow="fold"), "holds", "kept", box=None)
+    for place in result["places"]:
+        places.add_row(f"{place['what']}: {escape(place['place'])}", place["holds"], place["retention"])
+    console.print(places)
+    tenants = Table("tenant", "store_text", "train", "events_days", "text_days", "events", "texts", box=None)
+    for tenant in result["tenants"]:
+        flags = ["yes" if tenant[name] else "no" for name in ("store_text", "train")]
+        numbers = [str(tenant[name]) for name in ("events_days", "text_days", "events", "texts")]
+        tenants.add_row(escape(tenant["tenant"]), *flags, *numbers)
+    console.print(tenants)
+    console.print(
+        f"you: {result['user'] or 'nothing recorded here yet'}; {result['spooled_batches']} batches in the spool"
+    )

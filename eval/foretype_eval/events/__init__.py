@@ -1,0 +1,1 @@
+"""How fast feedback is committed, and whether anything acknowledged is lost when the gateway is killed."""
