@@ -19,6 +19,7 @@ from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
 
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import learn_neighbours
+from foretype_client.adaptive.table import shipped_table
 from foretype_client.cache import CompletionCache
 from foretype_client.feedback import Feedback
 from foretype_client.flow import CompletionFlow, FlowOptions
@@ -210,7 +211,7 @@ async def open_client(
         clock=clock,
         policy=Policy(options.policy),
         cache=CompletionCache(),
-        local=AdaptiveModel() if options.local else None,
+        local=AdaptiveModel(shipped_table()) if options.local else None,
         rng=rng,
         options=options.flow,
         feedback=feedback,

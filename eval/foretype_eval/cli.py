@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from foretype_eval.ab.command import ab
+from foretype_eval.adaptive.command import adaptive
 from foretype_eval.counters.command import counters
 from foretype_eval.events.command import events
 from foretype_eval.fim.cli import fim
@@ -26,6 +27,7 @@ app.command("replay")(replay)
 app.command("retrieval")(retrieval)
 app.command("crossfile")(crossfile)
 app.command("ab")(ab)
+app.command("adaptive")(adaptive)
 bench.command("latency")(latency)
 bench.command("index")(index)
 bench.command("prefill")(prefill)

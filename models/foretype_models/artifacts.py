@@ -35,6 +35,7 @@ __all__ = [
     "digest_file",
     "locate",
     "locate_embedder",
+    "locate_table",
     "verify",
 ]
 
@@ -148,7 +149,9 @@ def available(folder: Path = FOLDER) -> list[Artifact]:
         if not any(model.name == default for model in models):
             raise ValueError(f"no model has the default name {default!r}")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_remedy(folder)}") from error
+        raise BrokenIndexError(
+            f"{index} cannot be read ({type(error).__name__}: {error}); {_remedy(folder)}"
+        ) from error
     return sorted(models, key=lambda model: model.name != default)
 
 
@@ -159,7 +162,9 @@ def _index(folder: Path) -> Mapping[str, Any]:
     except FileNotFoundError as error:
         raise BrokenIndexError(f"{index} is missing; {_remedy(folder)}") from error
     except (OSError, ValueError) as error:
-        raise BrokenIndexError(f"{index} cannot be read ({type(error).__name__}: {error}); {_remedy(folder)}") from error
+        raise BrokenIndexError(
+            f"{index} cannot be read ({type(error).__name__}: {error}); {_remedy(folder)}"
+        ) from error
 
 
 def _inside(folder: Path, value: Any) -> Path:
@@ -247,8 +252,25 @@ def locate_embedder(folder: Path = FOLDER) -> EmbedderArtifact:
     return found
 
 
+def locate_table(folder: Path = FOLDER) -> Path:
+    """Finds the corpus table of the client's adaptive model and verifies it.
+
+    Raises:
+        ArtifactError: one of its subclasses, see the module.
+    """
+    item = _index(folder).get("table")
+    if item is None:
+        raise UnknownArtifactError(f"{folder / 'index.json'} names no corpus table; {_remedy(folder)}")
+    try:
+        path, size, sha256 = _inside(folder, item["file"]), int(item["bytes"]), str(item["sha256"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokenIndexError(f"{folder / 'index.json'}: table: {error}; {_remedy(folder)}") from error
+    _check(path, size, sha256)
+    return path
+
+
 def verify(folder: Path = FOLDER) -> list[Artifact]:
-    """Verifies every shipped model and the embedder by their content, whatever was verified before.
+    """Verifies every shipped model, the embedder and the corpus table by their content, whatever was verified before.
 
     Raises:
         ArtifactError: the first fault found.
@@ -260,6 +282,8 @@ def verify(folder: Path = FOLDER) -> list[Artifact]:
         locate(model.name, folder)
     if _index(folder).get("embedder") is not None:
         locate_embedder(folder)
+    if _index(folder).get("table") is not None:
+        locate_table(folder)
     return models
 
 
@@ -273,7 +297,9 @@ def _check(path: Path, size: int, sha256: str) -> None:
     except FileNotFoundError as error:
         raise MissingArtifactError(f"{path} is missing; {_remedy(path.parent)}") from error
     except OSError as error:
-        raise ArtifactError(f"{path} cannot be read ({error}); check its permissions, or {_remedy(path.parent)}") from error
+        raise ArtifactError(
+            f"{path} cannot be read ({error}); check its permissions, or {_remedy(path.parent)}"
+        ) from error
     if digest != sha256:
         raise TamperedArtifactError(f"{path} does not match its SHA-256 {sha256[:12]}…; {_remedy(path.parent)}")
     _digests[key] = digest

@@ -259,9 +259,9 @@ def write_index(folder: Path, name: str, file: str, parameters: int, trained_tok
     """Writes ``index.json`` for one model and the ``tokenizer.json`` beside it."""
     model, tokenizer = folder / file, folder / "tokenizer.json"
     written = folder / "index.json"
-    # The embedder that ships beside the models is not this command's to forget.
+    # The embedder and the corpus table that ship beside the models are not this command's to forget.
     kept = json.loads(written.read_text("utf-8")) if written.is_file() else {}
-    index = {key: value for key, value in kept.items() if key == "embedder"} | {
+    index = {key: value for key, value in kept.items() if key in ("embedder", "table")} | {
         "default": name,
         "models": [
             {

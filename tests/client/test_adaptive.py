@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from foretype_client.adaptive.blend import Corpus, blend, gather
+import pytest
+from foretype_client.adaptive.evidence import (
+    CONTEXT_MAX,
+    Occurrences,
+    Places,
+    agreement,
+    levels_of,
+    places_in_file,
+)
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
+from foretype_client.adaptive.mixture import CELLS, chances, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.search import best_line
 from foretype_client.adaptive.stream import Ids, LexemeStream
+from foretype_client.adaptive.table import Row
 from foretype_context.document import Document, Snapshot
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,31 +58,109 @@ def test_a_stream_that_followed_edits_equals_a_fresh_one(versions: list[list[str
             assert spelled == (line.strip() + "\n" if line.strip() else "")
 
 
-@given(st.lists(st.integers(0, 3), min_size=2, max_size=60), st.lists(st.integers(0, 3), min_size=1, max_size=8))
-def test_gathering_finds_what_a_plain_search_finds(ids: list[int], history: list[int]) -> None:
-    found = gather(Corpus(np.array(ids, np.int32)), history)
-    plain: list[tuple[int, int]] = []
+def plain_search(ids: list[int], history: list[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
     for at in range(len(ids) - 1):
         length = 0
-        while length < min(8, len(history)) and at - length >= 0 and ids[at - length] == history[-1 - length]:
+        while length < min(CONTEXT_MAX, len(history)) and at - length >= 0 and ids[at - length] == history[-1 - length]:
             length += 1
         if length:
-            plain.append((ids[at + 1], length))
-    assert sorted(zip(found.following, found.lengths, strict=True)) == sorted(plain)
+            found[at] = length
+    return found
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=60), st.lists(st.integers(0, 3), min_size=1, max_size=8))
+def test_agreement_is_what_a_plain_search_finds(ids: list[int], history: list[int]) -> None:
+    array: Ids = np.array(ids, np.int32)
+    at = np.flatnonzero(array[:-1] == history[-1])
+    lengths = agreement(array, at, history)
+    assert dict(zip(at.tolist(), lengths.tolist(), strict=True)) == plain_search(ids, history)
+
+
+@given(st.lists(st.integers(0, 3), min_size=0, max_size=60), st.lists(st.integers(0, 3), min_size=1, max_size=4))
+def test_sorted_text_knows_every_place_of_a_pair(ids: list[int], history: list[int]) -> None:
+    found = set(Occurrences(np.array(ids, np.int32)).find(history).tolist())
+    plain = plain_search(ids, history) if len(ids) > 1 else {}
+    pairs = {at for at, length in plain.items() if length > 1}
+    if pairs:
+        assert pairs <= found <= {at for at in plain if at == 0 or at in pairs}
+    else:
+        assert found == set(plain)
 
 
 def test_the_line_being_written_is_no_evidence_for_itself() -> None:
     ids: Ids = np.array([5, 6, 0, 5, 7, 0], np.int32)
-    assert gather(Corpus(ids, hole=(3, 6)), [5]).following == [6]
+    assert places_in_file(ids, (3, 6), [5])[0].following.tolist() == [6]
 
 
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 8)), min_size=1, max_size=30))
-def test_blended_chances_are_probabilities(pairs: list[tuple[int, int]]) -> None:
-    from foretype_client.adaptive.blend import Evidence
+PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, CONTEXT_MAX), st.sampled_from([1, 3, 4])), max_size=30)
 
-    chances = blend([Evidence([a for a, _ in pairs], [b for _, b in pairs])])
-    assert all(0 < chance <= 1 for chance in chances.values())
-    assert sum(chances.values()) <= 1.001
+
+@given(PAIRS, st.integers(0, 40), st.lists(st.integers(0, 4), unique=True, max_size=3))
+def test_chances_are_probabilities_and_those_not_allowed_have_none(
+    pairs: list[tuple[int, int, int]], in_line: int, row: list[int]
+) -> None:
+    places = [
+        Places(
+            np.array([p[0] for p in pairs if p[2] == source], np.int32),
+            np.array([p[1] for p in pairs if p[2] == source], np.int64),
+            source,
+        )
+        for source in (1, 3, 4)
+    ]
+    rows = [Row(2, row, [0.3] * len(row), 5, 3)] if row else []
+
+    def large(id: int) -> bool:
+        return id > 1
+
+    rules: list[Callable[[int], bool] | None] = [None, large]
+    for allowed in rules:
+        levels = levels_of(places, rows, in_line, allowed)
+        if levels is None:
+            continue
+        chance = chances(levels, fitted_weights())
+        assert ((0 <= chance) & (chance <= 1)).all()
+        assert chance.sum() < 1
+        if allowed is not None:
+            assert all(allowed(id) or p == 0 for id, p in zip(levels.ids.tolist(), chance.tolist(), strict=True))
+        assert levels.cells.max() < CELLS
+
+
+def test_no_evidence_is_no_level() -> None:
+    assert levels_of([], [], 3, None) is None
+
+
+def test_more_context_that_agrees_counts_more() -> None:
+    few = Places(np.array([1], np.int32), np.array([CONTEXT_MAX]), 3)
+    many = Places(np.array([2] * 3, np.int32), np.array([1] * 3), 3)
+    both = Places(np.concatenate((few.following, many.following)), np.concatenate((few.lengths, many.lengths)), 3)
+    levels = levels_of([both], [], 40, None)
+    assert levels is not None
+    chance = dict(zip(levels.ids.tolist(), chances(levels, fitted_weights()).tolist(), strict=True))
+    assert chance[1] > chance[2]
+
+
+def fixed(answers: dict[tuple[int, ...], list[tuple[int, float]]]) -> Callable[[list[int]], object]:
+    def following(path: list[int]) -> object:
+        found = answers.get(tuple(path))
+        return None if found is None else (np.array([a for a, _ in found]), np.array([b for _, b in found]))
+
+    return following
+
+
+def test_the_best_line_need_not_begin_with_the_best_lexeme() -> None:
+    following = fixed({(): [(1, 0.55), (2, 0.45)], (1,): [(0, 0.3), (3, 0.3)], (2,): [(0, 0.95)], (1, 3): [(0, 0.9)]})
+    found = best_line(following, least=0.01, steps_max=10)  # pyright: ignore[reportArgumentType]
+    assert found is not None
+    assert found.ids == [2]
+    assert found.chance == pytest.approx(0.45 * 0.95)
+
+
+def test_a_line_below_the_least_chance_or_beyond_the_steps_is_not_found() -> None:
+    following = fixed({(): [(1, 0.5)], (1,): [(LINE_END, 0.5)]})
+    assert best_line(following, least=0.3, steps_max=10) is None  # pyright: ignore[reportArgumentType]
+    assert best_line(following, least=0.2, steps_max=1) is None  # pyright: ignore[reportArgumentType]
+    assert best_line(following, least=0.2, steps_max=10) is not None  # pyright: ignore[reportArgumentType]
 
 
 def test_it_completes_a_line_it_has_seen_and_adapts_the_rest_of_a_half_typed_word() -> None:
@@ -148,3 +239,20 @@ def test_the_same_text_again_keeps_its_array() -> None:
     assert stream.ids is before
     stream.update("")
     assert stream.span(0) == (0, 0)
+
+
+def test_a_draft_goes_over_line_ends_and_stops_where_it_is_unsure() -> None:
+    seen = "first = load(path)\nsecond = parse(first)\n\n" * 4
+    model = AdaptiveModel()
+    text = seen + "first = lo"
+    draft = model.draft(snapshot(text), len(text), 8)
+    assert "".join(draft).startswith("ad(path)\nsecond")
+    assert len(draft) <= 8
+    assert model.draft(snapshot("zq"), 2, 8) == []
+    assert model.draft(snapshot(text), len(text), 0) == []
+
+
+def test_weights_are_shares() -> None:
+    weights = fitted_weights()
+    assert weights.shape == (CELLS,)
+    assert ((weights > 0) & (weights < 1)).all()

@@ -1,34 +1,33 @@
-"""Lexemes: words, numbers and single signs, each with the space before it, so that joining them gives the text back."""
+"""Numbers for lexemes."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from typing import Final
+
+from foretype_context.lexemes import lex
 
 __all__ = ["LINE_END", "Vocabulary", "lex"]
 
 LINE_END: Final = 0
 """Id of the end of a line. Indentation and blank lines are not part of the stream: they differ where meaning does not."""
 
-_LEXEME: Final = re.compile(r" ?[^\W\d]\w*| ?\d\w*| {2,}| ?[^\w\s]|\s")
-
-
-def lex(line: str) -> list[str]:
-    """Lexemes of one line. `"".join(lex(line)) == line` for any text without line ends."""
-    return _LEXEME.findall(line)
-
 
 class Vocabulary:
-    """Numbers for lexemes, given out as they come. Grows with what is read; :meth:`__len__` lets an owner start afresh."""
+    """Numbers for lexemes, given out as they come. Grows with what is read; :meth:`__len__` lets an owner start afresh.
 
-    def __init__(self) -> None:
-        self._ids: dict[str, int] = {"\n": LINE_END}
-        self._lexemes: list[str] = ["\n"]
+    Args:
+        first: lexemes that have the numbers from 0 on; the first must be the line end.
+    """
+
+    def __init__(self, first: Sequence[str] = ("\n",)) -> None:
+        self._lexemes: list[str] = list(first)
+        self._ids: dict[str, int] = {lexeme: id for id, lexeme in enumerate(self._lexemes)}
 
     def __len__(self) -> int:
         return len(self._lexemes)
 
-    def ids(self, lexemes: list[str]) -> list[int]:
+    def ids(self, lexemes: Sequence[str]) -> list[int]:
         """Numbers of `lexemes`, new ones included."""
         known, names = self._ids, self._lexemes
         found: list[int] = []

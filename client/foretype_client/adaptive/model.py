@@ -4,29 +4,56 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from foretype_context.document import Snapshot
 
-from foretype_client.adaptive.blend import CONTEXT_MAX, Corpus, blend, gather
+from foretype_client.adaptive.evidence import Levels, Occurrences, levels_of, places_in_file, places_in_others
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
+from foretype_client.adaptive.mixture import Weights, chances, fitted_weights
+from foretype_client.adaptive.search import Next, best_line
 from foretype_client.adaptive.stream import Ids, LexemeStream
+from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable
 from foretype_client.local_model import LocalCandidate
 
-__all__ = ["AdaptiveModel"]
+__all__ = ["AdaptiveModel", "Spot"]
 
-_LEXEMES_MAX: Final = 40
 _HALF_WORD: Final = re.compile(r" ?\w+$")
 _BLANKS: Final = " \t\r\f\v"
+_CHARS_MIN: Final = 3
+"""Shorter texts are not worth a look: taking one costs a key as well."""
+_DRAFT_CHANCE_MIN: Final = 0.5
+
+
+class Spot(NamedTuple):
+    """A place in a document.
+
+    Attributes:
+        ids: lexemes of the document.
+        hole: half-open range of `ids`, the line that is being written.
+        history: lexemes before the cursor, `in_line` of them on its line.
+        half: the half-typed word, which is not in `history`.
+        others: the other files.
+    """
+
+    ids: Ids
+    hole: tuple[int, int]
+    history: list[int]
+    in_line: int
+    half: str
+    others: Occurrences
 
 
 class AdaptiveModel:
-    """Suggests the rest of the line from this file and the files seen lately.
+    """Suggests the rest of the line from this file, the files seen lately, and a table of published code.
 
     Args:
-        confidence_min: candidates below are not shown. From 0.5 on, 58 % were right in rest-of-line cuts of held-out
-            repositories, for 36 % of the cuts; while somebody writes new code it is one session in ten.
+        table: None without one.
+        weights: of the levels of evidence; those that ship by default.
+        confidence_min: candidates below are not shown; decision 0007 says what that costs and gains.
+        steps_max: lexemes looked at in all while searching for the best line; bounds the time.
         documents_max: files kept, least recently used dropped first.
         chars_max: longer files are looked at through a window of this size around the cursor.
         others_lexemes_max: lexemes of other files looked into, latest files first.
@@ -35,22 +62,28 @@ class AdaptiveModel:
 
     def __init__(
         self,
+        table: CorpusTable | None = None,
         *,
-        confidence_min: float = 0.5,
+        weights: Weights | None = None,
+        confidence_min: float = 0.3,
+        steps_max: int = 20,
         documents_max: int = 200,
         chars_max: int = 400_000,
-        others_lexemes_max: int = 100_000,
+        others_lexemes_max: int = 300_000,
         vocabulary_max: int = 200_000,
     ) -> None:
+        self._table = table
+        self._weights = fitted_weights() if weights is None else weights
         self._confidence_min = confidence_min
+        self._steps_max = steps_max
         self._documents_max = documents_max
         self._chars_max = chars_max
         self._others_lexemes_max = others_lexemes_max
-        self._vocabulary_max = vocabulary_max
-        self._joined: Ids = np.zeros(0, np.int32)
-        self._joined_key: tuple[int, ...] = ()
-        self._vocabulary = Vocabulary()
+        self._vocabulary_max = vocabulary_max + (0 if table is None else len(table.lexemes))
+        self._others_found = Occurrences(np.zeros(0, np.int32))
+        self._others_key: tuple[int, ...] = ()
         self._streams: OrderedDict[str, LexemeStream] = OrderedDict()
+        self._vocabulary = self._fresh_vocabulary()
 
     def learn(self, uri: str, text: str) -> None:
         """Look into another file from now on; an open document needs no call."""
@@ -59,11 +92,44 @@ class AdaptiveModel:
     def forget(self, uri: str) -> None:
         self._streams.pop(uri, None)
 
+    def known(self) -> list[str]:
+        """Documents that are looked into."""
+        return list(self._streams)
+
     def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
         return self.candidate(snapshot, offset, least=self._confidence_min)
 
     def candidate(self, snapshot: Snapshot, offset: int, *, least: float = 0.02) -> LocalCandidate | None:
-        """The most probable rest of the line; its confidence is the product of its lexemes' chances, `least` or more."""
+        """The most probable rest of the line; its confidence is the chance that all of it is right, `least` or more."""
+        spot = self.spot(snapshot, offset)
+        found = best_line(self._next(spot), least=least, steps_max=self._steps_max)
+        if found is None:
+            return None
+        text = self._spelled(found.ids)[len(spot.half) :].rstrip()
+        return LocalCandidate(text, found.chance) if len(text) >= _CHARS_MIN else None
+
+    def draft(self, snapshot: Snapshot, offset: int, tokens: int) -> list[str]:
+        """At most `tokens` lexemes that probably come next, over line ends too, for a server to check in one step.
+
+        The first completes a half-typed word. It ends where the next lexeme is no longer more likely right than wrong.
+        Indentation after a line end is not part of it.
+        """
+        spot = self.spot(snapshot, offset)
+        following = self._next(spot)
+        path: list[int] = []
+        while len(path) < tokens and (found := following(path)) is not None:
+            ids, chance = found
+            best = int(chance.argmax())
+            if float(chance[best]) < _DRAFT_CHANCE_MIN:
+                break
+            path.append(int(ids[best]))
+        parts = [self._vocabulary.lexeme(id) for id in path]
+        if parts and spot.half:
+            parts[0] = parts[0][len(spot.half) :]
+        return parts
+
+    def spot(self, snapshot: Snapshot, offset: int) -> Spot:
+        """The document and the lexemes before a place in it."""
         line = snapshot.line_of(offset)
         typed = snapshot.text[snapshot.line_start(line) : offset].lstrip(_BLANKS)
         first = self._window(snapshot, line)
@@ -73,53 +139,57 @@ class AdaptiveModel:
         begin, end = stream.span(line - first)
         lexemes = lex(typed)
         half = lexemes.pop() if lexemes and (lexemes[-1] == " " or _HALF_WORD.match(lexemes[-1])) else ""
-        history = [*stream.ids[max(0, begin - CONTEXT_MAX) : begin].tolist(), *self._vocabulary.ids(lexemes)]
-        corpora = [Corpus(self._others(snapshot.uri)), Corpus(stream.ids, (begin, end))]
-        return self._rest_of_line(corpora, history, half, least)
+        before = stream.ids[max(0, begin - HISTORY_MAX) : begin].tolist()
+        history = [*before, *self._vocabulary.ids(lexemes)]
+        return Spot(stream.ids, (begin, end), history, len(lexemes), half, self._others(snapshot.uri))
 
-    def _others(self, uri: str) -> Ids:
-        """Everything seen outside `uri`, latest last, in one array: a search costs by the call, not by the lexeme."""
+    def evidence(self, spot: Spot, path: list[int]) -> Levels | None:
+        """Levels of evidence for what follows `path` at a place."""
+        history = [*spot.history, *path][-HISTORY_MAX:]
+        rows = [] if self._table is None else self._table.rows(history, self._vocabulary)
+        places = places_in_others(spot.others, history)
+        if history:
+            places += places_in_file(spot.ids, spot.hole, history)
+        half = "" if path else spot.half
+        in_line = path[::-1].index(LINE_END) if LINE_END in path else spot.in_line + len(path)
+        return levels_of(places, rows, in_line, (lambda id: self._starts(id, half)) if half else None)
+
+    def id_of(self, lexeme: str) -> int:
+        return self._vocabulary.ids([lexeme])[0]
+
+    def _starts(self, id: int, half: str) -> bool:
+        return self._vocabulary.lexeme(id).startswith(half)
+
+    def _next(self, spot: Spot) -> Next:
+        def following(path: list[int]) -> tuple[Ids, npt.NDArray[np.float64]] | None:
+            levels = self.evidence(spot, path)
+            return None if levels is None else (levels.ids, chances(levels, self._weights))
+
+        return following
+
+    def _spelled(self, ids: list[int]) -> str:
+        return "".join(map(self._vocabulary.lexeme, ids))
+
+    def _others(self, uri: str) -> Occurrences:
+        """Everything seen outside `uri`, latest last, in one array."""
         streams = [stream for other, stream in self._streams.items() if other != uri]
         key = tuple(id(stream.ids) for stream in streams)
-        if key != self._joined_key:
+        if key != self._others_key:
             kept: list[Ids] = []
             room = self._others_lexemes_max
             for stream in reversed(streams):
                 kept.append(stream.ids[:room])
                 room -= len(kept[-1])
-            self._joined = np.concatenate(kept[::-1]) if kept else np.zeros(0, np.int32)
-            self._joined_key = key
-        return self._joined
+            self._others_found = Occurrences(np.concatenate(kept[::-1]) if kept else np.zeros(0, np.int32))
+            self._others_key = key
+        return self._others_found
 
-    def _rest_of_line(
-        self, corpora: list[Corpus], history: list[int], half: str, least: float
-    ) -> LocalCandidate | None:
-        parts: list[str] = []
-        confidence = 1.0
-        for _ in range(_LEXEMES_MAX):
-            evidence = [gather(corpus, history[-CONTEXT_MAX:]) for corpus in corpora]
-            allowed: set[int] | None = None
-            if half:
-                seen = {id for found in evidence for id in found.following}
-                allowed = {id for id in seen if self._vocabulary.lexeme(id).startswith(half)}
-            chances = blend(evidence, allowed)
-            if not chances:
-                return None
-            best = max(chances, key=chances.__getitem__)
-            confidence *= min(chances[best], 1.0)
-            if confidence < least:  # it can only fall
-                return None
-            if best == LINE_END:
-                text = "".join(parts)
-                return LocalCandidate(text, confidence) if text else None
-            parts.append(self._vocabulary.lexeme(best)[len(half) :])
-            half = ""
-            history.append(best)
-        return None
+    def _fresh_vocabulary(self) -> Vocabulary:
+        return Vocabulary() if self._table is None else Vocabulary(self._table.lexemes)
 
     def _follow(self, uri: str, text: str) -> LexemeStream:
         if len(self._vocabulary) > self._vocabulary_max:
-            self._vocabulary = Vocabulary()
+            self._vocabulary = self._fresh_vocabulary()
             self._streams.clear()
         stream = self._streams.get(uri)
         if stream is None:

@@ -11,11 +11,13 @@ import contextlib
 import random
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.table import CorpusTable, shipped_table
 from foretype_client.cache import CompletionCache
 from foretype_client.flow import CompletionFlow
 from foretype_client.local_model import CopyLine, LocalModel
@@ -34,7 +36,7 @@ from foretype_eval.replay.strict import StrictFlow
 from foretype_eval.replay.trace import LatencyTrace, MeasuredGateway, ReplayGateway, TraceError, TraceRow
 from foretype_eval.replay.virtual import VirtualLoop
 
-__all__ = ["ReplayOptions", "run_replay"]
+__all__ = ["NEURAL", "SYSTEMS", "ReplayOptions", "replay_commit", "run_replay"]
 
 SYSTEMS: Final = ("model", "adaptive", "copy_line", "empty")
 NEURAL: Final = ("model", "network")
@@ -96,7 +98,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         for system in options.systems:
             for number, commit in enumerate(commits, start=1):
                 if journal.get(system, commit.id) is None:
-                    row, rows = _one(options, system, commit, side, trace)
+                    row, rows = replay_commit(options, system, commit, side, trace)
                     measured += rows
                     journal.add(row)
                 progress(system, number, len(commits))
@@ -128,7 +130,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
     }
 
 
-def _one(
+def replay_commit(
     options: ReplayOptions, system: str, commit: Commit, side: RealSide | Simulator | None, trace: LatencyTrace | None
 ) -> tuple[CommitRow, list[TraceRow]]:
     """One system on one commit, on a clock that starts at zero."""
@@ -186,13 +188,18 @@ async def _work(
     return developer
 
 
+@cache
+def _table() -> CorpusTable | None:
+    return shipped_table()
+
+
 def _local(options: ReplayOptions, system: str, commit: Commit, root: str) -> LocalModel | None:
     """The client's own candidate, knowing the files of the repository as they stood before the commit."""
     if system == "copy_line":
         return CopyLine()
     if system not in ("model", "adaptive"):
         return None
-    model = AdaptiveModel()
+    model = AdaptiveModel(_table())
     for path, text in files_before(options.repo, commit.id, suffixes=options.suffixes).items():
         model.learn(f"file://{root}/{path}", text)
     return model

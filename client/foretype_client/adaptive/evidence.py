@@ -1,0 +1,208 @@
+"""What followed where the text was like this before: levels of evidence, from little context to much.
+
+A level is a source and a length of context. Sources are the corpus table, the other files, this file, and the part of this
+file around the cursor; for the latter three there is one more, of places that agree back to the start of the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from foretype_client.adaptive.stream import Ids
+from foretype_client.adaptive.table import Row
+
+__all__ = [
+    "CONTEXT_MAX",
+    "LENGTHS",
+    "SOURCES",
+    "SPREADS",
+    "TIMES",
+    "Ints",
+    "Levels",
+    "Occurrences",
+    "Places",
+    "agreement",
+    "levels_of",
+    "places_in_file",
+    "places_in_others",
+]
+
+LENGTHS: Final = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)
+"""Steps of context length, in lexemes: a copy of many lines is ever surer of itself."""
+CONTEXT_MAX: Final = LENGTHS[-1]
+SOURCES: Final = 7
+"""0 table, 1 other files, 2 the same from the start of the line, 3 this file, 4 near, 5 and 6 these from the line's start."""
+TIMES: Final = 6
+SPREADS: Final = 4
+_OCCURRENCES_MAX: Final = 256
+_FOUND_MAX: Final = 1024
+_NEAR_ABOVE: Final = 500
+_NEAR_BELOW: Final = 125
+_ANCHORED: Final = (2, 5, 6)
+
+Ints = npt.NDArray[np.int64]
+
+_STEP: Final[Ints] = np.searchsorted(LENGTHS, np.arange(CONTEXT_MAX + 1), side="right").astype(np.int64)
+_COUNT_MAX: Final = 64
+_TIMES_STEP: Final[Ints] = np.searchsorted((2, 3, 5, 9, 33), np.arange(_COUNT_MAX + 1), side="right").astype(np.int64)
+_SPREAD_STEP: Final[Ints] = np.searchsorted((2, 3, 5), np.arange(_COUNT_MAX + 1), side="right").astype(np.int64)
+
+
+class Levels(NamedTuple):
+    """Evidence for the next lexeme. Shapes: L levels in ascending order of what they count, C candidates.
+
+    Attributes:
+        ids: (C,) lexeme ids, ascending.
+        shares: (L, C) what each level says.
+        cells: (L,) which weight belongs to each, a flat index of (source, length, times, spread).
+    """
+
+    ids: Ids
+    shares: npt.NDArray[np.float64]
+    cells: Ints
+
+
+class Places(NamedTuple):
+    """Where the text was like this: the next lexeme there, and how many lexemes before it agree."""
+
+    following: Ids
+    lengths: Ints
+    source: int
+
+
+class Occurrences:
+    """Text that seldom changes, sorted by lexeme and the one before, so that a search need not run over all of it."""
+
+    def __init__(self, ids: Ids) -> None:
+        self.ids = ids
+        current = ids[:-1].astype(np.int64)
+        keys = (current << 21) | np.concatenate((np.zeros(min(1, len(current)), np.int64), current[:-1]))
+        self._order = np.argsort(keys, kind="stable")
+        self._keys = keys[self._order]
+
+    def find(self, history: Sequence[int]) -> Ints:
+        """Places of the last lexeme of `history` after the one before it; after any, where that pair is new."""
+        if not history or not len(self._keys):
+            return self._order[:0]
+        last = history[-1]
+        low = high = 0
+        if len(history) > 1:
+            key = (last << 21) | history[-2]
+            low, high = np.searchsorted(self._keys, (key, key + 1)).tolist()
+        if low == high:
+            low, high = np.searchsorted(self._keys, (last << 21, (last + 1) << 21)).tolist()
+        return self._order[max(low, high - _FOUND_MAX) : high]
+
+
+def agreement(ids: Ids, at: Ints, history: Sequence[int]) -> Ints:
+    """How many lexemes up to each place agree with the end of `history`; at `at` itself they must."""
+    lengths = np.ones(len(at), np.int64)
+    alive = np.arange(len(at))
+    for k in range(1, min(CONTEXT_MAX, len(history))):
+        back = at[alive] - k
+        alive = alive[(back >= 0) & (ids[back] == history[-1 - k])]
+        if not len(alive):
+            break
+        lengths[alive] = k + 1
+    return lengths
+
+
+def places_in_file(ids: Ids, hole: tuple[int, int], history: Sequence[int]) -> list[Places]:
+    """In this file, and again those near the cursor. `hole` is the line that is being written, no evidence for itself."""
+    begin, end = hole
+    at = np.flatnonzero(ids[:-1] == history[-1])
+    if end > begin:
+        at = at[(at < begin - 1) | (at >= end)]
+    if not len(at):
+        return []
+    lengths = agreement(ids, at, history)
+    at, lengths = _longest(at, lengths)
+    following = ids[at + 1]
+    near = (at > begin - _NEAR_ABOVE) & (at < end + _NEAR_BELOW)
+    found = [Places(following, lengths, 3)]
+    if near.any():
+        found.append(Places(following[near], lengths[near], 4))
+    return found
+
+
+def places_in_others(others: Occurrences, history: Sequence[int]) -> list[Places]:
+    """In the other files."""
+    at = others.find(history)
+    if not len(at):
+        return []
+    at, lengths = _longest(at, agreement(others.ids, at, history))
+    return [Places(others.ids[at + 1], lengths, 1)]
+
+
+def _longest(at: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    if len(at) <= _OCCURRENCES_MAX:
+        return at, lengths
+    best = np.argsort(-lengths, kind="stable")[:_OCCURRENCES_MAX]
+    return at[best], lengths[best]
+
+
+def levels_of(
+    places: Sequence[Places], rows: Sequence[Row], in_line: int, allowed: Callable[[int], bool] | None
+) -> Levels | None:
+    """Levels of evidence, None without any.
+
+    Args:
+        in_line: lexemes of history that stand on the cursor's line.
+        allowed: only these candidates (those that continue a half-typed word); what they share is all there is.
+    """
+    anchor = min(in_line + 1, CONTEXT_MAX)
+    followers: list[Ids] = []
+    keys: list[Ints] = []
+    for following, lengths, source in places:
+        followers.append(following)
+        keys.append((len(LENGTHS) - _STEP[lengths]) * SOURCES + source)
+        if len(from_start := np.flatnonzero(lengths >= anchor)):
+            followers.append(following[from_start])
+            key = (len(LENGTHS) - int(_STEP[anchor])) * SOURCES + (2 if source == 1 else source + 2)
+            keys.append(np.full(len(from_start), key, np.int64))
+    counted = sum(map(len, followers))
+    followers += [np.array(row.ids, np.int32) for row in rows]
+    if not any(map(len, followers)):
+        return None
+    ids, inverse = np.unique(np.concatenate(followers), return_inverse=True)
+    size = len(ids)
+    shape = (len(LENGTHS), SOURCES, size)
+    keep = None if allowed is None else np.fromiter(map(allowed, ids.tolist()), np.bool_, size)
+    if keep is not None and not keep.any():
+        return None
+    shares = np.zeros(shape)
+    cells = np.full(shape[:2], -1, np.int64)
+    if counted:
+        counts = np.bincount(np.concatenate(keys) * size + inverse[:counted], minlength=shares.size).reshape(shape)
+        counts = np.cumsum(counts, axis=0)[::-1].copy()
+        if keep is not None:
+            counts *= keep
+        counts[: int(_STEP[anchor]) - 1, _ANCHORED] = 0
+        times = counts.sum(axis=2)
+        spread = (counts > 0).sum(axis=2)
+        shares = counts / np.maximum(times, 1)[:, :, None]
+        bucket: Ints = (
+            _TIMES_STEP[np.minimum(times, _COUNT_MAX)] * SPREADS + _SPREAD_STEP[np.minimum(spread, _COUNT_MAX)]
+        )
+        base = (np.arange(SOURCES) * len(LENGTHS))[None, :] + np.arange(len(LENGTHS))[:, None]
+        cells = np.where(times > 0, base * TIMES * SPREADS + bucket, -1)
+    at = counted
+    for row in rows:
+        share = np.zeros(size)
+        np.add.at(share, inverse[at : at + len(row.ids)], row.shares)
+        at += len(row.ids)
+        if keep is not None:
+            share *= keep
+            total = share.sum()
+            if total <= 0:
+                continue
+            share /= total
+        shares[row.order - 1, 0] = share
+        cells[row.order - 1, 0] = ((row.order - 1) * TIMES + min(row.total, TIMES - 1)) * SPREADS + row.variety
+    flat = cells.ravel()
+    used = np.flatnonzero(flat >= 0)
+    return Levels(ids, shares.reshape(-1, size)[used], flat[used])

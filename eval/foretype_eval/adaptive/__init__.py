@@ -1,0 +1,1 @@
+"""Held-out measurements of the adaptive model, and the fitting of its weights."""
