@@ -12,9 +12,9 @@ import pytest
 from eval.git_repo import git
 from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import RepositoryError, commits_of, load_commit
-from foretype_eval.replay.typist import gap_s, next_key
+from foretype_eval.replay.typist import gap_s, keys_of, next_key
 from foretype_eval.replay.virtual import VirtualLoop
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 
@@ -45,6 +45,7 @@ def replayed(repo: Path, old: str, id: str) -> str:
 LINES = st.lists(st.sampled_from(["a = 1\n", "b = 2\n", "\n", "def f():\n", "    return é\n", "x\r\n"]), max_size=12)
 
 
+@settings(deadline=None, max_examples=40)
 @given(LINES, LINES)
 def test_typing_every_stretch_of_an_edit_gives_the_new_file_line_by_line(
     tmp_path_factory: pytest.TempPathFactory, old: list[str], new: list[str]
@@ -153,7 +154,7 @@ def test_keys_spell_the_text(text: str) -> None:
         key = next_key(rest)
         assert key and rest.startswith(key)
         rest, keys = rest[len(key) :], keys + 1
-    assert keys <= len(text)
+    assert keys == keys_of(text) <= len(text)
 
 
 def test_virtual_time_jumps_over_waits_and_stands_still_while_held() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, NamedTuple
@@ -39,11 +40,15 @@ class Habits(NamedTuple):
 
     Attributes:
         supersede: name it in `supersedes`; `cancel`: cancel it explicitly; else it is left running.
+        early: cancel a request some milliseconds after it was sent, because the next key fits no suggestion.
+        early_ms: up to when.
         branch: switch the branch, per request.
     """
 
     supersede: float = 0.6
     cancel: float = 0.3
+    early: float = 0.08
+    early_ms: float = 30.0
     branch: float = 0.002
     max_tokens: int = 6
     deadline_ms: float = 2_000.0
@@ -109,6 +114,9 @@ class Developer:
             self.recorder.requests += 1
             self.recorder.late_s.append(self._clock() - planned_s)
         self._send(id, step, supersedes, as_text=False)
+        if self._rng.random() < self._habits.early:
+            delay_s = self._rng.uniform(0, self._habits.early_ms / 1000)
+            asyncio.get_running_loop().call_later(delay_s, self._cancel, id)
 
     def _next_step(self) -> Step:
         script = self._scripts[self._file]
@@ -129,9 +137,14 @@ class Developer:
         if draw < self._habits.supersede:
             return running[-1]
         if draw < self._habits.supersede + self._habits.cancel:
-            self.live[running[-1]].cancelled_s = self._clock()
-            self._connection.send(_encode(Cancel(id=running[-1])))
+            self._cancel(running[-1])
         return None
+
+    def _cancel(self, id: str) -> None:
+        live = self.live.get(id)
+        if live is not None and live.cancelled_s is None:
+            live.cancelled_s = self._clock()
+            self._connection.send(_encode(Cancel(id=id)))
 
     def _send(self, id: str, step: Step, supersedes: str | None, *, as_text: bool) -> None:
         cache = self._cache

@@ -26,6 +26,7 @@ __all__ = ["LoadOptions", "run_load", "schedule"]
 
 _DRAIN_S: Final = 5.0
 _AT_ONCE: Final = 64
+_TRIES: Final = 14
 _LEAKS: Final = ("foretype_running", "foretype_waiting", "foretype_engine_running", "foretype_engine_waiting")
 
 Progress = Callable[[str, int, int], None]
@@ -174,16 +175,24 @@ class _Fleet:
         return report
 
     async def search(self, progress: Progress) -> dict[str, Any]:
-        """Double the rate while it holds, then halve the gap: the highest rate that holds, and every one that was tried."""
+        """Double the rate while it holds, then halve the gap: the highest rate that holds, and every one that was tried.
+
+        A rate fails when it fails twice: one pause of the machine is no property of the gateway.
+        """
         tried: list[dict[str, Any]] = []
         good: dict[str, Any] | None = None
         low, high = 0.0, float("inf")
         rate = self._options.rate
-        while len(tried) < 9 and high - low > 0.06 * rate:
+        again = False
+        while len(tried) < _TRIES and high - low > 0.08 * rate:
             found = await self.measure(rate, progress)
             p99 = found["added_ms"]["p99"]
             holds = p99 is not None and p99 <= self._options.limit_ms and found["availability"] >= 0.999
             tried.append({"rate": rate, "holds": holds, "added_ms": found["added_ms"]} | _brief(found))
+            if not holds and not again:
+                again = True
+                continue
+            again = False
             if holds:
                 low, good = rate, found
             else:

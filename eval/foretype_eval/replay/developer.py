@@ -8,6 +8,7 @@ compared see the same rhythm for the same seed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -18,7 +19,7 @@ from foretype_context.document import Document, Edit, Snapshot
 
 from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import Stretch
-from foretype_eval.replay.typist import gap_s, next_key
+from foretype_eval.replay.typist import gap_s, keys_of, next_key
 
 __all__ = ["Developer", "Flow", "Tally"]
 
@@ -49,6 +50,28 @@ class Tally:
     sessions_right: int = 0
     by_source: dict[str, int] = field(default_factory=dict[str, int])
     key_times_s: list[float] = field(default_factory=list[float])
+    slices: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
+
+    def count(self, names: Sequence[str], *, sessions: int = 0, right: int = 0, characters: int = 0) -> None:
+        """Book suggestion sessions, right ones and accepted characters under each of `names`."""
+        for name in names:
+            counts = self.slices.setdefault(name, [0, 0, 0])
+            for at, by in enumerate((sessions, right, characters)):
+                counts[at] += by
+
+
+def slices_of(suggestion: str, language: str, left: str) -> list[str]:
+    """Under which names a suggestion is booked: language, place of the cursor in its line, length of its first line."""
+    position = (
+        "line start"
+        if not left.strip()
+        else "after a separator"
+        if left.endswith((" ", "(", ".", "=", ","))
+        else "in a word"
+    )
+    length = len(suggestion.split("\n", 1)[0])
+    bucket = next((f"up to {most}" for most in (10, 25, 50) if length <= most), "over 50")
+    return [f"language:{language or 'other'}", f"position:{position}", f"length:{bucket}"]
 
 
 class Developer:
@@ -68,50 +91,50 @@ class Developer:
 
     async def type(self, stretch: Stretch, *, root: str, language: str) -> None:
         """Type one stretch, key by key."""
-        loop = asyncio.get_running_loop()
+        keys = keys_of(stretch.target)
+        self.tally.keys_without += keys
+        if self._flow is None:  # nothing can come of any key: the row is its length
+            self.tally.keys_with += keys
+            return
+        flow, loop = self._flow, asyncio.get_running_loop()
         uri = f"file://{root}/{stretch.path}"
         document = Document(uri, stretch.before + stretch.after, language=language, path=stretch.path, version=1)
-        if self._flow is not None:
-            self._flow.document_opened(document.snapshot())
+        flow.document_opened(document.snapshot())
         base, done, visible, since_s = len(stretch.before), 0, "", 0.0
-        rest = stretch.target
-        while rest:
-            self.tally.keys_without += 1
-            rest = rest[len(next_key(rest)) :]
         while done < len(stretch.target):
             remaining = stretch.target[done:]
             key = next_key(remaining)
             due_s = loop.time() + gap_s(self._rng, after_newline=done > 0 and stretch.target[done - 1] == "\n")
-            taken: Accepted | None = None
-            if self._flow is not None:
-                self.tally.opportunities += 1
-                offset = base + done
-                suggestion = await self._wait_for(self._flow, document.snapshot(), offset, due_s)
-                if suggestion is not None:
-                    merged = bool(visible) and visible == suggestion.text
-                    if not merged:
-                        since_s = loop.time()
-                    self._saw(suggestion, remaining, merged=merged)
-                    taken = decide(self._rule, suggestion.text, remaining, self._rng)
-                    moment_s = max(since_s + self._decide_s, loop.time())
-                    if taken is not None and moment_s < due_s:
-                        await asyncio.sleep(moment_s - loop.time())
-                        done += self._take(self._flow, document, offset, suggestion, taken)
-                        visible = ""
-                        if not taken.wrong:
-                            continue
-                    visible = suggestion.text[len(key) :] if suggestion.text.startswith(key) else ""
-                else:
+            self.tally.opportunities += 1
+            offset = base + done
+            suggestion = await self._wait_for(flow, document.snapshot(), offset, due_s)
+            if suggestion is not None:
+                merged = bool(visible) and visible == suggestion.text
+                if not merged:
+                    since_s = loop.time()
+                left = stretch.target[:done].rpartition("\n")[2]
+                names = slices_of(suggestion.text, language, left)
+                self._saw(suggestion, remaining, names, merged=merged)
+                taken = decide(self._rule, suggestion.text, remaining, self._rng)
+                moment_s = max(since_s + self._decide_s, loop.time())
+                if taken is not None and moment_s < due_s:
+                    await asyncio.sleep(moment_s - loop.time())
+                    entered = self._take(flow, document, offset, suggestion, taken)
+                    self.tally.count(names, characters=entered)
+                    done += entered
                     visible = ""
+                    if not taken.wrong:
+                        continue
+                visible = suggestion.text[len(key) :] if suggestion.text.startswith(key) else ""
+            else:
+                visible = ""
             await asyncio.sleep(max(0.0, due_s - loop.time()))
             document.apply([Edit(base + done, base + done, key)], document.version + 1)
             done += len(key)
             self.tally.keys_with += 1
             self.tally.key_times_s.append(loop.time())
-            if self._flow is not None:
-                self._flow.document_changed(document.snapshot())
-        if self._flow is not None:
-            self._flow.document_closed(document.snapshot())
+            flow.document_changed(document.snapshot())
+        flow.document_closed(document.snapshot())
 
     async def _wait_for(self, flow: Flow, snapshot: Snapshot, offset: int, due_s: float) -> Suggestion | None:
         """The suggestion that is answered before the next key, if any. The editor does not cancel (as Neovim)."""
@@ -121,13 +144,15 @@ class Developer:
         await asyncio.wait([asked], timeout=delay)
         return asked.result() if asked.done() else None
 
-    def _saw(self, suggestion: Suggestion, remaining: str, *, merged: bool) -> None:
+    def _saw(self, suggestion: Suggestion, remaining: str, names: Sequence[str], *, merged: bool) -> None:
         """Displays whose resulting text is the same are one session, right if its text is what was written."""
         tally = self.tally
         tally.shown += 1
         if not merged:
             tally.sessions += 1
-            tally.sessions_right += decide(Rule.LINE, suggestion.text, remaining, self._rng) is not None
+            right = decide(Rule.LINE, suggestion.text, remaining, self._rng) is not None
+            tally.sessions_right += right
+            tally.count(names, sessions=1, right=right)
         tally.by_source[str(suggestion.source)] = tally.by_source.get(str(suggestion.source), 0) + 1
 
     def _take(self, flow: Flow, document: Document, offset: int, suggestion: Suggestion, taken: Accepted) -> int:

@@ -11,8 +11,9 @@ import numpy as np
 from foretype_eval.replay.developer import Tally
 from foretype_eval.replay.trace import RequestRecord
 
-__all__ = ["CommitRow", "row_of", "summary"]
+__all__ = ["CommitRow", "paired_ratio", "row_of", "summary"]
 
+STAGE_SAMPLES = 40
 _RESAMPLES = 2000
 
 
@@ -38,6 +39,10 @@ class CommitRow(msgspec.Struct, frozen=True, kw_only=True):
     generated_tokens: int
     tokens_after_cancel: int
     by_source: dict[str, int]
+    slices: dict[str, list[int]] = {}
+    """Suggestion sessions, right ones among them, and accepted characters, by `language:…`, `position:…`, `length:…`."""
+    stages_ms: dict[str, list[float]] = {}
+    """Milliseconds by stage of up to STAGE_SAMPLES requests."""
 
 
 def row_of(system: str, commit: str, tally: Tally, records: Sequence[RequestRecord]) -> CommitRow:
@@ -69,7 +74,19 @@ def row_of(system: str, commit: str, tally: Tally, records: Sequence[RequestReco
         generated_tokens=sum(record.generated_tokens for record in records),
         tokens_after_cancel=sum(record.tokens_after_cancel for record in records),
         by_source=dict(sorted(tally.by_source.items())),
+        slices=dict(sorted(tally.slices.items())),
+        stages_ms=_stages([record for record in records if record.stages_ms]),
     )
+
+
+def _stages(records: Sequence[RequestRecord]) -> dict[str, list[float]]:
+    """Samples spread evenly over the requests, by stage; stages that took no time anywhere are left out."""
+    step = max(1, -(-len(records) // STAGE_SAMPLES))
+    found: dict[str, list[float]] = {}
+    for record in records[::step]:
+        for stage, value in record.stages_ms.items():
+            found.setdefault(stage, []).append(round(value, 2))
+    return {stage: values for stage, values in sorted(found.items()) if any(values)}
 
 
 def _ratio(rows: Sequence[CommitRow], over: str, under: str, seed: int) -> tuple[float | None, list[float] | None]:
@@ -83,6 +100,30 @@ def _ratio(rows: Sequence[CommitRow], over: str, under: str, seed: int) -> tuple
     ratios = top[picks].sum(axis=1)[below > 0] / below[below > 0]
     low, high = np.percentile(ratios, [2.5, 97.5])
     return round(float(top.sum() / bottom.sum()), 6), [round(float(low), 6), round(float(high), 6)]
+
+
+def paired_ratio(
+    first: Sequence[CommitRow], second: Sequence[CommitRow], over: str, under: str, *, seed: int = 0
+) -> tuple[float, float, float] | None:
+    """Difference of two ratios over the same commits in the same order, first - second, with its 95 % interval.
+
+    Commits are resampled, both systems together (evals research, section 5.9). None where a denominator is empty.
+    """
+    if len(first) != len(second):
+        raise ValueError(f"the same commits in both: got {len(first)} and {len(second)}")
+    tops, bottoms = (
+        np.array([[getattr(row, name) for row in rows] for rows in (first, second)], dtype=float)
+        for name in (over, under)
+    )
+    if not first or not bottoms.sum(axis=1).all():
+        return None
+    picks = np.random.default_rng(seed).integers(0, len(first), size=(_RESAMPLES, len(first)))
+    top, bottom = tops[:, picks].sum(axis=2), bottoms[:, picks].sum(axis=2)
+    known = (bottom > 0).all(axis=0)
+    draws = top[0, known] / bottom[0, known] - top[1, known] / bottom[1, known]
+    low, high = np.percentile(draws, [2.5, 97.5])
+    exact = tops.sum(axis=1) / bottoms.sum(axis=1)
+    return float(exact[0] - exact[1]), float(low), float(high)
 
 
 def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:

@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -92,6 +92,7 @@ class RequestRecord:
     cached_tokens: int = 0
     generated_tokens: int = 0
     tokens_after_cancel: int = 0
+    stages_ms: dict[str, float] = field(default_factory=dict[str, float])
 
 
 Answer = tuple[list[tuple[float, Delta]], float, Done]
@@ -137,6 +138,8 @@ class _Stream:
         self._record.prompt_tokens = done.usage.prompt_tokens
         self._record.cached_tokens = done.usage.cached_tokens
         self._record.generated_tokens = done.usage.generated_tokens
+        self._record.stages_ms = msgspec.structs.asdict(done.timings_ms)
+        self._record.stages_ms |= {"ttft": deltas[0][0] if deltas else done_ms, "total": done_ms}
         for at, (ms, delta) in enumerate(deltas):
             if not await self._until(sent_s + ms / 1000):
                 self._record.cancelled = True

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from random import Random
 from typing import Final
 
-__all__ = ["gap_s", "next_key"]
+__all__ = ["gap_s", "keys_of", "next_key"]
 
 _QUANTILES: Final = (
     (0.0, 8.0),
@@ -43,3 +43,16 @@ def next_key(remaining: str) -> str:
         return remaining[:1]
     line = remaining[1:].split("\n", 1)[0]
     return "\n" + (line[: len(line) - len(line.lstrip())] if line.strip() else "")
+
+
+def keys_of(text: str) -> int:
+    """How many keys enter `text`."""
+    count = 0
+    while text:
+        line, newline, rest = text.partition("\n")
+        count += len(line)
+        if not newline:
+            break
+        count += 1
+        text = rest[len(next_key(newline + rest)) - 1 :]
+    return count
