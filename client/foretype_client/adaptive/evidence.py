@@ -42,6 +42,7 @@ _OCCURRENCES_MAX: Final = 256
 _FOUND_MAX: Final = 1024
 _NEAR_ABOVE: Final = 500
 _NEAR_BELOW: Final = 125
+_NOTHING: Final = (1 << 21) - 1
 _ANCHORED: Final = (2, 5, 6)
 
 Ints = npt.NDArray[np.int64]
@@ -80,7 +81,7 @@ class Occurrences:
     def __init__(self, ids: Ids) -> None:
         self.ids = ids
         current = ids[:-1].astype(np.int64)
-        keys = (current << 21) | np.concatenate((np.zeros(min(1, len(current)), np.int64), current[:-1]))
+        keys = (current << 21) | np.concatenate((np.full(min(1, len(current)), _NOTHING, np.int64), current[:-1]))
         self._order = np.argsort(keys, kind="stable")
         self._keys = keys[self._order]
 
