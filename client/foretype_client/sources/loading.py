@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from foretype_client.ports import Clock
 from foretype_client.sources.hosted import Hosted
 from foretype_client.sources.shelf import Sources
+
+if TYPE_CHECKING:
+    from foretype_client.sources.own import OwnSource
 
 __all__ = ["GROUP", "OnProgress", "SourceOptions", "open_sources", "registered"]
 
@@ -57,7 +60,13 @@ def open_sources(
 ) -> Sources:
     """Sources over these folders. Reads the list of installed packages; what a source imports is imported in its thread."""
     roots = tuple(roots)
-    hosted: list[Hosted] = []
+
+    def own() -> OwnSource:
+        from foretype_client.sources.own import OwnSource
+
+        return OwnSource(roots, dependencies=options.dependencies, clock=clock)
+
+    hosted = [Hosted("workspace", own, clock=clock)]
     if options.retrieval:
         for point in registered():
             make = partial(_opened, point, roots, options, on_progress)

@@ -17,6 +17,9 @@ from foretype_client.sources.hosted import Answer, Hosted, Question
 
 __all__ = ["Gathered", "Gathering", "SourceNote", "Sources"]
 
+OWN: Final = "workspace"
+"""Name of the source that needs no index."""
+
 RANKS: Final[Mapping[str, float]] = {"repository": 5.0, "imports": 4.0, "dependencies": 3.0, "recent": 2.0, "open": 1.0}
 """What is kept first under budget (the issue's order: named by the imports, recently edited, then found); 0 for all others."""
 
@@ -62,7 +65,7 @@ class Gathering:
 
     def take(self) -> Gathered:
         """What there is now. A source that is late is represented by its last answer for the same document, if any."""
-        snippets: list[Snippet] = []
+        snippets: list[tuple[str, Snippet]] = []
         notes: list[SourceNote] = []
         for source in self._asked:
             answer = self._answers.get(source.name)
@@ -70,8 +73,11 @@ class Gathering:
                 older = source.last(self._uri) or Answer()
                 answer = older._replace(reason=f"late: {source.late()}{'; its last answer was used' * bool(older[0])}")
             notes.append(SourceNote(source.name, len(answer.snippets), round(answer.took_ms, 3), answer.reason))
-            snippets += map(ranked, answer.snippets)
-        return Gathered(tuple(snippets), tuple(notes))
+            snippets += [(source.name, ranked(one)) for one in answer.snippets]
+        # An index shows the body of what an import names, and knows which of its names is meant.
+        indexed = {one.path for name, one in snippets if name != OWN and one.source_name == "imports"}
+        kept = [one for name, one in snippets if name != OWN or one.source_name != "imports" or one.path not in indexed]
+        return Gathered(tuple(kept), tuple(notes))
 
 
 class Sources:
