@@ -145,6 +145,8 @@ def _llamacpp(server: Any) -> Score:
                 "n_probs": _LIKELIEST,
                 "temperature": 0.0,
                 "samplers": ["temperature"],
+                # An end token would end the answer before it tells anything; probabilities are those before sampling.
+                "ignore_eos": True,
                 "cache_prompt": True,
                 "id_slot": 0,
                 "response_fields": ["completion_probabilities"],

@@ -55,10 +55,7 @@ def write_page(out: Path, results: Sequence[Path], *, counters: Path | None, par
         PageError: a file is not what it should be.
         OSError: a file cannot be read or written.
     """
-    parts = [_INTRODUCTION]
-    for path in results:
-        parts.append(_run(path, _read(path, "systems")))
-    parts.append(_METHOD)
+    parts = [_INTRODUCTION, *(_run(path, _read(path, "systems")) for path in results), _METHOD]
     if counters is not None:
         parts.append(_counters(_read(counters, "layouts")))
     if parity:
@@ -77,7 +74,7 @@ def _read(path: Path, key: str) -> dict[str, Any]:
 
 
 def _run(path: Path, result: dict[str, Any]) -> str:
-    names = [_NAMES.get(name, name) for name in result["systems"]]
+    names = [_NAMES.get(name) or str(name) for name in result["systems"]]
     try:
         rows = table_of(result)
     except (KeyError, TypeError) as error:
