@@ -9,7 +9,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock bench e2e-nvim e2e-nvim-old e2e-helix e2e-vscode vsix train-env peer-env vllm-env parity clean
+.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-vscode vsix train-env peer-env vllm-env parity clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ format: $(VENV)/.installed-dev ## Format the code and mend what ruff can
 
 bench: $(VENV)/.installed ## Measure latency on this machine, as a table
 	@$(BIN)/foretype bench latency
+
+soak: $(VENV)/.installed-dev ## Kill the gateway fifty times on each store: nothing acknowledged may be lost
+	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/eval/test_events_bench.py
 
 e2e-nvim: $(VENV)/.installed-dev ## Neovim 0.12 in a terminal (editors/install-neovim.sh gets it)
 	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim.py tests/e2e/editors/test_neovim_sessions.py
