@@ -6,7 +6,8 @@ function body, so that its cost is that of a file's outline.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -19,6 +20,9 @@ MAX_DEPTH: Final = 12
 MAX_VISITED: Final = 50_000
 PARSE_STEPS: Final = 3_000
 """Progress calls of a parse before it is given up: 30 to 150 ms. Ordinary files of 50 KB take a tenth of it."""
+
+PARSE_SECONDS: Final = 1.0
+"""Of processor time, thirty times what the slowest ordinary file takes: the same text gets the same verdict but for attacks."""
 
 _READ_BYTES: Final = 1 << 16
 
@@ -71,12 +75,24 @@ _BODIES_OF_CLASSES: Final = _words(
 )
 
 
-def parse_bounded(text: bytes, language: str, *, steps: int = PARSE_STEPS) -> Tree | None:
-    """A tree of the text, or None where there is no grammar or the parser needs too long (adversarial or broken source)."""
+def parse_bounded(
+    text: bytes,
+    language: str,
+    *,
+    steps: int = PARSE_STEPS,
+    seconds: float = PARSE_SECONDS,
+    clock: Callable[[], float] = time.thread_time,
+) -> Tree | None:
+    """A tree of the text, or None where there is no grammar or the parser needs too long (adversarial or broken source).
+
+    Args:
+        steps: progress calls; equal for equal text, so that an index does not depend on how busy the machine is.
+        seconds: of processor time, for source that makes single steps slow.
+    """
     parser = parser_for(language)
     if parser is None:
         return None
-    left = steps
+    left, until = steps, clock() + seconds
 
     def read(byte: int, _: object) -> bytes:
         return text[byte : byte + _READ_BYTES]
@@ -84,7 +100,7 @@ def parse_bounded(text: bytes, language: str, *, steps: int = PARSE_STEPS) -> Tr
     def overdue(_: int, __: bool) -> bool:
         nonlocal left
         left -= 1
-        return left < 0
+        return left < 0 or clock() > until
 
     try:
         return parser.parse(read, encoding="utf8", progress_callback=overdue)
