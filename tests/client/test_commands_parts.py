@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from foretype_client.commands import doctor as doctor_module
 from foretype_client.commands.demo_screen import Figures, frame
 from foretype_client.commands.demo_typist import Typist, region_of
 from foretype_client.commands.doctor_probe import judge
@@ -152,3 +155,26 @@ class TestLocation:
             assert "FILE:LINE:COL" in str(error)
         else:
             assert location.line >= 0
+
+
+def test_a_registered_check_that_cannot_be_imported_is_told_and_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Point:
+        def __init__(self, name: str, load: Any) -> None:
+            self.name, self.load = name, load
+
+    def missing() -> Any:
+        raise ImportError("No module named 'pathspec'")
+
+    points = [
+        Point("good", lambda: lambda: [("embedder", False, "none", "do this"), ("index", True, "1 folder", "")]),
+        Point("broken", missing),
+    ]
+    monkeypatch.setattr(doctor_module, "entry_points", lambda group: points)
+    found = [(one.name, one.status, one.remedy) for one in doctor_module._registered_checks()]
+    assert found == [
+        ("broken", "warn", "pip install 'foretype[broken]'"),
+        ("embedder", "warn", "do this"),
+        ("index", "ok", ""),
+    ]

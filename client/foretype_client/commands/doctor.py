@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import platform
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from enum import StrEnum
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
@@ -46,7 +46,9 @@ _EXTRAS: Final = {
     "lsp": ("pygls", "no language server, so no editor can be attached"),
     "gateway": ("fastapi", "no gateway can be started on this machine"),
     "embedded": ("openvino_genai", "no model can run on this machine"),
+    "retrieval": ("pathspec", "no folder is indexed, so suggestions know little of other files"),
 }
+_CHECKS: Final = "foretype.checks"
 _LEAST_PYTHON: Final = (3, 11)
 
 
@@ -76,7 +78,7 @@ def doctor(
     with errors_told():
         options = client_options("doctor", gateway, token, model, state_dir)
         findings = [*_versions(), *_extras(own_gateway=gateway is None), _languages(), *_directories(options)]
-        findings += asyncio.run(_gateway(options))
+        findings += [*_registered_checks(), *asyncio.run(_gateway(options))]
     worst = max((list(Verdict).index(finding.status) for finding in findings), default=0)
     if json:
         report = {"status": list(Verdict)[worst], "findings": findings}
@@ -154,6 +156,21 @@ def _directories(options: ClientOptions) -> Generator[Finding]:
             )
         else:
             yield from _privacy(name, path)
+
+
+def _registered_checks() -> Generator[Finding]:
+    """What other packages check: functions under `foretype.checks` that yield name, whether it is well, detail and remedy."""
+    for point in sorted(entry_points(group=_CHECKS), key=lambda point: point.name):
+        try:
+            checks: Callable[[], Iterable[tuple[str, bool, str, str]]] = point.load()
+            for name, good, detail, remedy in checks():
+                status = Verdict.OK if good else Verdict.WARN
+                yield Finding(name=name, status=status, detail=detail, remedy=remedy)
+        except Exception as error:  # noqa: BLE001 - whatever a package raises is what is to be told
+            reason = f"cannot be checked ({type(error).__name__}: {error})"
+            yield Finding(
+                name=point.name, status=Verdict.WARN, detail=reason, remedy=f"pip install 'foretype[{point.name}]'"
+            )
 
 
 def _privacy(name: str, path: Path) -> Generator[Finding]:
