@@ -171,14 +171,19 @@ def levels_of(
         return None
     ids, inverse = np.unique(np.concatenate(followers), return_inverse=True)
     size = len(ids)
-    shape = (len(LENGTHS), SOURCES, size)
+    depth = max(
+        [1, *(int(_STEP[lengths.max()]) for _, lengths, _ in places if len(lengths)), *(row.order for row in rows)]
+    )
+    shape = (depth, SOURCES, size)
     keep = None if allowed is None else np.fromiter(map(allowed, ids.tolist()), np.bool_, size)
     if keep is not None and not keep.any():
         return None
     shares = np.zeros(shape)
     cells = np.full(shape[:2], -1, np.int64)
     if counted:
-        counts = np.bincount(np.concatenate(keys) * size + inverse[:counted], minlength=shares.size).reshape(shape)
+        skipped = (len(LENGTHS) - depth) * SOURCES  # keys count down from the longest context
+        flat = (np.concatenate(keys) - skipped) * size + inverse[:counted]
+        counts = np.bincount(flat, minlength=shares.size).reshape(shape)
         counts = np.cumsum(counts, axis=0)[::-1].copy()
         if keep is not None:
             counts *= keep
@@ -189,7 +194,7 @@ def levels_of(
         bucket: Ints = (
             _TIMES_STEP[np.minimum(times, _COUNT_MAX)] * SPREADS + _SPREAD_STEP[np.minimum(spread, _COUNT_MAX)]
         )
-        base = (np.arange(SOURCES) * len(LENGTHS))[None, :] + np.arange(len(LENGTHS))[:, None]
+        base = (np.arange(SOURCES) * len(LENGTHS))[None, :] + np.arange(depth)[:, None]
         cells = np.where(times > 0, base * TIMES * SPREADS + bucket, -1)
     at = counted
     for row in rows:
@@ -204,6 +209,6 @@ def levels_of(
             share /= total
         shares[row.order - 1, 0] = share
         cells[row.order - 1, 0] = ((row.order - 1) * TIMES + min(row.total, TIMES - 1)) * SPREADS + row.variety
-    flat = cells.ravel()
-    used = np.flatnonzero(flat >= 0)
-    return Levels(ids, shares.reshape(-1, size)[used], flat[used])
+    known = cells.ravel()
+    used = np.flatnonzero(known >= 0)
+    return Levels(ids, shares.reshape(-1, size)[used], known[used])

@@ -65,7 +65,7 @@ class AdaptiveModel:
         table: CorpusTable | None = None,
         *,
         weights: Weights | None = None,
-        confidence_min: float = 0.3,
+        confidence_min: float = 0.35,
         steps_max: int = 20,
         documents_max: int = 200,
         chars_max: int = 400_000,

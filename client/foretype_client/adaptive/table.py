@@ -58,7 +58,7 @@ class CorpusTable:
     def __init__(self, path: Path) -> None:
         remedy = "restore it with `git checkout -- models` in a clone, or reinstall foretype"
         try:
-            raw: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+            raw: npt.NDArray[np.uint8] = np.memmap(path, np.uint8, "r").view(np.ndarray)
         except (OSError, ValueError) as error:
             raise TableError(f"{path} cannot be read ({error}); {remedy}") from error
         try:
