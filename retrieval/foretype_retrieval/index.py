@@ -7,6 +7,7 @@ Scores do not depend on how files are spread over segments: statistics are taken
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -79,7 +80,7 @@ class Index:
         if faiss is not None:
             self._parts[0].vectors.attach(faiss)
         self._where: dict[str, tuple[_Part, int]] = {}
-        self._statistics: tuple[int, float] | None = None
+        self._statistics: tuple[int, float, list[Array]] | None = None
         for path, file in self._parts[0].segment.files.items():
             self._where[path] = (self._parts[0], file)
 
@@ -90,12 +91,14 @@ class Index:
         """Whether a file is in the index."""
         return path in self._where
 
-    def _counted(self) -> tuple[int, float]:
-        """Chunks alive, and their mean length in terms."""
+    def _counted(self) -> tuple[int, float, list[Array]]:
+        """Chunks alive, their mean length in terms, and by segment what the length of each chunk adds in BM25."""
         if self._statistics is None:
             count = sum(int(part.alive.sum()) for part in self._parts)
             terms = sum(int(part.segment.arrays["lengths"][part.alive].sum()) for part in self._parts)
-            self._statistics = count, terms / count if terms else 1.0
+            mean = terms / count if terms else 1.0
+            norms = [(_K1 * (1 - _B + _B / mean * part.segment.arrays["lengths"])).astype("f4") for part in self._parts]
+            self._statistics = count, mean, norms
         return self._statistics
 
     def files(self) -> Mapping[str, FileState]:
@@ -177,7 +180,7 @@ class Index:
             terms: weight of each; the rarest `_MAX_TERMS` are used.
         """
         scores = [np.zeros(part.segment.chunk_count, np.float32) for part in self._parts]
-        count, mean = self._counted()
+        count, _, norms = self._counted()
         if not count or not terms:
             return scores
         looked: list[tuple[int, str, list[tuple[int, Array, Array]]]] = []
@@ -195,11 +198,10 @@ class Index:
             if total:
                 looked.append((total, term, lists))
         for total, term, lists in sorted(looked, key=lambda one: one[:2])[:_MAX_TERMS]:
-            weight = terms[term] * np.log1p((count - total + 0.5) / (total + 0.5))
+            weight = np.float32(terms[term] * math.log1p((count - total + 0.5) / (total + 0.5)) * (_K1 + 1))
             for at, chunks, counts in lists:
-                lengths = self._parts[at].segment.arrays["lengths"][chunks]
-                norm = _K1 * (1 - _B + _B * lengths / mean)
-                scores[at][chunks] += (weight * counts * (_K1 + 1) / (counts + norm)).astype(np.float32)
+                times = counts.astype(np.float32)
+                scores[at][chunks] += weight * times / (times + norms[at][chunks])
         return scores
 
     def by_vector(self, vector: NDArray[np.float32], limit: int) -> Ranking:
@@ -238,15 +240,21 @@ class Index:
                 result[own] = rows @ vector
         return np.round(result, _DIGITS).tolist()
 
-    def inside(self, paths: Iterable[str]) -> list[Array]:
-        """Which chunks lie in these files, one boolean array per segment."""
-        masks = [np.zeros(part.segment.chunk_count, np.bool_) for part in self._parts]
+    def best_inside(self, paths: Iterable[str], scores: Sequence[Array], limit: int) -> list[Key]:
+        """Chunks of these files with the highest scores; those that score nothing come last."""
         order = {id(part): at for at, part in enumerate(self._parts)}
+        scored: Ranking = []
         for path in paths:
-            found = self._where.get(path)
-            if found is not None:
-                masks[order[id(found[0])]][found[0].segment.chunks_of(found[1])] = True
-        return masks
+            place = self._where.get(path)
+            if place is not None:
+                at, span = order[id(place[0])], place[0].segment.chunks_of(place[1])
+                values = np.round(scores[at][span], _DIGITS).tolist()
+                starts = place[0].segment.arrays["starts"][span].tolist()
+                scored += [
+                    (value, (path, start, at, span.start + offset))
+                    for offset, (value, start) in enumerate(zip(values, starts, strict=True))
+                ]
+        return [key for _, key in _ordered(scored, limit)]
 
     def best(self, scores: Sequence[Array], limit: int) -> Ranking:
         """The highest positive scores, best first; ties by path and place."""

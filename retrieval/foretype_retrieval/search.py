@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,7 +23,10 @@ from foretype_retrieval.terms import count_terms, identifiers, import_names
 
 __all__ = ["WEIGHTS", "Features", "Hit", "Query", "candidates", "query_at", "query_of_words", "search"]
 
-NEAR_LINES: Final = 24
+NEAR_LINES: Final = 200
+"""Lines above the place that a question looks at."""
+
+_NAME_LINES: Final = 24
 _VECTOR_LINES: Final = 12
 _CLOSE_LINES: Final = 4
 _MAX_NAMES: Final = 48
@@ -45,6 +49,9 @@ class Features(NamedTuple):
         near: how near the place its name stands: 1 on the line itself, less above, 0 where it does not.
         alike: logarithm of how many definitions have its name.
         folder: share of its folders that the document's own path begins with.
+        uses: logarithm of how often its name stands in the lines above.
+        unused: it is imported, and has not been used yet: somebody will.
+        near_in_file: logarithm of how many definitions of its file have names that stand near the place.
     """
 
     words: float
@@ -54,9 +61,12 @@ class Features(NamedTuple):
     near: float
     alike: float
     folder: float
+    uses: float = 0.0
+    unused: float = 0.0
+    near_in_file: float = 0.0
 
 
-WEIGHTS: Final = Features(1.76, 1.56, 3.14, 0.45, 3.07, -0.94, 0.14)
+WEIGHTS: Final = Features(0.89, 2.77, 2.13, 1.11, 1.28, -1.49, 0.02, 1.20, 0.82, 0.45)
 """A logistic regression over candidates of repositories that no figure is reported on (retrieval/training/weights.py)."""
 
 
@@ -70,6 +80,7 @@ class Query:
         modules: lower-case path parts that the import lines name.
         terms: sub-words and their weights.
         text: for the embedder.
+        uses: how often each identifier stands in the lines above.
         exclude: path of the document itself.
     """
 
@@ -79,6 +90,7 @@ class Query:
     terms: Mapping[str, float] = field(default_factory=dict[str, float])
     text: str = ""
     exclude: str = ""
+    uses: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +111,7 @@ def query_at(lines: Sequence[str], typed: str, exclude: str = "") -> Query:
         exclude: path of the document, relative to the root.
     """
     finished = re.sub(r"\w+$", "", typed)
-    near = [*lines[-NEAR_LINES:], finished]
+    near = [*lines[-_NAME_LINES:], finished]
     names: dict[str, None] = {}
     for line in reversed(near):
         for name in reversed(identifiers(line)):
@@ -109,7 +121,8 @@ def query_at(lines: Sequence[str], typed: str, exclude: str = "") -> Query:
     for weight, part in ((1.0, near[:-_CLOSE_LINES]), (2.0, near[-_CLOSE_LINES:])):
         for word, times in count_terms(identifiers("\n".join(part))).items():
             terms[word] = terms.get(word, 0.0) + weight * min(times, 3)
-    return Query(tuple(names)[:_MAX_NAMES], imported, modules, terms, "\n".join(near[-_VECTOR_LINES:]), exclude)
+    uses = Counter(identifiers("\n".join(lines[-NEAR_LINES:])))
+    return Query(tuple(names)[:_MAX_NAMES], imported, modules, terms, "\n".join(near[-_VECTOR_LINES:]), exclude, uses)
 
 
 def query_of_words(text: str) -> Query:
@@ -151,17 +164,14 @@ def candidates(index: Index, query: Query, embedder: Embedder | None) -> dict[Ke
         keys.update(key for _, key in index.by_vector(vector, _DEPTH))
     keys.update(names)
     if imported_paths:
-        masks = index.inside(imported_paths)
-        # A little for every chunk, so that those without a common word are candidates too.
-        keys.update(
-            key for _, key in index.best([(one + 0.01) * mask for one, mask in zip(scores, masks, strict=True)], _DEPTH)
-        )
+        keys.update(index.best_inside(imported_paths, scores, _DEPTH))
     ordered = [key for key in keys if key[0] != query.exclude]
     top = words[0][0] if words else 1.0
     cosines = index.cosines(vector, ordered) if vector is not None else [0.0] * len(ordered)
     order = {name: at for at, name in enumerate(query.names)}
     own = PurePosixPath(query.exclude).parts[:-1]
     shared: dict[str, float] = {}
+    near_in_file = Counter(key[0] for key, (name, _) in names.items() if name in order)
     result: dict[Key, Features] = {}
     for key, cosine in zip(ordered, cosines, strict=True):
         name, count = names.get(key, ("", 0))
@@ -176,6 +186,10 @@ def candidates(index: Index, query: Query, embedder: Embedder | None) -> dict[Ke
             1.0 / (1.0 + order[name] / 8.0) if name in order else 0.0,
             math.log1p(count),
             shared[path],
+            math.log1p(query.uses.get(name, 0)) if name else 0.0,
+            # Its own import line counts as one.
+            float(name in query.imported and query.uses.get(name, 0) <= 1),
+            math.log1p(near_in_file[path]),
         )
     return result
 
