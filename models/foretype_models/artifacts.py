@@ -45,7 +45,7 @@ _REMEDY = "restore it with `git checkout -- models` in a clone, or reinstall for
 
 
 def _remedy(folder: Path) -> str:
-    return _REMEDY if folder == FOLDER else f"get it again with `foretype models pull … --name {folder.name}`"
+    return _REMEDY if folder == FOLDER else f"restore it with `foretype models pull … --name {folder.name}`"
 
 
 class ArtifactError(Exception):

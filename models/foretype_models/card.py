@@ -9,6 +9,8 @@ from typing import Any
 
 from foretype_models.artifacts import Artifact, locate
 
+OPTIONAL = ("layouts", "draft")
+"""Printed where they were measured on the file that ships; left out where they were not."""
 RESULTS = ("training", "evaluation", "parity", "positions_before", "thresholds")
 
 
@@ -29,7 +31,11 @@ def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any
             results[name] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise CardError(f"{path} cannot be read ({error}); models/README.md says what makes it") from error
-    for name in ("evaluation", "parity", "thresholds"):
+    for name in OPTIONAL:
+        path = folder / f"{name}.json"
+        if path.exists():
+            results[name] = json.loads(path.read_text("utf-8"))
+    for name in ("evaluation", "parity", "thresholds", *(name for name in OPTIONAL if name in results)):
         if results[name]["sha256"] != artifact.sha256:
             raise CardError(f"{folder / name}.json was measured on another file; measure again, see models/README.md")
     return results
@@ -90,6 +96,94 @@ def _honest(rows: Mapping[str, Mapping[str, float]], thresholds: Mapping[str, fl
         "",
     ]
     return lines
+
+
+def _behaviour(evaluation: Mapping[str, Any], thresholds: Mapping[str, float]) -> list[str]:
+    """Rows that older result files lack are left out."""
+    rows = evaluation["fill"]["rows"]
+    lines: list[str] = []
+    if all("loop_rate" in row for row in rows.values()):
+        names = (
+            ("ends by itself", "end_of_middle_rate"),
+            ("repetition loops", "loop_rate"),
+            ("no harm", "no_harm_rate"),
+        )
+        table = [(kind, *(_percent(row[key]) for _, key in names)) for kind, row in rows.items()]
+        lines += _table(("", *(name for name, _ in names)), table)
+        lines += ["*No harm*: the file has no more syntax errors with the suggestion than without.", ""]
+    if "precision_at_30" in thresholds:
+        lines += _table(
+            ("shown, the surest first", "exactly right"),
+            [(f"{percent} %", _percent(thresholds[f"precision_at_{percent}"])) for percent in (30, 50, 70)],
+        )
+    if previous := evaluation.get("previous"):
+        lines += [f"Beside `{previous['file']}`, the model before, on the same cases:", ""]
+        head = ("", "exact match", "the model before", "copy-line", "empty")
+        before = previous["fill"]["rows"]
+        keys = ("copy_line_exact_match", "empty_exact_match")
+        table = [
+            (
+                kind,
+                _percent(row["exact_match"]),
+                _percent(before[kind]["exact_match"]),
+                *(_percent(row[k]) for k in keys),
+            )
+            for kind, row in rows.items()
+        ]
+        lines += _table(head, table)
+    return lines
+
+
+def _difference(found: Mapping[str, float]) -> str:
+    low, high = (f"{100 * found[key]:+.2f}" for key in ("low_95", "high_95"))
+    return f"{100 * found['difference']:+.2f} points ({low} to {high})"
+
+
+def _layouts(found: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "## Layouts, context, quantisation",
+        "",
+        (
+            f"Next lines told exactly, on the same {found['cuts']:,} cuts of {found['repositories']} held-out projects; differences "
+            "with 95 % intervals by bootstrap over projects."
+        ),
+        "",
+        *_table(("model and layout", "exact"), [(key, _percent(value)) for key, value in found["exact"].items()]),
+    ]
+    for layout, one in found["against_classic"].items():
+        verdict = "not inferior" if one["non_inferior"] else "**not shown to be non-inferior**"
+        lines.append(
+            f"- `{layout}` against `psm_classic`: {_difference(one)}: {verdict} by {-100 * found['margin']:.0f} point."
+        )
+    verdict = "helps" if found["context"]["helps"] else "**no measurable help**"
+    lines.append(f"- Other files in front: {_difference(found['context'])}: {verdict}.")
+    lines += [f"- Q8_0 against {name}: {_difference(one)}." for name, one in found["beside"].items()]
+    return [*lines, ""]
+
+
+def _draft(found: Mapping[str, Any]) -> list[str]:
+    accepted, times, speed = found["acceptance"], found["ms_per_token"], found["speed_up"]
+    pays = [name for name, value in speed.items() if value > 1]
+    return [
+        "## Speculation",
+        "",
+        (
+            f"`{found['draft']}` guesses {accepted['k']} tokens per step of `{found['target']}`: {accepted['tokens_per_step']:.2f} "
+            f"tokens per step on {accepted['prompts']} held-out prompts; prompt lookup {accepted['prompt_lookup_tokens_per_step']:.2f}."
+        ),
+        "",
+        *_table(
+            ("decoding, greedy, embedded engine", "ms per token", "speed-up"),
+            [
+                ("plain", f"{times['plain']:.2f}", "1.00"),
+                *((n, f"{times[n]:.2f}", f"{v:.2f}") for n, v in speed.items()),
+            ],
+        ),
+        f"On this machine {' and '.join(pays)} paid."
+        if pays
+        else "On this machine speculation does not pay; it is off.",
+        "",
+    ]
 
 
 def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -173,6 +267,9 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
                 for kind, row in fill["rows"].items()
             ],
         ),
+        *_behaviour(evaluation, thresholds),
+        *(_layouts(results["layouts"]) if "layouts" in results else []),
+        *(_draft(results["draft"]) if "draft" in results else []),
         *_honest(fill["rows"], thresholds, "min_mean_logprob" in artifact.profile),
         "## The file is read right",
         "",

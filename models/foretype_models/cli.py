@@ -102,14 +102,17 @@ def export(
     out: Annotated[Path | None, typer.Option(help="target folder; gguf: the package's artifacts folder")] = None,
     name: Annotated[str, typer.Option(help="model name")] = "foretype-py-10m",
     version: Annotated[str, typer.Option(help="model version")] = "0.1.0",
+    role: Annotated[str, typer.Option(help="target, or draft: what speculates for it and ships beside it")] = "target",
 ) -> None:
     """Exports a checkpoint to GGUF Q8_0 (what ships), or a checkpoint or our GGUF file to safetensors (what vLLM loads)."""
     from foretype_models import export as exporting
     from foretype_models import gguf_file
 
+    if role not in ("target", "draft"):
+        raise _fail(f"--role {role} is unknown; there are target and draft")
     try:
         if to == "gguf":
-            typer.echo(exporting.export_shipped(source, out or artifacts.FOLDER, name, version))
+            typer.echo(exporting.export_shipped(source, out or artifacts.FOLDER, name, version, role))
         elif to == "safetensors":
             if out is None:
                 raise _fail("--to safetensors needs --out FOLDER")

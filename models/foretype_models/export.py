@@ -255,39 +255,46 @@ def write_safetensors(weights: Weights, config: Mapping[str, Any], tokenizer: Pa
         shutil.rmtree(part, ignore_errors=True)
 
 
-def write_index(folder: Path, name: str, file: str, parameters: int, trained_tokens: int, version: str) -> None:
-    """Writes ``index.json`` for one model and the ``tokenizer.json`` beside it."""
+def write_index(
+    folder: Path, name: str, file: str, parameters: int, trained_tokens: int, version: str, role: str = "target"
+) -> None:
+    """Puts one model into ``index.json``, with the ``tokenizer.json`` beside it.
+
+    A model of the same role leaves, its file too: an old version goes when a new one comes. One of the other role stays.
+    The default is the target.
+    """
     model, tokenizer = folder / file, folder / "tokenizer.json"
-    written = folder / "index.json"
-    # The embedder and the corpus table that ship beside the models are not this command's to forget.
-    kept = json.loads(written.read_text("utf-8")) if written.is_file() else {}
-    index = {key: value for key, value in kept.items() if key in ("embedder", "table")} | {
-        "default": name,
-        "models": [
-            {
-                "name": name,
-                "file": file,
-                "sha256": digest_file(model),
-                "bytes": model.stat().st_size,
-                "grammar": GRAMMAR,
-                "tokenizer": {
-                    "file": tokenizer.name,
-                    "sha256": digest_file(tokenizer),
-                    "bytes": tokenizer.stat().st_size,
-                },
-                "parameters": parameters,
-                "trained_tokens": trained_tokens,
-                "version": version,
-                "licence": LICENCE,
-            }
-        ],
+    entry = {
+        "name": name,
+        "role": role,
+        "file": file,
+        "sha256": digest_file(model),
+        "bytes": model.stat().st_size,
+        "grammar": GRAMMAR,
+        "tokenizer": {"file": tokenizer.name, "sha256": digest_file(tokenizer), "bytes": tokenizer.stat().st_size},
+        "parameters": parameters,
+        "trained_tokens": trained_tokens,
+        "version": version,
+        "licence": LICENCE,
     }
+    try:
+        before = list(json.loads((folder / "index.json").read_text("utf-8"))["models"])
+    except (OSError, ValueError, KeyError):
+        before = []
+    stays = [item for item in before if item.get("role", "target") != role and item["name"] != name]
+    models = sorted([entry, *stays], key=lambda item: item.get("role", "target") != "target")
+    index = {"default": models[0]["name"], "models": models}
     part = folder / "index.json.part"
     part.write_text(json.dumps(index, indent=1) + "\n")
-    os.replace(part, written)
+    os.replace(part, folder / "index.json")
+    kept = {item["file"] for item in models}
+    for item in before:
+        # The index names plain file names; anything else is no file of ours.
+        if item["file"] not in kept and Path(item["file"]).name == item["file"]:
+            (folder / item["file"]).unlink(missing_ok=True)
 
 
-def export_shipped(checkpoint: Path, folder: Path, name: str, version: str) -> Path:
+def export_shipped(checkpoint: Path, folder: Path, name: str, version: str, role: str = "target") -> Path:
     """Exports a checkpoint into the artifacts folder, whose ``tokenizer.json`` it uses, and writes the index.
 
     Returns:
@@ -297,5 +304,5 @@ def export_shipped(checkpoint: Path, folder: Path, name: str, version: str) -> P
     target = folder / f"{name}-q8_0.gguf"
     write_gguf(state.weights, state.config, folder / "tokenizer.json", name, version, target)
     parameters = sum(int(matrix.size) for matrix in state.weights.values())
-    write_index(folder, name, target.name, parameters, int(state.progress["tokens"]), version)
+    write_index(folder, name, target.name, parameters, int(state.progress["tokens"]), version, role)
     return target

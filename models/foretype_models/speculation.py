@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from foretype_models.evaluate import STOPS
+
 PROMPT_TOKENS = 512
 NEW_TOKENS = 48
 LOOKUP_NGRAM = 3
@@ -121,7 +123,8 @@ class Decoder:
         import openvino
 
         options = self._genai.GenerationConfig()
-        options.max_new_tokens, options.do_sample, options.ignore_eos = new_tokens, False, True
+        options.max_new_tokens, options.do_sample = new_tokens, False
+        options.eos_token_id, options.stop_token_ids = STOPS[1], set(STOPS)
         if self._k:
             options.num_assistant_tokens = self._k
             options.max_ngram_size = LOOKUP_NGRAM
@@ -157,11 +160,12 @@ def measure(target: Path, draft: Path, prompts: Sequence[Sequence[int]], k: int 
             found, each_ms = decode(ids)
             times[name].append(each_ms)
             said[name].append(found)
+    times = {name: [value for value in values if value] or [0.0] for name, values in times.items()}
     plain = statistics.median(times["plain"])
     return {
         "acceptance": acceptance(draft, prompts, said["plain"], k),
         "ms_per_token": {name: round(statistics.median(values), 3) for name, values in times.items()},
-        "speed_up": {name: round(plain / statistics.median(times[name]), 3) for name in ("draft", "lookup")},
+        "speed_up": {name: round(plain / (statistics.median(times[name]) or 1), 3) for name in ("draft", "lookup")},
         "same_output": {
             name: sum(one == other for one, other in zip(said["plain"], said[name], strict=True)) / len(prompts)
             for name in ("draft", "lookup")

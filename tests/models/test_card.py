@@ -119,3 +119,45 @@ def test_the_committed_card_is_the_one_its_results_make() -> None:
     manifest = json.loads((models / "corpus" / "manifest.json").read_text())
     text = card.render(artifact, manifest, card.read_results(models / "results", artifact))
     assert (models / "MODEL_CARD.md").read_text() == text
+
+
+def test_what_was_measured_besides_is_printed_and_nothing_else(artifact: artifacts.Artifact) -> None:
+    plain = results(row(0.1, 30, 10, 0.97), row(0.1, 30, 10, 0.99))
+    bare = card.render(artifact, MANIFEST, plain)
+    assert "## Layouts" not in bare and "## Speculation" not in bare and "model before" not in bare
+    more = copy.deepcopy(plain)
+    for kind in more["evaluation"]["fill"]["rows"].values():
+        kind |= {"loop_rate": 0.0123, "no_harm_rate": 0.987}
+    more["thresholds"] |= {"precision_at_30": 0.412, "precision_at_50": 0.3, "precision_at_70": 0.2}
+    before = {"next_line": row(0.0345, 1, 1, 0.5), "line_fill": row(0.0456, 1, 1, 0.5)}
+    more["evaluation"]["previous"] = {"file": "old.gguf", "sha256": "1", "fill": {"rows": before}}
+    difference = {"difference": -0.004, "low_95": -0.012, "high_95": 0.003}
+    more["layouts"] = {
+        "cuts": 5000,
+        "repositories": 31,
+        "margin": -0.01,
+        "exact": {"q8_0/psm_classic": 0.2345, "fp32/psm_classic": 0.2346},
+        "against_classic": {"psm_line_last": {**difference, "non_inferior": False}},
+        "context": {**difference, "helps": False},
+        "beside": {"fp32": difference},
+    }
+    more["draft"] = {
+        "target": "t.gguf",
+        "draft": "d.gguf",
+        "acceptance": {"k": 4, "prompts": 40, "tokens_per_step": 2.61, "prompt_lookup_tokens_per_step": 1.7},
+        "ms_per_token": {"plain": 2.5, "draft": 3.5, "lookup": 2.6},
+        "speed_up": {"draft": 0.71, "lookup": 0.96},
+    }
+    text = card.render(artifact, MANIFEST, more)
+    for figure in ("1.2 %", "98.7 %", "41.2 %", "`old.gguf`", "3.5 %", "5,000 cuts of 31", "23.4 %", "2.61", "0.71"):
+        assert figure in text, figure
+    assert "not shown to be non-inferior" in text and "no measurable help" in text
+    assert "speculation does not pay; it is off" in text
+
+
+def test_a_measurement_of_another_file_is_refused(artifact: artifacts.Artifact, tmp_path: Path) -> None:
+    for name, found in results(row(0.1, 1, 1, 0.9), row(0.1, 1, 1, 0.9)).items():
+        (tmp_path / f"{name}.json").write_text(json.dumps({"sha256": artifact.sha256, **found}))
+    (tmp_path / "draft.json").write_text(json.dumps({"sha256": "of another file"}))
+    with pytest.raises(card.CardError, match=r"draft\.json was measured on another file"):
+        card.read_results(tmp_path, artifact)

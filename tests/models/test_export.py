@@ -163,3 +163,15 @@ def test_the_shipped_file_has_the_shape_that_its_index_says() -> None:
     names = field(reader, "tokenizer.ggml.tokens")
     data = json.loads(model.tokenizer_path.read_text("utf-8"))
     assert all(names[number] == token for token, number in data["model"]["vocab"].items())
+
+
+def test_a_new_version_replaces_its_role_and_leaves_the_other(
+    tmp_path: Path, weights: dict[str, export.Matrix], tokenizer_path: Path
+) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(tokenizer_path.read_bytes())
+    for name, role in (("old", "target"), ("small", "draft"), ("new", "target"), ("smaller", "draft")):
+        export.write_gguf(weights, CONFIG, tmp_path / "tokenizer.json", name, "1", tmp_path / f"{name}.gguf")
+        export.write_index(tmp_path, name, f"{name}.gguf", 1, 1, "1", role)
+    assert [model.name for model in artifacts.verify(tmp_path)] == ["new", "smaller"]
+    assert sorted(path.name for path in tmp_path.glob("*.gguf")) == ["new.gguf", "smaller.gguf"]
+    assert artifacts.locate(folder=tmp_path).name == "new"
