@@ -6,6 +6,8 @@ import typer
 
 from foretype_eval.ab.command import ab
 from foretype_eval.adaptive.command import adaptive
+from foretype_eval.assembly.command import context
+from foretype_eval.compare.command import compare
 from foretype_eval.counters.command import counters
 from foretype_eval.events.command import events
 from foretype_eval.fim.cli import fim
@@ -15,6 +17,7 @@ from foretype_eval.load.command import load
 from foretype_eval.peer.command import peer, peer_page
 from foretype_eval.prefill.command import prefill
 from foretype_eval.replay.command import replay
+from foretype_eval.results.command import results
 from foretype_eval.retrieval.commands import crossfile, index, retrieval
 
 __all__ = ["app", "bench"]
@@ -27,10 +30,13 @@ app.command("replay")(replay)
 app.command("retrieval")(retrieval)
 app.command("crossfile")(crossfile)
 app.command("ab")(ab)
+app.command("compare")(compare)
+app.command("results")(results)
 app.command("adaptive")(adaptive)
 bench.command("latency")(latency)
 bench.command("index")(index)
 bench.command("prefill")(prefill)
+bench.command("context")(context)
 bench.command("load")(load)
 bench.command("events")(events)
 bench.command("counters")(counters)

@@ -1,0 +1,43 @@
+"""The command `foretype eval compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from foretype_eval.compare.paired import compare_runs
+from foretype_eval.compare.runs import RunError, load_run
+from foretype_eval.console import fail, print_json
+
+__all__ = ["compare"]
+
+
+def compare(
+    first: Annotated[Path, typer.Argument(help="Folder or items.jsonl of the run before.")],
+    second: Annotated[Path, typer.Argument(help="Folder or items.jsonl of the run after.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Join two runs of `eval replay` or `eval fim` and print the paired differences, second less first."""
+    try:
+        result = compare_runs(load_run(first), load_run(second), seed=seed)
+    except RunError as error:
+        fail(str(error))
+    if as_json:
+        print_json(result)
+        return
+    tables: dict[str, Any] = result["systems"] if result["kind"] == "replay" else {"benchmark": result}
+    for name, found in tables.items():
+        joined = found.get("commits", found.get("items"))
+        table = Table(title=f"{name}: {result['second']} less {result['first']}, {joined} joined", title_justify="left")
+        for column in ("measure", "difference", "95 % interval", "McNemar (Holm)"):
+            table.add_column(column)
+        for measure, row in found["measures"].items():
+            p_value = row.get("mcnemar_p_holm")
+            shown = "" if p_value is None else f"{row['only_first']}:{row['only_second']}, p {p_value:.3g}"
+            table.add_row(measure, f"{row['difference']:+.4f}", "{:+.4f} to {:+.4f}".format(*row["ci"]), shown)
+        Console().print(table)

@@ -1,0 +1,68 @@
+"""A real gateway whose answers are asked for once.
+
+Debounce and client decide when to ask, not what the model says to a prompt; so the many settings of a sweep share the
+answers to equal prompts, while every latency comes from a trace that was measured beforehand.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from hashlib import blake2b
+from random import Random
+
+import msgspec
+from foretype_client.ports import Call
+from foretype_client.wire import Delta
+
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.replay.sides import RealSide
+from foretype_eval.replay.trace import Answer, LatencyTrace, MeasuredGateway
+from foretype_eval.replay.virtual import VirtualLoop
+
+__all__ = ["RememberingSide"]
+
+
+class RememberingSide(RealSide):
+    """Answers by prompt, kept in memory only: they are text of somebody's repository."""
+
+    def __init__(self, options: GatewayOptions) -> None:
+        super().__init__(options)
+        self._answers: dict[bytes, Answer] = {}
+        self.asked = 0
+        self.remembered = 0
+
+    def gateway(self, loop: VirtualLoop, trace: LatencyTrace | None, rng: Random) -> MeasuredGateway:
+        return MeasuredGateway(self.ask if trace is None else self._ask, self.profile, loop, trace=trace)
+
+    def _ask(self, call: Call) -> concurrent.futures.Future[Answer]:
+        key = _key(call)
+        known: concurrent.futures.Future[Answer] = concurrent.futures.Future()
+        if key in self._answers:
+            self.remembered += 1
+            known.set_result(_named(self._answers[key], call.id))
+            return known
+        self.asked += 1
+        future = self.ask(call)
+
+        def keep(done: concurrent.futures.Future[Answer]) -> None:
+            if not done.cancelled() and done.exception() is None:
+                self._answers[key] = done.result()
+
+        future.add_done_callback(keep)
+        return future
+
+
+def _key(call: Call) -> bytes:
+    """Equal for calls that a deterministic engine answers alike; source spans and ids do not matter, paths do."""
+    digest = blake2b(digest_size=16)
+    for segment in call.segments:
+        digest.update(f"{segment.kind}\0{segment.source.path}\0{len(segment.text)}\0".encode())
+        digest.update(segment.text.encode("utf-8", "replace"))
+    digest.update(msgspec.json.encode((call.max_tokens, call.stop)))
+    return digest.digest()
+
+
+def _named(answer: Answer, id: str) -> Answer:
+    deltas, done_ms, done = answer
+    named: list[tuple[float, Delta]] = [(ms, msgspec.structs.replace(delta, id=id)) for ms, delta in deltas]
+    return named, done_ms, msgspec.structs.replace(done, id=id)

@@ -1,0 +1,58 @@
+"""The command `foretype eval results`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from foretype_client.ports import GatewayGone
+
+from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.replay.commits import RepositoryError
+from foretype_eval.replay.trace import TraceError
+from foretype_eval.results.page import page
+from foretype_eval.results.sweep import SweepOptions, run_sweep
+
+__all__ = ["results"]
+
+
+def results(
+    repo: Annotated[list[Path], typer.Option(help="Repository that the model never saw; may be repeated.")],
+    out: Annotated[Path, typer.Option(help="Folder for rows and trace; a stopped run goes on there.")] = Path(
+        "results"
+    ),
+    write: Annotated[Path | None, typer.Option(help="Write the page here, for example docs/results.md.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    keys: Annotated[int, typer.Option(min=100, help="Keystrokes to type in all.")] = 1500,
+    layout: Annotated[list[str] | None, typer.Option(help="Only this layout; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option()] = 0,
+    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Model file; default is the shipped one.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Engine of the private gateway.")] = None,
+) -> None:
+    """Sweep layout, debounce and client with the model on held-out commits; write the page of results."""
+    try:
+        options = SweepOptions(
+            repos=repo,
+            out=out,
+            keys=keys,
+            layouts=layout,
+            seed=seed,
+            gateway=GatewayOptions(url=gateway, model=model, engine=engine),
+        )
+        with progress_bars() as progress:
+            report = run_sweep(options, progress=progress)
+    except (RepositoryError, TraceError, GatewayGone, OSError) as error:
+        fail(str(error))
+    names = " ".join(f"--repo {name.rpartition('/')[2]}" for name in report["repositories"])
+    text = page(report, f"foretype eval results {names} --keys {keys} --write docs/results.md")
+    (out / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    if write is not None:
+        write.write_text(text, "utf-8")
+    if as_json:
+        print_json(report)
+    elif write is None:
+        typer.echo(text)

@@ -1,0 +1,105 @@
+"""`docs/results.md` from the report of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["page"]
+
+
+def page(report: dict[str, Any], command: str) -> str:
+    """The whole page; every figure is of `report`."""
+    trace = report["trace"]
+    repos = ", ".join(f"{name} up to `{id}`" for name, id in zip(report["repositories"], report["newest"], strict=True))
+    lines = [
+        "# Results",
+        "",
+        "Generated; do not edit. Made by",
+        "",
+        f"    {command}",
+        "",
+        (
+            f"Model `{report['model']}` (`{report['model_digest'][:12]}`), grammar `{report['grammar']}`. {report['commits']} commits "
+            f"that the model was not trained on ({repos}), {report['keys']:,} keystrokes, typed key by key through the real "
+            "client. The gateway's answers are the model's own; latencies are laid from a trace measured with it first: "
+            f"{trace['rows']} requests, first text p50 {_ms(trace['ttft_ms']['p50'])}, p99 {_ms(trace['ttft_ms']['p99'])} ms, "
+            f"whole answer p50 {_ms(trace['total_ms']['p50'])}, p99 {_ms(trace['total_ms']['p99'])} ms. A line is accepted when it is what "
+            f"was written ({report['accept_rule']}), after {report['decide_ms']} ms of reading: an upper bound that ranks, and does not "
+            "forecast. Intervals: 95 %, commits resampled. *Saved* is keystrokes saved; *right* is the share of suggestion "
+            "sessions whose line was right, with their number; *requests* are per 1,000 keystrokes."
+        ),
+        "",
+        "## Systems, at the default settings",
+        "",
+        *_table("system", [(entry["system"], entry) for entry in report["systems"]], report["keys"]),
+        "",
+        "`model` is the product: the adaptive candidate first where it is sure, the network's answer where it is not.",
+        "`network` is the neural model alone, `adaptive` the client's own candidate alone, `copy_line` the floor.",
+        "",
+        "## The product by debounce",
+        "",
+        *_table("debounce", [(f"{entry['debounce_ms']:g} ms", entry) for entry in report["product"]], report["keys"]),
+        "",
+        "## The neural model by layout, debounce and client",
+        "",
+        *_table(
+            "layout, debounce, client",
+            [(f"`{e['layout']}`, {e['debounce_ms']:g} ms, {e['client']}", e) for e in report["sweep"]],
+            report["keys"],
+        ),
+        "",
+        *_choice(report),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _table(head: str, entries: Sequence[tuple[str, dict[str, Any]]], keys: int) -> list[str]:
+    lines = [
+        f"| {head} | saved | 95 % | CPO | right | sessions | shown | late | requests |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, entry in entries:
+        ci = entry["ci"]["ksr"]
+        cells = (
+            name,
+            _percent(entry["ksr"]),
+            "–" if ci is None else f"{_percent(ci[0])} to {_percent(ci[1])}",
+            "–" if entry["cpo"] is None else f"{entry['cpo']:.3f}",
+            _percent(entry["a_line_precision"]),
+            f"{entry['sessions']:,}",
+            _percent(entry["show_rate"]),
+            _percent(entry["late_rate"]),
+            f"{entry['requests'] * 1000 / keys:,.0f}",
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _choice(report: dict[str, Any]) -> list[str]:
+    chosen = report["chosen"]
+    if chosen is None:
+        return []
+    choice = chosen["choice"]
+    _, layout, debounce, client = choice["name"].split()
+    low, high = choice["loss_ci"]
+    return [
+        "## Default settings",
+        "",
+        (
+            f"Chosen from the table above: **`{layout}`, {debounce} ms, {client} client**: the setting that asks least of those that lose at "
+            f"most half a percentage point against the best ({', '.join(chosen['best'].split()[1:])}, {_percent(chosen['best_ksr'])} "
+            f"saved). It saves {_percent(choice['ksr'])}; paired loss {_percent(choice['loss'])} ({_percent(low)} to {_percent(high)}). "
+            f"{len(chosen['as_good'])} of {len(report['sweep'])} settings are as good in that sense. The profile's layout is "
+            f"`{report['profile_layout']}`; prompt tokens computed per layout are measured by `foretype bench prefill`."
+        ),
+    ]
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value * 100:.1f} %"
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"

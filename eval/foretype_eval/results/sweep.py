@@ -1,0 +1,231 @@
+"""The sweep behind `docs/results.md`: systems at the default settings, then layout × debounce × client."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from foretype_context.templates import grammar
+
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, load_commit
+from foretype_eval.replay.journal import Journal
+from foretype_eval.replay.results import CommitRow, paired_ratio, summary
+from foretype_eval.replay.run import ReplayOptions, replay_commit
+from foretype_eval.replay.trace import LatencyTrace, TraceRow
+from foretype_eval.replay.typist import keys_of
+from foretype_eval.results.answers import RememberingSide
+from foretype_eval.statistics import percentiles
+
+__all__ = ["DEBOUNCE_MS", "SweepOptions", "choose", "pick_commits", "run_sweep"]
+
+DEBOUNCE_MS: Final = (0.0, 75.0, 150.0, 300.0)
+SYSTEMS: Final = ("model", "network", "adaptive", "copy_line", "empty")
+WORTH_KSR: Final = 0.005
+"""A setting that saves this much less is not worse enough to matter if it asks less often."""
+
+_TRACE_ROWS: Final = 150
+_LOOK_BACK: Final = 400
+
+Progress = Callable[[str, int, int], None]
+
+
+class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is swept.
+
+    Attributes:
+        repos: folders, or bare folders, of git repositories that the model was not trained on.
+        keys: keystrokes to type in all, spread over the repositories; newest commits first.
+        keys_min, keys_max: commits outside are passed over: trifles, and imports that nobody typed.
+        out: rows and the latency trace; a run that was stopped goes on there.
+        layouts: None for all that the model's grammar knows.
+    """
+
+    repos: Sequence[Path]
+    out: Path
+    keys: int = 1500
+    keys_min: int = 30
+    keys_max: int = 260
+    suffixes: Sequence[str] = (".py",)
+    layouts: Sequence[str] | None = None
+    debounce_ms: Sequence[float] = DEBOUNCE_MS
+    seed: int = 0
+    gateway: GatewayOptions = GatewayOptions()
+
+
+class _Work(msgspec.Struct, frozen=True):
+    repo: Path
+    commit: Commit
+
+
+def pick_commits(repo: Path, options: SweepOptions, keys: int) -> list[Commit]:
+    """The newest commits of a size that somebody types, until their keystrokes are `keys`. Raises RepositoryError."""
+    found: list[Commit] = []
+    for id in commits_of(repo, _LOOK_BACK, suffixes=options.suffixes):
+        if keys <= 0:
+            break
+        commit = load_commit(repo, id, suffixes=options.suffixes)
+        size = sum(keys_of(stretch.target) for stretch in commit.stretches)
+        if options.keys_min <= size <= options.keys_max:
+            found.append(commit)
+            keys -= size
+    return found
+
+
+def run_sweep(options: SweepOptions, *, progress: Progress) -> dict[str, Any]:
+    """Run what is not there yet, and report.
+
+    Raises:
+        RepositoryError, TraceError, GatewayGone: with what is wrong and what to do.
+    """
+    share = options.keys // len(options.repos)
+    work = [_Work(repo, commit) for repo in options.repos for commit in pick_commits(repo, options, share)]
+    if len(work) < 2:
+        raise RepositoryError(
+            f"{len(work)} commits with {options.keys_min} to {options.keys_max} keystrokes; name more repositories"
+        )
+    options.out.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        side = stack.enter_context(RememberingSide(options.gateway))
+        model = _digest(side, options)
+        trace = _trace(options, work, side, model, progress)
+        layouts = options.layouts or grammar(side.profile.grammar).layouts
+        default = side.profile.layout
+        cells: list[dict[str, Any]] = []
+        rows_of: dict[str, list[CommitRow]] = {}
+
+        def cell(system: str, layout: str, debounce_ms: float, reuse: bool) -> None:
+            replay = ReplayOptions(
+                repo=work[0].repo,
+                debounce_ms=debounce_ms,
+                reuse=reuse,
+                layout=layout,
+                seed=options.seed,
+                gateway=options.gateway,
+            )
+            settings = msgspec.structs.replace(replay, repo=Path(), gateway=GatewayOptions())
+            journal = Journal(options.out, (settings, model, trace.rows))
+            client = "reuse" if reuse else "strict"
+            name = f"{system} {layout} {debounce_ms:g} {client}"
+            rows: list[CommitRow] = []
+            for done, item in enumerate(work):
+                row = journal.get(system, item.commit.id)
+                if row is None:
+                    own = msgspec.structs.replace(replay, repo=item.repo)
+                    row, _ = replay_commit(own, system, item.commit, side, trace)
+                    journal.add(row)
+                rows.append(row)
+                progress(name, done + 1, len(work))
+            rows_of[name] = rows
+            at = {"name": name, "system": system, "layout": layout, "debounce_ms": debounce_ms, "client": client}
+            cells.append(at | summary(rows, seed=options.seed))
+
+        for system in SYSTEMS:
+            cell(system, default, 75.0, True)
+        for layout in layouts:
+            for debounce_ms in options.debounce_ms:
+                for reuse in (True, False):
+                    cell("network", layout, debounce_ms, reuse)
+        for debounce_ms in options.debounce_ms:
+            cell("model", default, debounce_ms, True)
+        profile = side.profile
+        asked = side.asked
+    unique = list({entry["name"]: entry for entry in cells}.values())
+    sweep = [entry for entry in unique if entry["system"] == "network"]
+    return {
+        "model": profile.model,
+        "model_digest": model,
+        "grammar": profile.grammar,
+        "profile_layout": default,
+        "repositories": [_repo_name(repo) for repo in options.repos],
+        "commits": len(work),
+        "newest": [_newest(work, repo) for repo in options.repos],
+        "keys": sum(keys_of(s.target) for item in work for s in item.commit.stretches),
+        "accept_rule": "A-line",
+        "decide_ms": 200,
+        "seed": options.seed,
+        "trace": _trace_figures(trace),
+        "model_requests": asked,
+        "systems": [
+            entry
+            for entry in unique
+            if entry["debounce_ms"] == 75.0 and entry["client"] == "reuse" and entry["layout"] == default
+        ],
+        "sweep": sweep,
+        "product": [entry for entry in unique if entry["system"] == "model"],
+        "chosen": choose(sweep, rows_of, seed=options.seed),
+    }
+
+
+def choose(sweep: Sequence[dict[str, Any]], rows_of: dict[str, list[CommitRow]], *, seed: int) -> dict[str, Any] | None:
+    """The setting that asks least among those that save as much as the best one, or less by a trifle.
+
+    A trifle: a paired loss against the best of at most WORTH_KSR.
+    """
+    known = [entry for entry in sweep if entry["ksr"] is not None]
+    if not known:
+        return None
+    best = max(known, key=lambda entry: entry["ksr"])
+    losses: list[dict[str, Any]] = []
+    for entry in known:
+        loss = paired_ratio(rows_of[entry["name"]], rows_of[best["name"]], "keys_with", "keys_without", seed=seed)
+        if loss is not None and loss[0] <= WORTH_KSR:
+            figures = {"loss": round(loss[0], 6), "loss_ci": [round(loss[1], 6), round(loss[2], 6)]}
+            losses.append({"name": entry["name"], "requests": entry["requests"], "ksr": entry["ksr"]} | figures)
+    choice = min(losses, key=lambda entry: (entry["requests"], -entry["ksr"]))
+    return {"best": best["name"], "best_ksr": best["ksr"], "choice": choice, "as_good": losses}
+
+
+def _trace(
+    options: SweepOptions, work: Sequence[_Work], side: RememberingSide, model: str, progress: Progress
+) -> LatencyTrace:
+    """Latencies measured on this machine with this model; from the folder if they were measured already."""
+    path = options.out / f"trace-{model[:12]}.jsonl"
+    if path.exists():
+        return LatencyTrace.load(path)
+    rows: list[TraceRow] = []
+    for item in work:
+        replay = ReplayOptions(repo=item.repo, seed=options.seed, gateway=options.gateway)
+        _, measured = replay_commit(replay, "network", item.commit, side, None)
+        rows += measured
+        progress("latency trace", min(len(rows), _TRACE_ROWS), _TRACE_ROWS)
+        if len(rows) >= _TRACE_ROWS:
+            break
+    trace = LatencyTrace(rows)
+    trace.save(path)
+    return trace
+
+
+def _trace_figures(trace: LatencyTrace) -> dict[str, Any]:
+    first = percentiles([row.deltas_ms[0] for row in trace.rows if row.deltas_ms])
+    return {
+        "rows": len(trace.rows),
+        "ttft_ms": first._asdict(),
+        "total_ms": percentiles([row.done_ms for row in trace.rows])._asdict(),
+    }
+
+
+def _digest(side: RememberingSide, options: SweepOptions) -> str:
+    """What names these weights: the file's own digest where it is known, else what the gateway says of itself."""
+    from foretype_models.artifacts import ArtifactError, digest_file, locate
+
+    if options.gateway.url is not None:
+        return f"{side.profile.model}-{side.profile.tokenizer_digest}"
+    try:
+        path = options.gateway.model or locate().path
+    except ArtifactError:
+        return side.profile.model
+    return digest_file(path)
+
+
+def _repo_name(repo: Path) -> str:
+    """The folder's name; of a bare folder or a `repo` in a folder of its own, that one's."""
+    path = repo.resolve()
+    return (path.parent.name if path.name in ("repo", ".git", "git") else path.name).replace("+", "/")
+
+
+def _newest(work: Sequence[_Work], repo: Path) -> str:
+    return next((item.commit.id[:12] for item in work if item.repo == repo), "")

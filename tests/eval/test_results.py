@@ -1,0 +1,110 @@
+"""The sweep behind docs/results.md: commits of a size that is typed, answers asked for once, a stopped run that goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from eval.git_repo import git
+from foretype_eval.gateway import GatewayOptions
+from foretype_eval.replay.commits import RepositoryError
+from foretype_eval.replay.results import CommitRow, paired_ratio
+from foretype_eval.results.page import page
+from foretype_eval.results.sweep import SweepOptions, choose, pick_commits, run_sweep
+
+TEXT = "".join(f"def check_{i}(value):\n    assert value == {i}\n\n\n" for i in range(3))
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    text = TEXT
+    for added in (
+        "def check_a(value):\n    assert value\n",
+        "x = 1\n",
+        "def check_b(value):\n    assert value\n",
+        "y = 'long'\n" * 90,
+    ):
+        text += added
+        (folder / "checks.py").write_text(text)
+        git(folder, "add", "-A")
+        git(folder, "commit", "-qm", "more")
+    return folder
+
+
+def row(commit: str, keys_with: int, **more: int) -> CommitRow:
+    zero = {
+        name: 0
+        for name in CommitRow.__struct_fields__
+        if name not in ("system", "commit", "by_source", "slices", "stages_ms")
+    }
+    return CommitRow(
+        **{
+            "system": "network",
+            "commit": commit,
+            "by_source": {},
+            **zero,
+            "keys_without": 100,
+            "keys_with": keys_with,
+            **more,
+        }
+    )
+
+
+def test_commits_that_nobody_types_are_passed_over(repo: Path, tmp_path: Path) -> None:
+    options = SweepOptions(repos=[repo], out=tmp_path / "out")
+    sizes = [sum(len(s.target) for s in commit.stretches) for commit in pick_commits(repo, options, 10_000)]
+    assert len(sizes) == 2 and all(30 <= size <= 260 for size in sizes)
+    with pytest.raises(RepositoryError, match="name more repositories"):
+        run_sweep(msgspec.structs.replace(options, keys_max=31), progress=lambda *_: None)
+
+
+@pytest.mark.timeout(180)
+def test_a_sweep_asks_once_for_each_prompt_and_goes_on_where_it_stopped(repo: Path, tmp_path: Path) -> None:
+    steps: list[str] = []
+    options = SweepOptions(
+        repos=[repo],
+        out=tmp_path / "out",
+        keys=60,
+        layouts=["psm_line_last"],
+        debounce_ms=[0.0, 75.0],
+        gateway=GatewayOptions(engine="scripted"),
+    )
+    first = run_sweep(options, progress=lambda step, _done, _total: steps.append(step))
+    requests = sum(entry["requests"] for entry in first["sweep"])
+    assert 0 < first["model_requests"] < requests, "settings share the answers to equal prompts"
+    assert {(e["debounce_ms"], e["client"]) for e in first["sweep"]} == {
+        (d, c) for d in (0.0, 75.0) for c in ("reuse", "strict")
+    }
+    again = run_sweep(options, progress=lambda *_: None)
+    assert again["model_requests"] == 0
+    assert again["sweep"] == first["sweep"] and again["systems"] == first["systems"]
+    text = page(first, "foretype eval results")
+    assert "`psm_line_last`, 75 ms, reuse" in text and "## Default settings" in text
+    assert "check_a" not in text and "check_a" not in "".join(p.read_text() for p in (tmp_path / "out").iterdir())
+
+
+def test_the_setting_that_asks_least_wins_among_those_that_save_as_much() -> None:
+    rows = {
+        "best": [row(str(n), 80) for n in range(8)],
+        "cheap": [row(str(n), 80 + (n == 0)) for n in range(8)],
+        "worse": [row(str(n), 82) for n in range(8)],
+    }
+    requests = {"best": 100, "cheap": 40, "worse": 10}
+    sweep = [{"name": n, "ksr": 1 - sum(r.keys_with for r in rows[n]) / 800, "requests": requests[n]} for n in rows]
+    chosen = choose(sweep, rows, seed=0)
+    assert chosen is not None and chosen["best"] == "best"
+    assert chosen["choice"]["name"] == "cheap"
+
+
+def test_a_paired_difference_is_narrow_where_both_move_together() -> None:
+    first = [row(str(n), 60 + 3 * n) for n in range(10)]
+    second = [row(str(n), 58 + 3 * n) for n in range(10)]
+    found = paired_ratio(first, second, "keys_with", "keys_without")
+    assert found is not None and found == pytest.approx((0.02, 0.02, 0.02))
+    assert paired_ratio(first, second, "late", "answered") is None
+    with pytest.raises(ValueError, match="the same commits"):
+        paired_ratio(first, second[1:], "keys_with", "keys_without")
