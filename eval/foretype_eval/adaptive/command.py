@@ -30,6 +30,7 @@ _RESAMPLES: Final = 2000
 def adaptive(
     store: Annotated[Path, typer.Option(help="Text store of held-out repositories (validation/).")],
     cuts: Annotated[int, typer.Option(min=10, help="Cuts in each repository.")] = 120,
+    keys: Annotated[int, typer.Option(min=20, help="Keys typed into a large file, to time them.")] = 400,
     seed: Annotated[int, typer.Option()] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -49,7 +50,7 @@ def adaptive(
             progress("repositories", number, len(texts.repository_range))
         if not found:
             fail(f"--store {store}: no file is long enough to cut; build a larger store")
-        speed = suggest_ms(files, table, seed=seed)
+        speed = suggest_ms(files, table, keys=keys, seed=seed)
     result = report(found, seed=seed) | {
         "table": None if table is None else table.language,
         "suggest_ms": speed._asdict(),

@@ -17,10 +17,9 @@ __all__ = ["suggest_ms"]
 
 _LINES: Final = 10_000
 _NEIGHBOURS: Final = 150
-_KEYS: Final = 400
 
 
-def suggest_ms(files: list[SourceFile], table: CorpusTable | None, *, seed: int) -> Percentiles:
+def suggest_ms(files: list[SourceFile], table: CorpusTable | None, *, keys: int, seed: int) -> Percentiles:
     """Milliseconds of `suggest` after each key typed in the middle of 10,000 lines, 150 other files known.
 
     The document is followed before the clock starts where the editor would have sent a change: what is timed is the question
@@ -38,7 +37,7 @@ def suggest_ms(files: list[SourceFile], table: CorpusTable | None, *, seed: int)
         model.learn(f"{number}/{file.path}", file.text[:50_000])
     taken: list[float] = []
     head, tail = "\n".join(lines[: _LINES // 2]) + "\n", "\n" + "\n".join(lines[_LINES // 2 :])
-    typed = "\n".join(rng.sample(lines, 40))[:_KEYS]
+    typed = "\n".join(rng.sample(lines, keys // 10 + 10))[:keys]
     for count in range(1, len(typed) + 1):
         text = head + typed[:count] + tail
         snapshot = Document("file:///large.py", text, language="python").snapshot()

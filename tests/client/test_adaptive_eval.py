@@ -1,0 +1,79 @@
+"""What the adaptive model is measured and fitted with."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from foretype_client.adaptive.mixture import CELLS
+from foretype_eval.adaptive.command import report
+from foretype_eval.adaptive.cuts import Answer, SourceFile, answers
+from foretype_eval.adaptive.fit import Row, dump, fit, rows_of
+from foretype_eval.cli import app
+from foretype_eval.replay.commits import Commit, Stretch
+from foretype_models.data import build_store
+from typer.testing import CliRunner
+
+LINE = "result = compute(first, second)\n"
+FILE = "".join(f"def name_{i}(first, second):\n    {LINE}    return result\n\n" for i in range(20))
+
+
+def test_cuts_are_answered_with_what_repeats_and_nothing_is_known_of_the_rest_itself() -> None:
+    found = list(answers([SourceFile("r", "a.py", FILE)], None, cuts=40, seed=1))
+    assert len(found) == 40
+    assert sum(row.right["adaptive"] for row in found) > 10
+    assert not any(row.right["empty"] for row in found)
+    unique = "".join(f"{chr(97 + i % 26)}{i * 7919} = q{i * 104729}\n" for i in range(200))
+    lonely = list(answers([SourceFile("r", "b.py", unique)], None, cuts=30, seed=1))
+    assert not any(row.right["adaptive"] for row in lonely)
+
+
+def answer(repository: str, confidence: float, right: bool) -> Answer:
+    shown = {"adaptive": confidence, "adaptive_without_table": 0.0, "copy_line": 0.0, "empty": 0.0}
+    hits = dict.fromkeys(shown, False) | {"adaptive": right}
+    return Answer(repository, "rest_of_line", shown, hits, 5.0)
+
+
+def test_the_report_finds_the_least_threshold_of_a_precision() -> None:
+    rows = [answer("a", 0.9, True), answer("b", 0.8, True), answer("a", 0.5, False), answer("b", 0.4, False)]
+    kind = report(rows, seed=0)["kinds"]["rest_of_line"]
+    assert kind["exact"]["adaptive"][0] == 0.5
+    assert kind["at_precision"]["0.7"] == {"threshold": 0.8, "precision": 1.0, "show_rate": 0.5}
+    assert kind["at_precision"]["0.5"] == {"threshold": 0.4, "precision": 0.5, "show_rate": 1.0}
+    assert sum(step["n"] for step in kind["by_confidence"]) == 4
+
+
+def test_fitting_finds_the_level_that_is_right() -> None:
+    good, bad = 3, 700
+    rows = [Row(np.array([bad, good]), np.array([0.0, 1.0])) for _ in range(90)]
+    rows += [Row(np.array([bad, good]), np.array([1.0, 0.0])) for _ in range(10)]
+    weights, mean = fit(rows)
+    assert weights[good] == pytest.approx(0.9, abs=0.03)
+    assert weights[bad] > 0.8
+    assert mean > -0.6
+    assert len(json.loads(dump(weights, ["x"], 100, mean))["weights"]) == CELLS
+
+
+def test_rows_come_from_what_commits_wrote() -> None:
+    commit = Commit("c", (Stretch("a.py", LINE * 3, LINE, ""),))
+    rows = list(rows_of([(commit, {"b.py": LINE})], None, share=1.0, rng=random.Random(0)))
+    assert rows
+    assert all(len(row.cells) == len(row.shares) and row.cells.max() < CELLS for row in rows)
+    assert np.mean([row.shares[-1] for row in rows]) > 0.9
+
+
+def test_the_command_prints_one_object(tmp_path: Path) -> None:
+    build_store([{"repo": f"r{i}", "path": "a.py", "text": FILE} for i in range(2)], tmp_path)
+    result = CliRunner().invoke(app, ["adaptive", "--store", str(tmp_path), "--cuts", "10", "--keys", "20", "--json"])
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert set(data["kinds"]) == {"rest_of_line", "next_line"}
+    assert data["suggest_ms"]["n"] == 19
+
+
+def test_a_store_that_is_not_there_is_named(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["adaptive", "--store", str(tmp_path / "none")])
+    assert result.exit_code == 2
