@@ -17,6 +17,7 @@ from foretype_eval.load.command import load
 from foretype_eval.peer.command import peer, peer_page
 from foretype_eval.prefill.command import prefill
 from foretype_eval.replay.command import replay
+from foretype_eval.report.command import report
 from foretype_eval.results.command import results
 from foretype_eval.retrieval.commands import crossfile, index, retrieval
 
@@ -31,6 +32,7 @@ app.command("retrieval")(retrieval)
 app.command("crossfile")(crossfile)
 app.command("ab")(ab)
 app.command("compare")(compare)
+app.command("report")(report)
 app.command("results")(results)
 app.command("adaptive")(adaptive)
 bench.command("latency")(latency)

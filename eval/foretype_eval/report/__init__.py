@@ -1,0 +1,1 @@
+"""The report of one or more runs: one HTML page that needs nothing else, and the same figures as JSON."""
