@@ -1,0 +1,186 @@
+"""Chunks of KV cache in a Redis or Valkey that a fleet shares: batched, expiring, and never a wrong byte.
+
+KV cache *is* source code, in another notation: the store must keep nothing on a disk, and every key begins with a namespace that
+nobody can guess and that a purge abandons. Synchronous and used from worker threads; every call is one round trip.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import redis
+
+from foretype_backend.prefix.envelope import FORMAT, HEADER_BYTES, BadEnvelope, pack, unpack
+
+__all__ = ["ChunkStatistics", "RedisChunks", "StoreRefused", "StoreUnavailable"]
+
+_FORMAT_KEY: Final = "ftk:format"
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_PURGE_BATCH: Final = 1_000
+
+
+class StoreUnavailable(Exception):
+    """The store does not answer in time, or answers with an error; it may come back."""
+
+
+class StoreRefused(Exception):
+    """The store is there and must not be used. The message says what to change."""
+
+
+class ChunkStatistics(NamedTuple):
+    stored: int
+    found: int
+    missed: int
+    damaged: int
+
+
+class RedisChunks:
+    """See the module.
+
+    Args:
+        url: `redis://host:port/db` or `unix:///path`; `rediss://` for TLS.
+        ttl_s: after this long without a store or a load a chunk is gone.
+        timeout_s: for a connection and for every answer.
+        unverified: accept a server that does not let its configuration be read. Managed ones often do not; that it keeps
+            nothing on disk is then the operator's word.
+
+    Raises:
+        ValueError: the URL cannot be read.
+    """
+
+    def __init__(
+        self, url: str, *, ttl_s: int = 3600, timeout_s: float = 0.25, compress: bool = False, unverified: bool = False
+    ) -> None:
+        if ttl_s < 1:
+            raise ValueError(f"ttl_s must be at least 1, not {ttl_s}")
+        # No retries of its own: a completion that waits for one is late already.
+        self._redis: Any = redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - open options
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=None, protocol=2
+        )
+        self._ttl_s = ttl_s
+        self._compress = compress
+        self._unverified = unverified
+        self._stored = self._found = self._missed = self._damaged = 0
+
+    def check(self) -> None:
+        """Whether the server may be used; before the first call, and after every time it was away.
+
+        Raises:
+            StoreRefused: it writes to disk, does not say whether it does, or holds another format.
+            StoreUnavailable: it does not answer.
+        """
+        try:
+            settings: dict[str, str] = {}
+            try:
+                for name in ("save", "appendonly"):
+                    settings |= self._redis.config_get(name)
+            except redis.ResponseError as error:
+                if not self._unverified:
+                    raise StoreRefused(
+                        "the server does not let CONFIG be read, so nobody knows whether it writes to disk; allow CONFIG GET, "
+                        "or set unverified if you are sure"
+                    ) from error
+            text = {_text(key): _text(value) for key, value in settings.items()}
+            if text.get("save", "") or text.get("appendonly", "no") != "no":
+                raise StoreRefused(
+                    "the server writes to disk, and KV cache is source code; start it with `--save '' --appendonly no`"
+                )
+            self._redis.set(_FORMAT_KEY, FORMAT, nx=True)
+            found = _text(self._redis.get(_FORMAT_KEY))
+        except redis.RedisError as error:
+            raise StoreUnavailable(type(error).__name__) from error
+        if found != str(FORMAT):
+            raise StoreRefused(
+                f"the server holds chunks of format {found}, this is format {FORMAT}; name another database, or delete {_FORMAT_KEY} "
+                "and the chunks"
+            )
+
+    def exist(self, namespace: str, keys: Sequence[bytes]) -> list[bool]:
+        """Which of the keys are there. Raises StoreUnavailable."""
+        answers = self._pipelined([("EXISTS", _name(namespace, key)) for key in keys])
+        return [bool(answer) for answer in answers]
+
+    def store(self, namespace: str, chunks: Sequence[tuple[bytes, bytes | memoryview]]) -> int:
+        """Puts chunks in, unless they are there; returns the bytes sent. Raises StoreUnavailable."""
+        commands: list[tuple[Any, ...]] = []
+        sent = 0
+        for key, payload in chunks:
+            value = pack(key, payload, compress=self._compress)
+            sent += len(value)
+            commands.append(("SET", _name(namespace, key), value, "EX", self._ttl_s, "NX"))
+        self._pipelined(commands)
+        self._stored += len(commands)
+        return sent
+
+    def load(self, namespace: str, keys: Sequence[bytes], size: int) -> list[bytes | None]:
+        """Payloads of `size` bytes; None for what is not there or is damaged. Raises StoreUnavailable."""
+        answers = self._pipelined([("GETEX", _name(namespace, key), "EX", self._ttl_s) for key in keys])
+        found: list[bytes | None] = []
+        for key, value in zip(keys, answers, strict=True):
+            if value is None:
+                self._missed += 1
+                found.append(None)
+                continue
+            try:
+                found.append(unpack(key, value, size))
+                self._found += 1
+            except BadEnvelope:
+                self._damaged += 1
+                found.append(None)
+        return found
+
+    def shorten(self, namespace: str, keys: Sequence[bytes], ttl_s: int) -> None:
+        """Retired chunks leave soon, unless somebody uses them again. Raises StoreUnavailable."""
+        self._pipelined([("EXPIRE", _name(namespace, key), ttl_s, "LT") for key in keys])
+
+    def purge(self, namespace: str) -> int:
+        """Deletes everything of a namespace; returns how many chunks. Raises StoreUnavailable."""
+        deleted = 0
+        try:
+            batch: list[Any] = []
+            for key in self._redis.scan_iter(match=_prefix(namespace) + b"*", count=_PURGE_BATCH):
+                batch.append(key)
+                if len(batch) == _PURGE_BATCH:
+                    deleted += int(self._redis.unlink(*batch))
+                    batch.clear()
+            return deleted + (int(self._redis.unlink(*batch)) if batch else 0)
+        except redis.RedisError as error:
+            raise StoreUnavailable(type(error).__name__) from error
+
+    def wire_bytes(self, size: int) -> int:
+        """Bytes that an uncompressed chunk of `size` takes on the wire."""
+        return size + HEADER_BYTES
+
+    def statistics(self) -> ChunkStatistics:
+        return ChunkStatistics(self._stored, self._found, self._missed, self._damaged)
+
+    def close(self) -> None:
+        self._redis.close()
+
+    def _pipelined(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if not commands:
+            return []
+        try:
+            with self._redis.pipeline(transaction=False) as pipe:
+                for command in commands:
+                    pipe.execute_command(*command)
+                return pipe.execute()
+        except redis.RedisError as error:
+            # The message may hold a key or an address; its kind is enough.
+            raise StoreUnavailable(type(error).__name__) from error
+
+
+def _prefix(namespace: str) -> bytes:
+    if not _NAMESPACE.fullmatch(namespace):
+        raise ValueError("namespace: 1 to 128 letters, digits, - and _ are expected")
+    return f"ftk{FORMAT}:{namespace}:".encode()
+
+
+def _name(namespace: str, key: bytes) -> bytes:
+    return _prefix(namespace) + key
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

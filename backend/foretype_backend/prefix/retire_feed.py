@@ -1,0 +1,100 @@
+"""From the gateway to the tiers: what was retired and what was purged. A queue inside one process, a Redis stream between them.
+
+Nothing here is needed for a right answer: a message that is lost costs room until the chunk is evicted in the ordinary way.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+__all__ = ["STREAM", "Purge", "Retire", "RetireFeed", "decode", "encode", "read_stream"]
+
+STREAM: Final = "ftk:retire"
+STREAM_LENGTH: Final = 10_000
+_FIELD: Final = b"m"
+
+
+class Retire(NamedTuple):
+    """Characters of a document from `first` on are wanted by nobody any more."""
+
+    namespace: str
+    document: str
+    first: int
+
+
+class Purge(NamedTuple):
+    namespace: str
+
+
+Message = Retire | Purge
+
+
+def encode(message: Message) -> dict[bytes, bytes]:
+    """Fields of a stream entry."""
+    kind = "purge" if isinstance(message, Purge) else "retire"
+    return {_FIELD: msgspec.json.encode([kind, *message])}
+
+
+def decode(fields: dict[bytes, bytes]) -> Message | None:
+    """None for an entry of another version: it only costs room."""
+    try:
+        kind, *rest = msgspec.json.decode(fields[_FIELD], type=list[Any])
+        if kind == "purge" and len(rest) == 1 and isinstance(rest[0], str):
+            return Purge(rest[0])
+        namespace, document, first = rest
+    except (KeyError, ValueError, msgspec.MsgspecError):
+        return None
+    fits = kind == "retire" and isinstance(namespace, str) and isinstance(document, str) and type(first) is int
+    return Retire(namespace, document, first) if fits else None
+
+
+class RetireFeed:
+    """Hands every message to every subscriber; each has a bounded queue and drops its oldest when it does not read."""
+
+    def __init__(self, *, capacity: int = STREAM_LENGTH) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._queues: list[deque[Message]] = []
+
+    def subscribe(self) -> Callable[[], list[Message]]:
+        """A function that takes what has come since it was called last."""
+        queue: deque[Message] = deque(maxlen=self._capacity)
+        with self._lock:
+            self._queues.append(queue)
+
+        def taken() -> list[Message]:
+            messages: list[Message] = []
+            while queue:
+                messages.append(queue.popleft())
+            return messages
+
+        return taken
+
+    def publish(self, messages: Iterable[Message]) -> None:
+        with self._lock:
+            for message in messages:
+                for queue in self._queues:
+                    queue.append(message)
+
+
+def read_stream(client: Any, after: str, *, block_ms: int = 1_000) -> tuple[list[Message], str]:
+    """What stands in the stream after an entry, and the id of the last one read; waits at most so long for a first.
+
+    Args:
+        client: a `redis.Redis`; its timeout must be longer than `block_ms`.
+        after: `$` for what comes from now on.
+    """
+    answer = client.xread({STREAM: after}, count=1_000, block=block_ms)
+    messages: list[Message] = []
+    for _, entries in answer or ():
+        for entry, fields in entries:
+            after = entry.decode() if isinstance(entry, bytes) else str(entry)
+            message = decode(fields)
+            if message is not None:
+                messages.append(message)
+    return messages, after

@@ -1,0 +1,63 @@
+"""A real redis-server of the test's own, on a Unix socket in a short-lived folder."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+__all__ = ["RedisServer", "redis_server"]
+
+
+class RedisServer:
+    """Start, stop and kill as often as wanted; nothing survives a stop."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.socket = folder / "redis.sock"
+        self._folder = folder
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def start(self, *options: str) -> None:
+        command = ["redis-server", "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder)]
+        command += ["--save", "", "--appendonly", "no", *self._options, *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        client = redis.Redis(unix_socket_path=str(self.socket))
+        for _ in range(500):
+            with contextlib.suppress(redis.RedisError):
+                client.ping()
+                client.close()
+                return
+            time.sleep(0.02)
+        raise AssertionError("redis-server did not start")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+@contextlib.contextmanager
+def redis_server(*options: str) -> Iterator[RedisServer]:
+    """A started server; skips the test where Debian's redis-server is not installed."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    with tempfile.TemporaryDirectory(prefix="ftredis") as folder:  # socket paths must be short
+        server = RedisServer(Path(folder), *options)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
