@@ -64,7 +64,6 @@ def test_commits_that_nobody_types_are_passed_over(repo: Path, tmp_path: Path) -
 
 @pytest.mark.timeout(180)
 def test_a_sweep_asks_once_for_each_prompt_and_goes_on_where_it_stopped(repo: Path, tmp_path: Path) -> None:
-    steps: list[str] = []
     options = SweepOptions(
         repos=[repo],
         out=tmp_path / "out",
@@ -73,12 +72,17 @@ def test_a_sweep_asks_once_for_each_prompt_and_goes_on_where_it_stopped(repo: Pa
         debounce_ms=[0.0, 75.0],
         gateway=GatewayOptions(engine="scripted"),
     )
-    first = run_sweep(options, progress=lambda step, _done, _total: steps.append(step))
+    ticks = iter([0.0, *[1.0] * 6, *[1e9] * 1000])
+    part = run_sweep(msgspec.structs.replace(options, minutes=1.0), progress=lambda *_: None, clock=lambda: next(ticks))
+    assert part["left_out"] and part["systems"]
+    assert "Not measured yet" in page(part, "foretype eval results")
+    first = run_sweep(options, progress=lambda *_: None)
     requests = sum(entry["requests"] for entry in first["sweep"])
     assert 0 < first["model_requests"] < requests, "settings share the answers to equal prompts"
     assert {(e["debounce_ms"], e["client"]) for e in first["sweep"]} == {
         (d, c) for d in (0.0, 75.0) for c in ("reuse", "strict")
     }
+    assert not first["left_out"]
     again = run_sweep(options, progress=lambda *_: None)
     assert again["model_requests"] == 0
     assert again["sweep"] == first["sweep"] and again["systems"] == first["systems"]

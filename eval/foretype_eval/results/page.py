@@ -49,6 +49,7 @@ def page(report: dict[str, Any], command: str) -> str:
             report["keys"],
         ),
         "",
+        *_left_out(report),
         *_choice(report),
         "",
     ]
@@ -95,6 +96,11 @@ def _choice(report: dict[str, Any]) -> list[str]:
             f"`{report['profile_layout']}`; prompt tokens computed per layout are measured by `foretype bench prefill`."
         ),
     ]
+
+
+def _left_out(report: dict[str, Any]) -> list[str]:
+    names = report["left_out"]
+    return [f"Not measured yet, for want of time: {', '.join(names)}.", ""] if names else []
 
 
 def _percent(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -40,13 +41,15 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
         repos: folders, or bare folders, of git repositories that the model was not trained on.
         keys: keystrokes to type in all, spread over the repositories; newest commits first.
         keys_min, keys_max: commits outside are passed over: trifles, and imports that nobody typed.
+        minutes: after them nothing new is begun; what is missing is named, and a second run makes it.
         out: rows and the latency trace; a run that was stopped goes on there.
         layouts: None for all that the model's grammar knows.
     """
 
     repos: Sequence[Path]
     out: Path
-    keys: int = 1500
+    keys: int = 1000
+    minutes: float | None = None
     keys_min: int = 30
     keys_max: int = 260
     suffixes: Sequence[str] = (".py",)
@@ -75,12 +78,15 @@ def pick_commits(repo: Path, options: SweepOptions, keys: int) -> list[Commit]:
     return found
 
 
-def run_sweep(options: SweepOptions, *, progress: Progress) -> dict[str, Any]:
+def run_sweep(
+    options: SweepOptions, *, progress: Progress, clock: Callable[[], float] = time.monotonic
+) -> dict[str, Any]:
     """Run what is not there yet, and report.
 
     Raises:
         RepositoryError, TraceError, GatewayGone: with what is wrong and what to do.
     """
+    over_s = clock() + (float("inf") if options.minutes is None else options.minutes * 60)
     share = options.keys // len(options.repos)
     work = [_Work(repo, commit) for repo in options.repos for commit in pick_commits(repo, options, share)]
     if len(work) < 2:
@@ -96,6 +102,7 @@ def run_sweep(options: SweepOptions, *, progress: Progress) -> dict[str, Any]:
         default = side.profile.layout
         cells: list[dict[str, Any]] = []
         rows_of: dict[str, list[CommitRow]] = {}
+        left_out: list[str] = []
 
         def cell(system: str, layout: str, debounce_ms: float, reuse: bool) -> None:
             replay = ReplayOptions(
@@ -113,6 +120,9 @@ def run_sweep(options: SweepOptions, *, progress: Progress) -> dict[str, Any]:
             rows: list[CommitRow] = []
             for done, item in enumerate(work):
                 row = journal.get(system, item.commit.id)
+                if row is None and clock() >= over_s:
+                    left_out.append(name)
+                    return
                 if row is None:
                     own = msgspec.structs.replace(replay, repo=item.repo)
                     row, _ = replay_commit(own, system, item.commit, side, trace)
@@ -125,12 +135,12 @@ def run_sweep(options: SweepOptions, *, progress: Progress) -> dict[str, Any]:
 
         for system in SYSTEMS:
             cell(system, default, 75.0, True)
-        for layout in layouts:
+        for debounce_ms in options.debounce_ms:
+            cell("model", default, debounce_ms, True)
+        for layout in sorted(layouts, key=lambda name: name != default):  # the most wanted first, should time run out
             for debounce_ms in options.debounce_ms:
                 for reuse in (True, False):
                     cell("network", layout, debounce_ms, reuse)
-        for debounce_ms in options.debounce_ms:
-            cell("model", default, debounce_ms, True)
         profile = side.profile
         asked = side.asked
     unique = list({entry["name"]: entry for entry in cells}.values())
@@ -156,6 +166,7 @@ def run_sweep(options: SweepOptions, *, progress: Progress) -> dict[str, Any]:
         ],
         "sweep": sweep,
         "product": [entry for entry in unique if entry["system"] == "model"],
+        "left_out": sorted(set(left_out)),
         "chosen": choose(sweep, rows_of, seed=options.seed),
     }
 
