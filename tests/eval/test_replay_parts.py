@@ -12,6 +12,7 @@ import pytest
 from eval.git_repo import git
 from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import RepositoryError, commits_of, load_commit
+from foretype_eval.replay.developer import slices_of
 from foretype_eval.replay.typist import gap_s, keys_of, next_key
 from foretype_eval.replay.virtual import VirtualLoop
 from hypothesis import given, settings
@@ -178,3 +179,41 @@ def test_virtual_time_jumps_over_waits_and_stands_still_while_held() -> None:
         before, after, order = runner.run(scenario())
     assert order == [1, 2, 3]
     assert before == after == 3000
+
+
+def test_merges_are_nobodys_typing_and_huge_and_missing_files_are_counted(repo: Path) -> None:
+    first = commit(repo, m__py="a = 1\n")
+    git(repo, "checkout", "-qb", "side")
+    side = commit(repo, n__py="b = 2\n")
+    git(repo, "checkout", "-q", "main")
+    trunk = commit(repo, m__py="a = 3\n")
+    git(repo, "merge", "-q", "--no-edit", "side")
+    last = commit(repo, huge__py="x = 1\n" * 200_000, lost__py="gone = 1\n", kept__py="k = 1\n")
+    assert set(commits_of(repo, 9, suffixes=[".py"])) == {first, side, trunk, last}
+    blob = git(repo, "rev-parse", f"{last}:lost.py")
+    (repo / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    loaded = load_commit(repo, last, suffixes=[".py"])
+    assert [s.path for s in loaded.stretches] == ["kept.py"]
+    assert loaded.skipped == Counter({"huge": 1, "missing": 1})
+
+
+def test_a_commit_that_deletes_the_file_being_typed_types_nothing_of_it(repo: Path) -> None:
+    commit(repo, m__py="a = 1\nb = 2\n", other__py="x = 1\n")
+    id = commit(repo, m__py=None, other__py="x = 1\ny = 2\n")
+    assert [s.path for s in load_commit(repo, id, suffixes=[".py"]).stretches] == ["other.py"]
+    emptied = commit(repo, other__py="")
+    assert load_commit(repo, emptied, suffixes=[".py"]).stretches == ()
+
+
+def test_latin_1_names_and_files_without_a_last_line_end_are_typed(repo: Path) -> None:
+    (repo / "é ü.py").write_text("a = 1")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "odd name")
+    loaded = load_commit(repo, git(repo, "rev-parse", "HEAD"), suffixes=[".py"])
+    assert [(s.path, s.target) for s in loaded.stretches] == [("é ü.py", "a = 1")]
+
+
+def test_slices_name_language_place_and_length() -> None:
+    assert slices_of("return value", "python", "    ") == ["language:python", "position:line start", "length:up to 25"]
+    assert slices_of("x" * 51 + "\nmore", "", "foo(")[1:] == ["position:after a separator", "length:over 50"]
+    assert slices_of("lue", "go", "va")[1] == "position:in a word"
