@@ -1,0 +1,149 @@
+"""Budgets in tokens: reserve → settle → abandon, so that no disconnect can leak one. Pure; time is passed in.
+
+A request reserves what it may use at most (prompt and `max_tokens`) from every budget it falls under, all or none. When it is over it
+settles what it did use, or abandons; either may be said twice and does no harm. A budget is a bucket that fills at a rate up to
+a burst, so that a quiet minute pays for a busy one. What was used beyond a reservation is taken all the same: the bucket goes into
+debt, and the next request waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+__all__ = ["Budget", "BudgetStatistics", "Budgets", "Denied", "Reservation"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Tokens per second on the long run, and at most so many at once."""
+
+    tokens_per_s: float
+    burst_tokens: float
+
+    def __post_init__(self) -> None:
+        for name in ("tokens_per_s", "burst_tokens"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be above 0 and finite, not {value}; leave the budget out for no limit")
+
+
+class Denied(NamedTuple):
+    """Which budget is empty, and when it holds enough: never, where the request is larger than the burst."""
+
+    name: str
+    retry_after_s: float
+
+
+class Reservation(NamedTuple):
+    """A claim on budgets, until it is settled or abandoned."""
+
+    number: int
+    tokens: int
+    names: tuple[str, ...]
+
+
+class BudgetStatistics(NamedTuple):
+    """`level` is what could be reserved now, below zero in debt; `reserved` is claimed by live requests."""
+
+    level: float
+    reserved: int
+    used: int
+    denied: int
+
+
+@dataclass(slots=True)
+class _Bucket:
+    budget: Budget
+    level: float
+    at_s: float
+    reserved: int = 0
+    used: int = 0
+    denied: int = 0
+
+    def fill(self, now: float) -> None:
+        # A clock that went back fills nothing, and takes nothing away.
+        gained = max(0.0, now - self.at_s) * self.budget.tokens_per_s
+        # A live reservation has left the level already; what it gives back must find room below the burst.
+        self.level = min(self.level + gained, self.budget.burst_tokens - self.reserved)
+        self.at_s = now
+
+
+class Budgets:
+    """Every budget of a gateway by name: of a tenant, a user, a class of theirs. Names without a budget are unlimited."""
+
+    def __init__(self, budgets: Mapping[str, Budget] | None = None, *, now: float = 0.0) -> None:
+        self._buckets: dict[str, _Bucket] = {}
+        self._live: dict[int, Reservation] = {}
+        self._next = 0
+        for name, budget in (budgets or {}).items():
+            self.set(name, budget, now)
+
+    def set(self, name: str, budget: Budget | None, now: float) -> None:
+        """A new or changed budget keeps its level and what is reserved; None removes the limit."""
+        bucket = self._buckets.get(name)
+        if budget is None:
+            self._buckets.pop(name, None)
+        elif bucket is None:
+            self._buckets[name] = _Bucket(budget, budget.burst_tokens, now)
+        else:
+            bucket.fill(now)
+            bucket.budget = budget
+            bucket.fill(now)
+
+    def reserve(self, names: Sequence[str], tokens: int, now: float) -> Reservation | Denied:
+        """Claims tokens of every named budget, or of none.
+
+        Raises:
+            ValueError: a negative number of tokens.
+        """
+        if tokens < 0:
+            raise ValueError(f"tokens must not be negative, not {tokens}")
+        found = [(name, bucket) for name in dict.fromkeys(names) if (bucket := self._buckets.get(name)) is not None]
+        worst: Denied | None = None
+        for name, bucket in found:
+            bucket.fill(now)
+            missing = tokens - bucket.level
+            if missing > 0:
+                bucket.denied += 1
+                fits = tokens <= bucket.budget.burst_tokens
+                wait_s = missing / bucket.budget.tokens_per_s if fits else float("inf")
+                if worst is None or wait_s > worst.retry_after_s:
+                    worst = Denied(name, wait_s)
+        if worst is not None:
+            return worst
+        for _, bucket in found:
+            bucket.level -= tokens
+            bucket.reserved += tokens
+        self._next += 1
+        reservation = Reservation(self._next, tokens, tuple(name for name, _ in found))
+        self._live[reservation.number] = reservation
+        return reservation
+
+    def settle(self, reservation: Reservation, used_tokens: int, now: float) -> None:
+        """The request is over and used so many tokens; what it did not use goes back. Once; later calls change nothing."""
+        if self._live.pop(reservation.number, None) is None:
+            return
+        for name in reservation.names:
+            bucket = self._buckets.get(name)
+            if bucket is not None:
+                bucket.reserved = max(0, bucket.reserved - reservation.tokens)
+                bucket.level += reservation.tokens - used_tokens
+                bucket.used += used_tokens
+                bucket.fill(now)
+
+    def abandon(self, reservation: Reservation, now: float) -> None:
+        """The request never ran: everything goes back."""
+        self.settle(reservation, 0, now)
+
+    def statistics(self, now: float) -> dict[str, BudgetStatistics]:
+        for bucket in self._buckets.values():
+            bucket.fill(now)
+        return {
+            name: BudgetStatistics(bucket.level, bucket.reserved, bucket.used, bucket.denied)
+            for name, bucket in self._buckets.items()
+        }
+
+    def __repr__(self) -> str:
+        return f"<Budgets: {len(self._buckets)}, {len(self._live)} live reservations>"
