@@ -13,6 +13,7 @@ from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.run import ReplayOptions, run_replay
 from foretype_eval.replay.trace import LatencyTrace, TraceError, TraceRow
+from foretype_models.artifacts import locate
 from typer.testing import CliRunner
 
 BASE = "".join(
@@ -138,3 +139,13 @@ def test_the_command_refuses_unknown_systems(repo: Path) -> None:
     done = CliRunner().invoke(app, ["replay", "--repo", str(repo), "--systems", "gpt"])
     assert done.exit_code == 2
     assert "none of model, network, adaptive, copy_line, empty" in " ".join(done.output.split())
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(180)
+def test_the_previous_model_is_a_row_of_its_own(repo: Path) -> None:
+    gateway = GatewayOptions(engine="embedded")
+    options = ReplayOptions(repo=repo, commits=1, systems=("empty",), gateway=gateway, previous_model=locate().path)
+    systems = run_replay(options, progress=quiet)["systems"]
+    assert list(systems) == ["empty", "previous_model"]
+    assert systems["previous_model"]["requests"] > 0

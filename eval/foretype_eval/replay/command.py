@@ -39,6 +39,9 @@ def replay(
     gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
+    previous_model: Annotated[
+        Path | None, typer.Option(help="Another model file, for the row `previous_model`.")
+    ] = None,
 ) -> None:
     """Type the commits of a repository keystroke by keystroke, and count what was saved."""
     try:
@@ -63,6 +66,7 @@ def replay(
             latency_trace=latency_trace,
             save_trace=save_trace,
             out=out,
+            previous_model=previous_model,
             gateway=GatewayOptions(url=gateway, token=token, model=model),
         )
         with progress_bars() as progress:

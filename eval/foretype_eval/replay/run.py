@@ -39,7 +39,8 @@ from foretype_eval.replay.virtual import VirtualLoop
 __all__ = ["NEURAL", "SYSTEMS", "ReplayOptions", "replay_commit", "run_replay"]
 
 SYSTEMS: Final = ("model", "adaptive", "copy_line", "empty")
-NEURAL: Final = ("model", "network")
+PREVIOUS: Final = "previous_model"
+NEURAL: Final = ("model", "network", PREVIOUS)
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +52,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
             candidate alone), `copy_line`, `empty`.
         reuse: the product's client; False is the strict one.
         simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
+        previous_model: another model file; the product with it is the row `previous_model`.
         decide_ms: how long a suggestion must be visible before it can be accepted.
     """
 
@@ -69,6 +71,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     save_trace: Path | None = None
     out: Path | None = None
     gateway: GatewayOptions = GatewayOptions()
+    previous_model: Path | None = None
 
 
 def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
@@ -90,15 +93,20 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
     with contextlib.ExitStack() as stack:
         needs_gateway = not options.simulate and set(NEURAL) & set(options.systems)
         real = stack.enter_context(RealSide(options.gateway)) if needs_gateway else None
+        former = None
+        if options.previous_model is not None and not options.simulate:
+            own = msgspec.structs.replace(options.gateway, url=None, token=None, model=options.previous_model)
+            former = stack.enter_context(RealSide(own))
+        systems = (*options.systems, PREVIOUS) if former is not None else tuple(options.systems)
         simulator = Simulator.make(trace) if options.simulate and trace is not None else None
         side = real or simulator
         # How many commits, which systems and where things are written change no row.
         settings = msgspec.structs.replace(options, out=None, save_trace=None, commits=0, systems=())
         journal = Journal(options.out, (settings, options.repo.resolve(), None if side is None else side.profile))
-        for system in options.systems:
+        for system in systems:
             for number, commit in enumerate(commits, start=1):
                 if journal.get(system, commit.id) is None:
-                    row, rows = replay_commit(options, system, commit, side, trace)
+                    row, rows = replay_commit(options, system, commit, former if system == PREVIOUS else side, trace)
                     measured += rows
                     journal.add(row)
                 progress(system, number, len(commits))
@@ -125,7 +133,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         "seed": options.seed,
         "systems": {
             system: summary([row for id in ids if (row := journal.get(system, id))], seed=options.seed)
-            for system in options.systems
+            for system in systems
         },
     }
 
@@ -197,7 +205,7 @@ def _local(options: ReplayOptions, system: str, commit: Commit, root: str) -> Lo
     """The client's own candidate, knowing the files of the repository as they stood before the commit."""
     if system == "copy_line":
         return CopyLine()
-    if system not in ("model", "adaptive"):
+    if system not in ("model", "adaptive", PREVIOUS):
         return None
     model = AdaptiveModel(_table())
     for path, text in files_before(options.repo, commit.id, suffixes=options.suffixes).items():
