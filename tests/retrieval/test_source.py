@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from foretype_context.document import Document, Snapshot
 from foretype_context.sources import SnippetSource
+from foretype_retrieval.embed import LazyEmbedder, default_embedder
 from foretype_retrieval.indexing import Cancelled, Progress, open_index
 from foretype_retrieval.source import RetrievalSource, open_source, path_of_uri
 from foretype_retrieval.store import IndexAbsent, folder_of, writing
@@ -92,7 +93,7 @@ def test_a_branch_switch_of_many_files_is_followed(tmp_path: Path) -> None:
     write_files(root, {f"m{number}.py": f"def renewed{number}(): pass\n" for number in range(60)})
     subprocess.run([*git, "commit", "-qam", "two"], check=True)
     subprocess.run([*git, "checkout", "-q", "one"], check=True)
-    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: workspace.index is not None and bool(workspace.index.defining("old7")))
@@ -109,13 +110,13 @@ def test_a_restart_reads_what_is_stored(tmp_path: Path) -> None:
         source = open_source([root], cache_dir=tmp_path / "cache")
         until(lambda: bool(source.snippets(*at_end(root), limit=8)))  # noqa: B023
         source.close()
-    assert set(open_index(folder_of(tmp_path / "cache", root), None).files()) == set(FILES)
+    assert set(open_index(folder_of(tmp_path / "cache", root), default_embedder()).files()) == set(FILES)
 
 
 def test_a_workspace_that_disappears_ends_up_empty_and_says_so(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path / "gone", tmp_path / "cache", lambda: None)
+    workspace = Workspace(tmp_path / "gone", tmp_path / "cache", LazyEmbedder())
     workspace.start()
-    until(lambda: "not a folder" in workspace.status())
+    until(lambda: "not a folder" in workspace.status() and workspace.index is not None)
     assert workspace.index is not None and len(workspace.index) == 0
     workspace.close()
 
@@ -128,7 +129,7 @@ def test_the_process_reports_and_stores(tmp_path: Path) -> None:
     root, seen = write_files(tmp_path / "w"), list[Progress]()
     report = run_worker(root, tmp_path / "i", progress=seen.append)
     assert report.files == len(FILES) and seen[-1].files_done == len(FILES)
-    assert set(open_index(tmp_path / "i", None).files()) == set(FILES)
+    assert set(open_index(tmp_path / "i", default_embedder()).files()) == set(FILES)
 
 
 def test_the_process_tells_why_it_could_not(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_the_process_ends_when_it_is_cancelled(tmp_path: Path) -> None:
     with pytest.raises(Cancelled):
         run_worker(root, tmp_path / "i", progress=lambda _: cancelled.set(), cancelled=cancelled)
     with pytest.raises(IndexAbsent):
-        open_index(tmp_path / "i", None)
+        open_index(tmp_path / "i", default_embedder())
 
 
 @pytest.mark.parametrize(

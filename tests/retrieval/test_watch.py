@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from foretype_retrieval import watch
+from foretype_retrieval.embed import LazyEmbedder, default_embedder
 from foretype_retrieval.indexing import Progress, open_index
 from foretype_retrieval.source import RetrievalSource, open_source
 from foretype_retrieval.store import folder_of
@@ -45,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def workspace(root: Path, tmp_path: Path) -> Iterator[Workspace]:
-    one = Workspace(root, tmp_path / "cache", lambda: None)
+    one = Workspace(root, tmp_path / "cache", LazyEmbedder())
     one.start()
     until(lambda: one.index is not None and len(one.index) > 0)
     yield one
@@ -70,14 +71,14 @@ def test_what_was_not_saved_is_never_stored(workspace: Workspace, root: Path, tm
     git(root, "add", ".")
     until(lambda: defines(workspace, "made59"))
     assert defines(workspace, "never_saved")
-    stored = open_index(folder_of(tmp_path / "cache", root), None)
+    stored = open_index(folder_of(tmp_path / "cache", root), default_embedder())
     assert stored.defining("made59") and not stored.defining("never_saved")
 
 
 @pytest.mark.parametrize("path", [".env", "build/x.py", "ignored.py", "sub/ignored_too.py", ".hidden/x.py"])
 def test_what_a_scan_leaves_out_is_left_out_open_or_saved_too(root: Path, tmp_path: Path, path: str) -> None:
     write_files(root, {".gitignore": "ignored.py\n", "sub/.gitignore": "*_too.py\n", path: "def hidden(): pass\n"})
-    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
@@ -102,7 +103,7 @@ def test_a_pull_a_reset_and_a_restore_are_followed(tmp_path: Path) -> None:
     git(origin, "commit", "-qm", "one")
     git(tmp_path, "clone", "-q", str(origin), "clone")
     root = tmp_path / "clone"
-    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
@@ -126,7 +127,7 @@ def test_a_work_tree_has_its_git_elsewhere(root: Path, tmp_path: Path) -> None:
     write_files(root, {"shop/cart.py": "class Trolley: pass\n"})
     git(root, "commit", "-qam", "two")
     git(root, "worktree", "add", "-q", "-f", "--detach", str(tmp_path / "tree"), "main")
-    workspace = Workspace(tmp_path / "tree", tmp_path / "cache", lambda: None)
+    workspace = Workspace(tmp_path / "tree", tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
@@ -147,7 +148,7 @@ def test_a_damaged_index_is_made_anew_with_one_line(
             data = bytearray(stored.read_bytes())
             data[len(data) // 2] ^= 0xFF
             stored.write_bytes(data)
-        workspace = Workspace(root, cache, lambda: None)
+        workspace = Workspace(root, cache, LazyEmbedder())
         with caplog.at_level(logging.INFO, "foretype_retrieval"):
             caplog.clear()
             workspace.start()
@@ -155,12 +156,12 @@ def test_a_damaged_index_is_made_anew_with_one_line(
             workspace.close()
     assert [record.message for record in caplog.records if "anew" in record.message] != []
     assert len(caplog.records) == 1 and capfd.readouterr().err.count("anew") == 0
-    open_index(folder_of(cache, root), None)
+    open_index(folder_of(cache, root), default_embedder())
 
 
 def test_a_folder_that_is_deleted_and_comes_back(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.1)
-    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
     workspace.start()
     try:
         until(lambda: defines(workspace, "Basket"))
@@ -185,7 +186,7 @@ def test_cancelling_a_first_index_leaves_what_is_edited_searchable(tmp_path: Pat
         if progress is not None and progress.files_done:
             workspace.cancel()
 
-    workspace = Workspace(root, tmp_path / "cache", lambda: None, on_progress=tell)
+    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder(), on_progress=tell)
     workspace.start()
     try:
         until(lambda: "cancelled" in workspace.status())
