@@ -8,7 +8,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def server() -> Generator[str]:
         shutil.chown(folder, name)
         user = {"user": name, "extra_groups": []}
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": str(folder)}
-    options: dict[str, Any] = {"env": environment, "cwd": folder, "capture_output": True, "text": True, **user}
+    options: dict[str, Any] = {"env": environment, "cwd": folder, **user}
     data = folder / "data"
     made = subprocess.run(
         [BIN / "initdb", "-D", data, "-U", "foretype", "-A", "trust", "-E", "UTF8", "--no-sync"], check=False, **options
@@ -59,7 +59,7 @@ def server() -> Generator[str]:
                 break
             with contextlib.suppress(subprocess.TimeoutExpired):
                 raise NoPostgres(f"it ended: {postgres.wait(0.05)}: {(folder / 'log').read_text()}")
-        created = subprocess.run([BIN / "createdb", "-h", folder, "-U", "foretype", "foretype"], check=False, **options)
+        created = _run([BIN / "createdb", "-h", folder, "-U", "foretype", "foretype"], options)
         if created.returncode != 0:
             raise NoPostgres(f"createdb: {created.stderr}")
         yield f"postgresql://foretype@/foretype?host={folder}"
@@ -70,7 +70,8 @@ def server() -> Generator[str]:
 
 
 def _exists(name: str) -> bool:
-    try:
-        return pwd.getpwnam(name) is not None
-    except KeyError:
-        return False
+    return any(entry.pw_name == name for entry in pwd.getpwall())
+
+
+def _run(command: Sequence[str | Path], options: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, **options)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from foretype_client.telemetry.events import (
@@ -213,7 +213,7 @@ def _numbers(raw: dict[str, object], known: frozenset[str]) -> dict[str, object]
             continue
         if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
             kept[name] = value
-    return cast("dict[str, object]", kept)
+    return kept
 
 
 def _refusal(index: int, error: BaseException) -> Refused:

@@ -104,7 +104,8 @@ class Texts:
     async def paths(self, prefix: str) -> AsyncGenerator[str]:
         """Paths of all objects under `TENANT` or `TENANT/USER`."""
         try:
-            async for batch in obstore.list(self._store, prefix=prefix):
+            listing: Any = obstore.list(self._store, prefix=prefix)  # pyright: ignore[reportUnknownMemberType]
+            async for batch in listing:
                 for entry in batch:
                     yield str(entry["path"])
         except (BaseError, OSError) as error:

@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from foretype_backend.telemetry.store import Store
-from foretype_client.telemetry.events import Accept, Display, Event, Opportunity, Request, Result, Survive
+from foretype_client.telemetry.events import Accept, Caret, Display, Event, Opportunity, Request, Result, Survive
 from foretype_client.wire import Ack, Error, Feedback, GatewayMessage, Hello
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -108,19 +108,20 @@ def _prepared(session: str, events: int, batch: int, rng: Random) -> _Sender:
 
 def _event(session: str, seq: int, rng: Random) -> Event:
     """The mix of one developer: most keystrokes are opportunities, few of what is shown is taken."""
-    base = {"session": session, "seq": seq, "t_ms": time.time_ns() // 1_000_000, "at_ms": float(seq * _TYPED_MS)}
-    base |= {"language": "python", "variant": "control"}
+    base: dict[str, Any] = {"session": session, "seq": seq, "language": "python", "variant": "control"}
+    base |= {"t_ms": time.time_ns() // 1_000_000, "at_ms": float(seq * _TYPED_MS)}
     id, kind = f"{session}-{seq}", rng.random()
     if kind < 0.45:
         outcome = rng.choice(["network", "cache", "superseded"])
-        return Opportunity(**base, id=id, document="d", trigger="automatic", caret="line_end", outcome=outcome)  # pyright: ignore[reportArgumentType]
+        asked: dict[str, Any] = {"document": "d", "trigger": "automatic", "caret": Caret.LINE_END, "outcome": outcome}
+        return Opportunity(**base, id=id, **asked)
     if kind < 0.6:
         return Request(**base, id=id, request_class="interactive", prompt_tokens=1500, cached_tokens=1400)
     if kind < 0.75:
         stages = {"debounce": 75.0, "assemble": 1.2, "prefill": 5.1, "stream": 21.0}
         return Result(**base, id=id, first_ms=7.0, last_ms=40.0, generated_tokens=9, characters=31, stages_ms=stages)
     if kind < 0.95:
-        shown = {"served_from": "network", "display_source": "inferred", "end": "diverged"}
+        shown: dict[str, Any] = {"served_from": "network", "display_source": "inferred", "end": "diverged"}
         return Display(**base, id=id, shown=id, visible_ms=rng.uniform(20, 2000), characters=31, lines=1, **shown)
     if kind < 0.98:
         return Accept(**base, id=id, shown=id, kind="full", how="reported", characters=31, lines=1)
