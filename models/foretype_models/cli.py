@@ -259,9 +259,10 @@ def layouts(
     from foretype_models import layouts as measuring
 
     model = artifacts.locate()
-    models = {"q8_0": distill.open_model(model.path)}
+    device = distill.best_device()
+    models = {"q8_0": distill.open_model(model.path, device)}
     if checkpoint is not None:
-        models["fp32"] = distill.open_model(checkpoint)
+        models["fp32"] = distill.open_model(checkpoint, device)
     encode = tokenizer.to_tiktoken(model.tokenizer_path).encode_ordinary
     ends = time.monotonic() + 60 * minutes
     for done in measuring.run(models, data.Store(store / "validation"), encode, cuts, progress):

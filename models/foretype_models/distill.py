@@ -13,6 +13,11 @@ from foretype_models.export import read_checkpoint
 from foretype_models.model import LanguageModel, ModelConfig
 
 
+def best_device() -> str:
+    """``cuda`` where there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def open_model(path: Path, device: str = "cpu") -> LanguageModel:
     """Opens a shipped GGUF file or a checkpoint, for inference.
 

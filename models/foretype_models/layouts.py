@@ -74,8 +74,11 @@ def exact(model: Any, ids: Sequence[int], answer: Sequence[int]) -> bool:
     """Whether greedy decoding would write exactly ``answer`` behind ``ids``."""
     import torch
 
+    device = model.model.embed_tokens.weight.device
     with torch.no_grad():
-        hidden = model.model(torch.tensor([[*ids, *answer[:-1]]]), *_tables(model, len(ids) + len(answer) - 1))
+        hidden = model.model(
+            torch.tensor([[*ids, *answer[:-1]]], device=device), *_tables(model, len(ids) + len(answer) - 1)
+        )
         # Logits where the answer is told, not over the whole prompt: the vocabulary is most of the work.
         said = torch.nn.functional.linear(hidden[0, len(ids) - 1 :], model.model.embed_tokens.weight).argmax(-1)
     return said.tolist() == list(answer)
@@ -86,7 +89,7 @@ def _tables(model: Any, length: int) -> tuple[Any, Any]:
 
 
 def run(
-    models: Mapping[str, Any], store: Store, encode: Encode, cuts: int, out: Path, budget: int = 1024
+    models: Mapping[str, Any], store: Store, encode: Encode, cuts: int, out: Path, budget: int = 512
 ) -> Iterator[int]:
     """Measures ``cuts`` next-line cuts with every model and variant, appending to ``out``; yields how many are done."""
     done = len(read(out))

@@ -125,3 +125,19 @@ def test_harm_is_an_error_that_was_not_there() -> None:
     assert not behaviour.harms("x = ", "1", "\n", count)
     assert behaviour.harms("x = 1\n", "def (", "\ny = 2\n", count)
     assert not behaviour.harms("x = (", "1)", "\n", count), "an unfinished line is no harm of the suggestion's"
+
+
+def test_exact_is_what_greedy_decoding_would_write() -> None:
+    torch = pytest.importorskip("torch")
+    from foretype_models.model import LanguageModel, ModelConfig
+
+    torch.manual_seed(1)
+    model = LanguageModel(ModelConfig(width=64, layers=2, heads=2, head_width=32, feed_forward=96, max_position=64))
+    prompt, written = [5, 6, 7, 8], list[int]()
+    for _ in range(4):
+        with torch.no_grad():
+            written.append(int(model(torch.tensor([[*prompt, *written]]))[0, -1].argmax()))
+    assert layouts.exact(model, prompt, written)
+    for place in range(4):
+        other = [token + (at == place) for at, token in enumerate(written)]
+        assert not layouts.exact(model, prompt, other)
