@@ -58,6 +58,20 @@ def test_a_stream_that_followed_edits_equals_a_fresh_one(versions: list[list[str
             assert spelled == (line.strip() + "\n" if line.strip() else "")
 
 
+@given(LINES, LINES, st.data())
+def test_typing_in_a_line_equals_reading_afresh(before: list[str], after: list[str], data: st.DataObject) -> None:
+    vocabulary = Vocabulary()
+    stream = LexemeStream(vocabulary, "\n".join(before))
+    lines = data.draw(st.sampled_from([before, after])) or [""]
+    line = data.draw(st.integers(0, len(lines) - 1))
+    lines = [*lines[:line], data.draw(TEXT), *lines[line + 1 :]]
+    start = sum(len(other) + 1 for other in lines[:line])
+    stream.retype("\n".join(lines), line, start, start + len(lines[line]))
+    fresh = LexemeStream(vocabulary, "\n".join(lines))
+    assert stream.ids.tolist() == fresh.ids.tolist()
+    assert stream.starts.tolist() == fresh.starts.tolist()
+
+
 def plain_search(ids: list[int], history: list[int]) -> dict[int, int]:
     found: dict[int, int] = {}
     for at in range(len(ids) - 1):

@@ -65,7 +65,7 @@ class AdaptiveModel:
         table: CorpusTable | None = None,
         *,
         weights: Weights | None = None,
-        confidence_min: float = 0.35,
+        confidence_min: float = 0.3,
         steps_max: int = 20,
         documents_max: int = 200,
         chars_max: int = 400_000,
@@ -135,7 +135,9 @@ class AdaptiveModel:
         first = self._window(snapshot, line)
         last = snapshot.line_count if first == 0 else self._last(snapshot, line)
         text = snapshot.text[snapshot.line_start(first) : snapshot.line_end(last - 1)]
-        stream = self._follow(snapshot.uri, text)
+        base = snapshot.line_start(first)
+        typing = (line - first, snapshot.line_start(line) - base, snapshot.line_end(line) - base)
+        stream = self._follow(snapshot.uri, text, typing)
         begin, end = stream.span(line - first)
         lexemes = lex(typed)
         half = lexemes.pop() if lexemes and (lexemes[-1] == " " or _HALF_WORD.match(lexemes[-1])) else ""
@@ -187,7 +189,7 @@ class AdaptiveModel:
     def _fresh_vocabulary(self) -> Vocabulary:
         return Vocabulary() if self._table is None else Vocabulary(self._table.lexemes)
 
-    def _follow(self, uri: str, text: str) -> LexemeStream:
+    def _follow(self, uri: str, text: str, typing: tuple[int, int, int] | None = None) -> LexemeStream:
         if len(self._vocabulary) > self._vocabulary_max:
             self._vocabulary = self._fresh_vocabulary()
             self._streams.clear()
@@ -196,6 +198,8 @@ class AdaptiveModel:
             stream = self._streams[uri] = LexemeStream(self._vocabulary, text)
             while len(self._streams) > self._documents_max:
                 self._streams.popitem(last=False)
+        elif typing is not None:
+            stream.retype(text, *typing)
         else:
             stream.update(text)
         self._streams.move_to_end(uri)
