@@ -146,6 +146,7 @@ class Attempt:
         self._options = options
         self._reuse_until_s: float | None = None
         self._local_s = max(due_s, question.asked_s) + options.local_patience_ms / 1000
+        self._local_asked = False
         self._gathering: Gathering | None = None
         self._gathered: Gathered | None = None
         self._snippets_s = max(question.asked_s, due_s - options.snippets_ms / 1000)
@@ -280,7 +281,9 @@ class Attempt:
         return self._own
 
     def _local(self, now: float) -> Suggestion | None:
-        self._local_s = math.inf
+        if self._local_asked:
+            return None  # what it has to say here does not change while the question waits
+        self._local_asked, self._local_s = True, math.inf
         return self._answers.local(self._document, self._question, now)
 
     def _nothing(self, now: float) -> Suggestion | str:

@@ -15,6 +15,7 @@ from tree_sitter import Parser, Tree
 
 from foretype_context.languages import language_of, parser_for
 from foretype_context.lines import LineIndex
+from foretype_context.parsing import parse_in_steps
 from foretype_context.tokens import well_formed
 
 __all__ = ["TREE_LIMIT_CHARS", "Document", "Edit", "EditOutOfRange", "Snapshot"]
@@ -23,9 +24,9 @@ TREE_LIMIT_CHARS: Final = 600_000
 """No tree above this size: a first parse holds the GIL for 90 ms per million characters, and nothing may wait for that."""
 
 FIRST_PARSE_STEPS: Final = 6_000
-EDIT_PARSE_STEPS: Final = 120
+EDIT_PARSE_STEPS: Final = 200
 """Limits of a parse, counted in the parser's own progress calls (10 µs each as a rule, 50 µs while it recovers from an error),
-so that the same text gives the same tree on every machine. A key in 10,000 lines takes 40 to 100 steps, 0.4 to 1 ms; an opening bracket
+so that the same text gives the same tree on every machine. A key in 10,000 lines takes 40 to 110 steps, 0.4 to 2 ms; an opening bracket
 that nothing closes took 760 steps and 30 ms, and so did every key after it. Such a text has no tree until a later edit repairs
 it, and syntax is then asked of the neighbourhood alone (:func:`foretype_context.syntax.spot_before`)."""
 
@@ -34,7 +35,6 @@ _REPAIR_TRIES: Final = 4
 _REPAIRS: Final = frozenset(")]}\"'`")
 _SETTLE_CHARS: Final = 50_000
 _SETTLING_PARSES: Final = 4
-_READ_BYTES: Final = 1 << 16
 
 
 class EditOutOfRange(ValueError):
@@ -153,7 +153,7 @@ class Document:
         self._lines = LineIndex.of(self._text)
         self._parser: Parser | None = parser_for(self.language)
         self._late = 0
-        self._unparsed = self._repairs = False
+        self._unparsed = self._repairs = self._resting = False
         # The newest tree there is, edited along with the text; equal to `_tree` unless a parse ran out of time.
         self._base: Tree | None = None
         self._tree: Tree | None = None
@@ -169,11 +169,13 @@ class Document:
         def settle() -> Tree | None:
             return self._settled() if self._text is text else None
 
-        syntax = _TreeOf(settle if self._unparsed else None, self._tree)
+        syntax = _TreeOf(settle if self._unparsed or self._resting else None, self._tree)
         return Snapshot(self.uri, self.path, self.language, self.version, text, self._lines, syntax)
 
     def _settled(self) -> Tree | None:
         """The tree of the text as it is now, with what is left to parse of the last edits."""
+        if self._resting:
+            self.refresh()
         if self._unparsed:
             repairs, self._unparsed, self._repairs = self._repairs, False, False
             if self._base is not None:
@@ -210,7 +212,7 @@ class Document:
 
     def refresh(self, steps: int = FIRST_PARSE_STEPS) -> bool:
         """Parses now, with a larger limit: at the first sight of a text, or when nobody types. True if there is a tree."""
-        self._unparsed = self._repairs = False
+        self._unparsed = self._repairs = self._resting = False
         if self._parser is None or len(self._text) > TREE_LIMIT_CHARS:
             self._tree = self._base = None
         elif self._tree is None:
@@ -224,6 +226,13 @@ class Document:
                     tree.edit(0, 0, 0, (0, 0), (0, 0), (0, 0))
                     self._tree = self._base = self._parsed(tree, steps) or self._tree
         return self._tree is not None
+
+    def rest(self) -> None:
+        """Lets the tree go, nine tenths of a document's memory; it is parsed anew when somebody asks again."""
+        if self._base is not None:
+            self._base = self._tree = None
+            self._unparsed = self._repairs = False
+            self._resting = True
 
     def _reparse(self, base: Tree, *, repairs: bool) -> None:
         self._base, self._tree = base, None
@@ -240,24 +249,7 @@ class Document:
     def _parsed(self, base: Tree | None, steps: int) -> Tree | None:
         if self._parser is None:
             return None
-        source, left = self._text.encode(), steps
-
-        def read(byte: int, _: object) -> bytes:
-            return source[byte : byte + _READ_BYTES]
-
-        def overdue(_: int, __: bool) -> bool:
-            nonlocal left
-            left -= 1
-            return left < 0
-
-        try:
-            if base is None:
-                return self._parser.parse(read, encoding="utf8", progress_callback=overdue)
-            return self._parser.parse(read, base, "utf8", overdue)
-        except ValueError:
-            # The progress callback stopped it; without a reset the next parse would go on with this text.
-            self._parser.reset()
-            return None
+        return parse_in_steps(self._parser, self._text.encode(), steps, base)
 
 
 def _edit_tree(tree: Tree, text: str, start: int, end: int, new: str) -> None:

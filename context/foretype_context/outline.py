@@ -25,6 +25,7 @@ from foretype_context.node_types import (
     NEVER,
     WRAPPERS,
 )
+from foretype_context.parsing import parse_in_steps
 from foretype_context.tokens import well_formed
 
 __all__ = ["OUTLINE_CHARS", "Part", "outline", "parse_bounded", "parts_of"]
@@ -36,7 +37,6 @@ PARSE_STEPS: Final = 3_000
 """Progress calls of a parse before it is given up: 30 to 150 ms. Ordinary files of 50 KB take a tenth of it."""
 
 _TEXT_CHARS_MAX: Final = 100_000
-_READ_BYTES: Final = 1 << 16
 _MAX_DEPTH: Final = 12
 _MAX_VISITED: Final = 20_000
 _MAX_PARTS: Final = 600
@@ -148,22 +148,7 @@ def _capped(lines: Sequence[str], limit_chars: int) -> str:
 def parse_bounded(text: bytes, language: str, *, steps: int = PARSE_STEPS) -> Tree | None:
     """A tree of the text, or None where there is no grammar or the parser needs too long (adversarial or broken source)."""
     parser = parser_for(language)
-    if parser is None:
-        return None
-    left = steps
-
-    def read(byte: int, _: object) -> bytes:
-        return text[byte : byte + _READ_BYTES]
-
-    def overdue(_: int, __: bool) -> bool:
-        nonlocal left
-        left -= 1
-        return left < 0
-
-    try:
-        return parser.parse(read, encoding="utf8", progress_callback=overdue)
-    except ValueError:
-        return None
+    return None if parser is None else parse_in_steps(parser, text, steps)
 
 
 def parts_of(text: str, language: str) -> list[Part]:

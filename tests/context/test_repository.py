@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 FILES = {
-    "pyproject.toml": '[project]\ndependencies = ["fastapi>=0.1", "pydantic", "clicker"]\n[tool.pytest.ini_options]\n',
+    "pyproject.toml": '[project]\ndependencies = ["fastapi>=0.1", "pydantic", "clicker", "pytest"]\n[tool.pytest.ini_options]\n',
     "shop/models.py": "import os\nfrom pydantic import BaseModel\n\n\nclass Order(BaseModel):\n    total: int = 0\n\n\ndef _hidden():\n    pass\n",
     "shop/views.py": "from pydantic import BaseModel\nimport json\n\n\n@route('/orders')\nasync def orders(limit: int = 3) -> list[str]:\n    return []\n",
     "shop/secrets.json": '{"key": "value"}',

@@ -1,0 +1,1 @@
+"""What context costs the editor's process: assembly, keystrokes, memory."""

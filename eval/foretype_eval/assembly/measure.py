@@ -1,0 +1,211 @@
+"""Times of the editor's process between a key and its request, and the memory of an open document.
+
+The file is this project's own source, joined until it has the lines that were asked for: real code, the same on every machine that
+has this version. A typist writes lines of it again, here and there; each key is applied, parsed, and planned for with a warm set of
+snippets as an index gives them.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from foretype_context.assemble import Assembler, PlanState
+from foretype_context.document import Document, Edit
+from foretype_context.outline import outline
+from foretype_context.profile import Profile
+from foretype_context.segments import Scope
+from foretype_context.sources import Snippet
+from foretype_context.templates import grammar
+from foretype_context.tokens import Tokenizer
+
+__all__ = ["ContextOptions", "measure_context", "source_text"]
+
+Progress = Callable[[str, int, int], None]
+
+_PACKAGES: Final = ("foretype_context", "foretype_client", "foretype_eval", "foretype_backend", "foretype_models")
+_SOURCES: Final = ("imports", "recent", "retrieval", "dependencies", "open")
+_KEYS_PER_PLACE: Final = 40
+_MEGABYTE: Final = 1 << 20
+
+
+class ContextOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure.
+
+    Attributes:
+        lines: of the file that is typed in.
+        keys: typed characters; each is one measurement.
+        snippets: candidates from other files per request.
+        grammar: of the profile.
+    """
+
+    lines: int = 10_000
+    keys: int = 2_000
+    snippets: int = 24
+    grammar: str = "foretype-2"
+    seed: int = 0
+
+
+def source_text(lines: int) -> str:
+    """Python source of that many lines. Raises OSError where the packages have no source files."""
+    whole: list[str] = []
+    files = [path for name in _PACKAGES for path in sorted(_folder(name).rglob("*.py"))]
+    while len(whole) < lines:
+        before = len(whole)
+        for path in files:
+            whole += path.read_text(encoding="utf-8").splitlines(keepends=True)
+        if len(whole) == before:
+            raise OSError("no source files to type in")
+    return "".join(whole[:lines])
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise OSError(f"{package} has no source files here")
+    return Path(spec.origin).parent
+
+
+def _snippets(count: int) -> list[Snippet]:
+    paths = sorted(_folder("foretype_context").glob("*.py")) + sorted(_folder("foretype_client").glob("*.py"))
+    found = [
+        Snippet(
+            path=f"{path.parent.name}/{path.name}",
+            text=outline(path.read_text(encoding="utf-8"), "python"),
+            source_name=_SOURCES[at % len(_SOURCES)],
+            score=1.0 / (1 + at),
+            scope=Scope.REPOSITORY if at % 3 else Scope.SESSION,
+        )
+        for at, path in enumerate(paths)
+    ]
+    return [snippet for snippet in found if snippet.text][:count]
+
+
+def _keys(document: Document, rng: random.Random) -> Iterator[Edit]:
+    """Types lines of the file again, one character at a time, at places all over it; what was typed goes away again."""
+    while True:
+        snapshot = document.snapshot()
+        line = snapshot.line_text(rng.randrange(snapshot.line_count))
+        if len(line.strip()) < 8:
+            continue
+        at = snapshot.line_start(rng.randrange(snapshot.line_count))
+        for character in ("\n" + line)[:_KEYS_PER_PLACE]:
+            yield Edit(at, at, character)
+            at += 1
+        first = at - len(("\n" + line)[:_KEYS_PER_PLACE])
+        document.apply([Edit(first, at, "")], document.version + 1)
+        document.refresh()
+
+
+def measure_context(
+    tokenizer: Tokenizer, options: ContextOptions, *, progress: Progress = lambda _step, _done, _total: None
+) -> dict[str, Any]:
+    """The report of `foretype bench context`: milliseconds, and bytes of memory per byte of text.
+
+    Raises:
+        OSError: there is no source to type in.
+    """
+    text = source_text(options.lines)
+    profile = Profile(
+        model="context",
+        grammar=options.grammar,
+        tokenizer_digest=tokenizer.digest,
+        layout=grammar(options.grammar).layouts[0],
+    )
+    memory = _memory(text)
+    assembler = Assembler(tokenizer, profile)
+    snippets = _snippets(options.snippets)
+    began = time.perf_counter()
+    document = Document("file:///bench.py", text, path="bench.py")
+    opened_ms = (time.perf_counter() - began) * 1e3
+    times: dict[str, list[float]] = {"did_change": [], "reparse": [], "assembly": []}
+    cpu: dict[str, list[float]] = {name: [] for name in times}
+    state, untreed, over = PlanState.empty(), 0, 0
+    keys = _keys(document, random.Random(options.seed))
+    tokens = 0
+    for done in range(options.keys):
+        edit = next(keys)
+        marks = [_now()]
+        document.apply([edit], document.version + 1)
+        snapshot = document.snapshot()
+        marks.append(_now())
+        tree = snapshot.tree
+        marks.append(_now())
+        plan, state = assembler.plan(state, snapshot, edit.start + 1, snippets=snippets, now=done * 0.2)
+        marks.append(_now())
+        for name, start, end in zip(times, marks, marks[1:], strict=False):
+            times[name].append((end[0] - start[0]) * 1e3)
+            cpu[name].append((end[1] - start[1]) * 1e3)
+        untreed += tree is None
+        over += any(drop.reason == "assembly ran out of time" for drop in plan.dropped)
+        tokens += plan.prompt_tokens
+        if not done % 100:
+            progress("keys", done, options.keys)
+    progress("keys", options.keys, options.keys)
+    return {
+        "lines": options.lines,
+        "bytes": len(text.encode()),
+        "keys": options.keys,
+        "snippets": len(snippets),
+        "grammar": options.grammar,
+        "layout": profile.layout,
+        "strategy": assembler.strategy.id,
+        "prompt_tokens_mean": round(tokens / max(options.keys, 1)),
+        "open_ms": round(opened_ms, 3),
+        **{f"{name}_ms": _quantiles(values) for name, values in times.items()},
+        # The same on the thread's own clock: what other processes took of the machine is not in it.
+        **{f"{name}_cpu_ms": _quantiles(values) for name, values in cpu.items()},
+        "keys_without_tree": untreed,
+        "assemblies_out_of_time": over,
+        "memory": memory,
+    }
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.thread_time()
+
+
+def _quantiles(values: list[float]) -> dict[str, float]:
+    # The first keys fill the token caches; an editor has them filled before the user types.
+    warm = values[len(values) // 20 :]
+    found = sorted(warm)
+    shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+    return {name: round(found[max(math.ceil(share * len(found)) - 1, 0)], 4) for name, share in shares.items()}
+
+
+def _memory(text: str) -> dict[str, float]:
+    """Live bytes per byte of text, as Python's allocator counts them, which tree-sitter's binding uses too."""
+    size = len(text.encode())
+    Document("file:///warm.py", "x = 1\n", path="warm.py")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        document = Document("file:///memory.py", text[:-1] + text[-1:], path="memory.py")
+        gc.collect()
+        opened = tracemalloc.get_traced_memory()[0] - before
+        at, keys = len(text) // 2, 200
+        for key in range(keys):
+            document.apply([Edit(at, at, "x")], key + 1)
+            document.snapshot().syntax()
+        gc.collect()
+        typed = tracemalloc.get_traced_memory()[0] - before
+        document.rest()
+        gc.collect()
+        resting = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    return {
+        "open_per_byte": round(opened / size, 2),
+        "resting_per_byte": round(resting / size, 2),
+        "kept_bytes_per_key": round((typed - opened) / keys),
+        "open_mb": round(opened / _MEGABYTE, 2),
+    }

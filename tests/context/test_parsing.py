@@ -1,0 +1,78 @@
+"""Parses that end and leave nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+from foretype_context.document import Document, Edit
+from foretype_context.languages import parser_for
+from foretype_context.parsing import parse_in_steps
+
+SOURCE = b"def f(value):\n    return value + 1\n\n\n" * 800
+
+
+def test_what_a_parser_read_is_freed() -> None:
+    parser = parser_for("python")
+    assert parser is not None
+    assert parse_in_steps(parser, SOURCE, 100_000) is not None
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(20):
+            assert parse_in_steps(parser, bytes(bytearray(SOURCE)), 100_000) is not None
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < len(SOURCE)
+
+
+def test_keys_keep_no_memory() -> None:
+    document = Document("file:///a.py", SOURCE.decode(), path="a.py")
+    at = len(SOURCE) // 2
+
+    def key(number: int) -> None:
+        document.apply([Edit(at, at + number % 2, "x" * (1 - number % 2))], number)
+        assert document.snapshot().tree is not None
+
+    for number in range(20):
+        key(number)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(100):
+            key(number)
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept < 8 * len(SOURCE)
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b"(" * 30_000, "é🙂\n".encode() * 3_000])
+def test_a_parser_is_given_up_after_its_steps_and_works_again(text: bytes) -> None:
+    parser = parser_for("python")
+    assert parser is not None
+    assert parse_in_steps(parser, SOURCE, 3) is None
+    tree = parse_in_steps(parser, text, 100_000)
+    assert tree is not None and tree.root_node.end_byte <= len(text)
+    whole = parse_in_steps(parser, SOURCE, 100_000)
+    assert whole is not None and whole.root_node.named_child_count == 800
+
+
+def test_a_document_that_rests_parses_again_when_asked() -> None:
+    document = Document("file:///a.py", SOURCE.decode(), path="a.py")
+    document.rest()
+    document.apply([Edit(0, 0, "import os\n")], 1)
+    tree = document.snapshot().tree
+    assert tree is not None and tree.root_node.named_children[0].type == "import_statement"
+    document.rest()
+    stale = document.snapshot()
+    document.apply([Edit(0, 0, "x = 1\n")], 2)
+    assert stale.tree is None
+    fresh = document.snapshot().tree
+    assert fresh is not None and fresh.root_node.named_children[0].type == "expression_statement"

@@ -1,0 +1,22 @@
+"""`foretype bench context`: its keys, and that a key keeps no memory."""
+
+from __future__ import annotations
+
+import json
+
+from foretype_eval.cli import bench
+from typer.testing import CliRunner
+
+
+def test_the_command_prints_one_object_with_the_agreed_keys() -> None:
+    done = CliRunner().invoke(bench, ["context", "--lines", "400", "--keys", "60", "--snippets", "5", "--json"])
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout)
+    for name in ("did_change", "reparse", "assembly"):
+        for clock in ("ms", "cpu_ms"):
+            assert set(result[f"{name}_{clock}"]) == {"p50", "p95", "p99", "max"}
+    assert (result["lines"], result["keys"], result["snippets"]) == (400, 60, 5)
+    memory = result["memory"]
+    assert memory["resting_per_byte"] * 2 < memory["open_per_byte"] and memory["kept_bytes_per_key"] < 2_000
+    table = CliRunner().invoke(bench, ["context", "--lines", "200", "--keys", "20", "--snippets", "0"])
+    assert table.exit_code == 0 and "did change" in table.stdout
