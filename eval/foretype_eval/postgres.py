@@ -42,9 +42,7 @@ def server() -> Generator[str]:
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": str(folder)}
     options: dict[str, Any] = {"env": environment, "cwd": folder, **user}
     data = folder / "data"
-    made = subprocess.run(
-        [BIN / "initdb", "-D", data, "-U", "foretype", "-A", "trust", "-E", "UTF8", "--no-sync"], check=False, **options
-    )
+    made = _run([BIN / "initdb", "-D", data, "-U", "foretype", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
     if made.returncode != 0:
         raise NoPostgres(f"initdb: {made.stderr}")
     command = [BIN / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
@@ -52,9 +50,7 @@ def server() -> Generator[str]:
         postgres = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, **user)
     try:
         for _ in range(200):
-            ready = subprocess.run(
-                [BIN / "pg_isready", "-h", folder, "-U", "foretype", "-t", "1"], check=False, **options
-            )
+            ready = _run([BIN / "pg_isready", "-h", folder, "-U", "foretype", "-t", "1"], options)
             if ready.returncode == 0:
                 break
             with contextlib.suppress(subprocess.TimeoutExpired):

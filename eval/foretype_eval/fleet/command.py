@@ -119,12 +119,15 @@ def prefix_cache(
     if not 1 <= len(held) <= len(names) or not all(part.isdigit() and int(part) >= block for part in held):
         fail(f"--sizes: one to three numbers of at least {block} tokens, as in 32768,131072,524288; not {sizes!r}")
     blocks = {name: int(part) // block for name, part in zip(names, held, strict=False)}
+    rows: dict[str, dict[str, Any]] = {}
     try:
         with progress_bars() as progress:
             calls = spread(_calls(repos, developers, commits, requests, block, progress), tenants)
     except (RepositoryError, ArtifactError, TokenizerUnusable, OSError) as error:
         fail(str(error))
-    result = {
+    for name, retirement in (("lru", False), ("range_retirement", True)):
+        rows[name] = run_tiers(calls, blocks, block_tokens=block, retirement=retirement)
+    result: dict[str, Any] = {
         "repositories": [repo.name for repo in repos],
         "developers": developers,
         "tenants": tenants,
@@ -132,8 +135,7 @@ def prefix_cache(
         "block_tokens": block,
         "sizes_tokens": {name: count * block for name, count in blocks.items()},
         "reference_hit_rates": REFERENCE_HIT_RATES,
-        "lru": run_tiers(calls, blocks, block_tokens=block, retirement=False),
-        "range_retirement": run_tiers(calls, blocks, block_tokens=block, retirement=True),
+        **rows,
     }
     if as_json:
         print_json(result)
@@ -141,8 +143,7 @@ def prefix_cache(
     table = Table(title=f"{len(calls):,} requests; tiers of {sizes} tokens", title_justify="left")
     for column in ("", "computed", "cached", *blocks, "global", "repository", "file", "session"):
         table.add_column(column, justify="right")
-    for name in ("lru", "range_retirement"):
-        row = result[name]
+    for name, row in rows.items():
         shares = [*row["hit_rate_by_tier"].values(), *row["hit_rate_by_scope"].values()]
         shown = ["–" if share is None else f"{share:.1%}" for share in shares]
         table.add_row(name, f"{row['computed_tokens']:,}", f"{row['cached_share']:.1%}", *shown)
