@@ -91,12 +91,13 @@ def test_cutting_to_a_budget_keeps_the_middle_whole_and_the_text_near_it(
     shown = encoding.decode(ids)
     assert shown.endswith(text[hole.start : hole.end] + "<|end_of_middle|>")
     if layout == "psm_line_last":
-        below = shown.partition("<|fim_suffix|>")[2].partition("<|fim_middle|>")[0]
+        below, _, tail = shown.partition("<|fim_suffix|>")[2].partition("<|fim_middle|>")[0].partition("<|fim_tail|>")
         above = shown.partition("<|fim_prefix|>")[2].partition("<|fim_suffix|>")[0]
         assert len(above) > 150
         assert len(below) > 150
         assert text[: fim.line_start(text, hole.start)].endswith(above)
-        assert text[text.index("\n", hole.end) + 1 :].startswith(below)
+        # What is right of the cursor, in its order: the tail, a line end, and the lines below up to where the budget ends.
+        assert text[hole.end :].startswith(f"{tail}\n{below}")
 
 
 def test_a_middle_that_does_not_fit_is_given_up(encoding: tiktoken.Encoding) -> None:
