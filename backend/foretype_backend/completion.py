@@ -9,7 +9,7 @@ from foretype_client.wire import Finish, RequestClass, Timings, Usage
 from foretype_context.profile import Stop
 
 from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
-from foretype_backend.engines.port import Chunk
+from foretype_backend.engines.port import Chunk, Origin
 from foretype_backend.output import OutputText
 from foretype_backend.render import Prompt
 
@@ -32,6 +32,7 @@ class Job:
         key: unique among live requests of this gateway.
         session: whose it is: a cancel or `supersedes` reaches requests of the same session only.
         prefill_only: compute and cache the prompt, generate nothing.
+        tenant, repository: whose cache the prompt may share.
     """
 
     key: str
@@ -46,6 +47,21 @@ class Job:
     stop: Stop = _NO_STOP
     temperature: float = 0.0
     prefill_only: bool = False
+    tenant: str = ""
+    repository: str = ""
+    language: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        """What routing and cache tiers go by."""
+        return Origin(
+            tenant=self.tenant,
+            repository=self.repository,
+            session=self.session,
+            document=self.document,
+            language=self.language,
+            placed=self.prompt.placed,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Final
 
 from foretype_client.segment_cache import SegmentCache
 from foretype_client.wire import WireSegment
-from foretype_context.segments import STABLE_KINDS, Kind, Segment
+from foretype_context.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
 from foretype_context.templates import Grammar, SegmentOrder, encode_prompt
 from foretype_context.tokens import Tokenizer
 
@@ -37,10 +37,15 @@ _INLINE_CHARS: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A prompt as an engine takes it: token ids, and the same as text for engines that refuse ids."""
+    """A prompt as an engine takes it: token ids, and the same as text for engines that refuse ids.
+
+    Attributes:
+        placed: its segments with their token ranges; none where a client rendered the prompt itself.
+    """
 
     ids: list[int]
     text: str
+    placed: tuple[PlacedSegment, ...] = ()
 
 
 def resolve(
@@ -181,7 +186,11 @@ class Renderer:
             encoded = encode_prompt(memo or self.tokenizer, self.grammar, segments)
         except SegmentOrder as error:
             raise InvalidRequest("segments", str(error)) from error
-        return Prompt(ids=encoded.ids, text=encoded.text)
+        placed = tuple(
+            PlacedSegment(segment=segment, start=start, end=end)
+            for segment, (start, end) in zip(segments, encoded.ranges, strict=True)
+        )
+        return Prompt(ids=encoded.ids, text=encoded.text, placed=placed)
 
     def encode_raw(self, text: str) -> Prompt:
         """Encode a prompt that carries the grammar's control tokens itself: they are parsed, the rest is ordinary text.

@@ -36,6 +36,7 @@ from foretype_backend.engines.port import (
 from foretype_backend.logs import log_fault
 from foretype_backend.metrics import Metrics
 from foretype_backend.output import OutputText, TextDelta
+from foretype_backend.prefix.salt import SaltBook
 
 __all__ = ["Job", "Outcome", "Service"]
 
@@ -58,6 +59,7 @@ class Service:
         end_token_ids: frozenset[int],
         limits: LimitsConfig,
         connections: Callable[[], int] = lambda: 0,
+        salts: SaltBook | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.engine = engine
@@ -65,6 +67,7 @@ class Service:
         self.tokenizer = tokenizer
         self.limits = limits
         self.end_token_ids = end_token_ids
+        self.salts = salts
         self._state = scheduler.State(
             limits=scheduler.Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
         )
@@ -199,7 +202,7 @@ class Service:
         job = record.job
         record.attempts += 1
         if job.prefill_only:
-            await self.engine.warm(job.prompt.ids)
+            await self.engine.warm(job.prompt.ids, salt=self._salt(job), origin=job.origin)
             record.first_chunk = record.last_chunk = self.clock()
             return self._ended(record, record.stop_reason or Reason.LENGTH)
         stream = self.engine.generate(
@@ -213,12 +216,17 @@ class Service:
             ),
             prompt_text=job.prompt.text,
             priority=PRIORITY[job.class_],
+            salt=self._salt(job),
             deadline=job.deadline,
+            origin=job.origin,
         )
         try:
             return await self._consume(record, stream, deliver, loop)
         finally:
             await self._release(record, stream)
+
+    def _salt(self, job: Job) -> str | None:
+        return None if self.salts is None else self.salts.salt(self.salts.namespace(job.tenant, job.repository))
 
     async def _consume(
         self,

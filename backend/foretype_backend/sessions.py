@@ -14,6 +14,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from foretype_client.segment_cache import SegmentCache
@@ -240,6 +241,16 @@ class Session:
 
     def key(self, id: str) -> str:
         return f"{self.name}:{id}"
+
+    def repository_of(self, document: str) -> str:
+        """The repository that a document is in, by the longest of the client's roots; "" where it is in none."""
+        path = unquote(urlsplit(document).path) if "://" in document else document
+        found = [
+            (len(root), one.repository)
+            for one in (self.hello.workspaces if self.hello is not None else ())
+            if (root := one.root.rstrip("/")) and (path == root or path.startswith(root + "/"))
+        ]
+        return max(found)[1] if found else ""
 
     def greet(self, hello: Hello) -> None:
         """Take the first message. Raises InvalidRequest."""

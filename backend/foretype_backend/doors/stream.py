@@ -360,6 +360,8 @@ class Connection:
             supersedes=self.session.key(message.supersedes) if message.supersedes else None,
             stop=message.stop,
             prefill_only=warm,
+            repository=self.session.repository_of(message.document),
+            language=message.language,
         )
         outcome = await self.door.service.run(job, lambda delta: self._deliver(message.id, delta))
         return _answer_of(message.id, outcome)

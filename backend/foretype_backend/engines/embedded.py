@@ -25,6 +25,7 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     EngineUnavailable,
     GenerationParams,
+    Origin,
     PromptRefused,
 )
 
@@ -221,6 +222,7 @@ class EmbeddedEngine:
         priority: int = 0,
         salt: str | None = None,
         deadline: float | None = None,
+        origin: Origin | None = None,
     ) -> AsyncIterator[Chunk]:
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
@@ -309,7 +311,7 @@ class EmbeddedEngine:
         if self._process is not None and job_id in self._streams:
             self._process.send(Cancel(id=job_id))
 
-    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None) -> None:
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         job_id = next(self._next_id)
         stream = _Stream(len(token_ids))
         try:

@@ -25,6 +25,7 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     EngineUnavailable,
     GenerationParams,
+    Origin,
     PromptRefused,
 )
 
@@ -156,6 +157,7 @@ class OpenAIEngine:
         priority: int = 0,
         salt: str | None = None,
         deadline: float | None = None,
+        origin: Origin | None = None,
     ) -> AsyncIterator[Chunk]:
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
@@ -255,7 +257,7 @@ class OpenAIEngine:
                 stream.pump.cancel()
             stream.items.put_nowait(Chunk(text="", finish=EngineFinish.ABORTED))
 
-    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None) -> None:
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._live or not self._features.token_ids:
             return
         await self._request("POST", "completions", self._body(list(token_ids), 1, {}))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from foretype_context.segments import PlacedSegment
+
 __all__ = [
     "Capabilities",
     "Chunk",
@@ -14,13 +16,29 @@ __all__ = [
     "EngineFinish",
     "EngineStatistics",
     "EngineUnavailable",
+    "Fault",
     "GenerationParams",
+    "Origin",
     "PromptRefused",
 ]
 
 
+class Fault(StrEnum):
+    """What is wrong with an engine that cannot serve; also the metric's label."""
+
+    LOST = "lost"  # not there: the connection cannot be made or broke, the process ended, it was never started
+    SILENT = "silent"  # it took the request and says nothing
+    GARBAGE = "garbage"  # it answers what is no answer
+    ERROR = "error"  # it says itself that it failed
+    BUSY = "busy"  # it takes no more work now
+
+
 class EngineUnavailable(Exception):
     """The engine died, hangs, or is not started; the request may be retried elsewhere before its first token."""
+
+    def __init__(self, message: str = "", *, fault: Fault = Fault.LOST) -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 class PromptRefused(Exception):
@@ -50,6 +68,24 @@ class GenerationParams:
     temperature: float = 0.0
     stop_strings: tuple[str, ...] = ()
     draft_token_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Whose prompt it is and what it is made of: what routing and cache tiers go by. Engines need none of it to answer.
+
+    Attributes:
+        repository: BLAKE2b-128 of the root commit in hexadecimal, as clients name it; "" where it is not known.
+        document: the document that the cursor is in; "" for stateless clients.
+        placed: the prompt's segments with their token ranges, in prompt order.
+    """
+
+    tenant: str = ""
+    repository: str = ""
+    session: str = ""
+    document: str = ""
+    language: str = ""
+    placed: tuple[PlacedSegment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +163,7 @@ class Engine(Protocol):
         priority: int = 0,
         salt: str | None = None,
         deadline: float | None = None,
+        origin: Origin | None = None,
     ) -> AsyncIterator[Chunk]:
         """Generate after `token_ids`.
 
@@ -135,12 +172,13 @@ class Engine(Protocol):
             priority: lower runs first (0 interactive … 4 warm).
             salt: isolates the prefix cache; None shares it.
             deadline: on the event loop's clock, seconds; work not started by then is dropped.
+            origin: what the prompt is made of, for engines that route or keep tiers.
         """
         ...
 
     async def abort(self, request_id: str) -> None: ...
 
-    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None) -> None:
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         """Compute and cache the prefix at the lowest priority; dropped silently under load."""
         ...
 

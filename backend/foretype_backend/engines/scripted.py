@@ -24,6 +24,7 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     EngineUnavailable,
     GenerationParams,
+    Origin,
 )
 from foretype_backend.engines.prefix import ShadowPrefixCache
 
@@ -155,6 +156,7 @@ class ScriptedEngine:
         priority: int = 0,
         salt: str | None = None,
         deadline: float | None = None,
+        origin: Origin | None = None,
     ) -> AsyncIterator[Chunk]:
         prompt, max_tokens = self._check(request_id, token_ids, params.max_tokens)
         params = replace(params, max_tokens=max_tokens)
@@ -259,7 +261,7 @@ class ScriptedEngine:
             request.aborted = True
             request.wake.set()
 
-    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None) -> None:
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._running or self._waiting:
             return
         prompt, _ = self._check("", token_ids, 1)

@@ -1,0 +1,28 @@
+"""What a request says of itself on its way to the engine: tenant, repository, document, and where its tokens came from."""
+
+from __future__ import annotations
+
+import pytest
+from foretype_backend.config import LimitsConfig
+from foretype_backend.sessions import Session
+from foretype_client.wire import VERSION, Hello, Workspace
+
+
+@pytest.mark.parametrize(
+    ("document", "repository"),
+    [
+        ("file:///home/a/shop/cart.py", "shop"),
+        ("file:///home/a/shop/vendor/lib/x.py", "lib"),
+        ("file:///home/a/shopping/x.py", ""),
+        ("file:///home/a/with%20space/x.py", "space"),
+        ("untitled:Untitled-1", ""),
+        ("/home/a/shop/cart.py", "shop"),
+    ],
+)
+def test_a_document_belongs_to_the_longest_root_that_holds_it(document: str, repository: str) -> None:
+    session = Session("c1", limits=LimitsConfig())
+    assert session.repository_of(document) == ""  # before `hello`
+    roots = {"/home/a/shop": "shop", "/home/a/shop/vendor/lib/": "lib", "/home/a/with space": "space"}
+    workspaces = [Workspace(root=root, repository=name) for root, name in roots.items()]
+    session.greet(Hello(v=VERSION, workspaces=workspaces))
+    assert session.repository_of(document) == repository
