@@ -53,8 +53,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         log_level: of the server's own log; warnings, because editors show standard error as errors (Neovim, Helix).
         suggestion_grew: the client understands `foretype/suggestionGrew`.
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
-        telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
-        telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
     """
 
     enable: dict[str, bool] = {}

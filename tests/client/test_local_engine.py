@@ -128,8 +128,10 @@ def test_a_model_that_does_not_open_says_so_in_one_message(tmp_path: Path) -> No
     assert "gateway.log" in result.stderr
 
 
-def test_complete_explain_and_doctor_start_a_gateway_and_share_it(state_dir: Path) -> None:
-    source = Path(foretype_client.__file__).with_name("ports.py")
+def test_complete_explain_and_doctor_start_a_gateway_and_share_it(state_dir: Path, tmp_path: Path) -> None:
+    # In no repository: each command would wait another time for an index, and show what of it was ready by then.
+    source = tmp_path / "ports.py"
+    source.write_text(Path(foretype_client.__file__).with_name("ports.py").read_text())
     lines = source.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if text.startswith("class Call("))
     place = f"{source}:{line}:{len(lines[line - 1]) + 1}"

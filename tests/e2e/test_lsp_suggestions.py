@@ -146,8 +146,9 @@ async def test_bad_parameters_are_answered_and_the_connection_lives_on(served, t
 async def test_a_local_candidate_needs_no_gateway(tmp_path):
     async with editor(tmp_path, "--gateway", "ws://127.0.0.1:9/v1/stream", ready=False) as it:
         await it.until("degraded")
-        it.open("self.first_value = compute(first)\nother = 1\nself.fir")
-        item = await it.suggestion(2, 8)
+        blocks = [f"self.first_value = compute(first)\nprint({n}, alpha)\n\n" for n in range(4)]
+        it.open("".join(blocks) + "self.fir")  # often enough to be sure, and never the line above
+        item = await it.suggestion(12, 8)
         assert item.insert_text == "self.first_value = compute(first)"
         assert (await it.status())["counts"]["requests"] == 0
 
