@@ -11,12 +11,13 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opportunity, survive
+from foretype_backend.database import migrate, url_of
 from foretype_backend.telemetry.aggregate import figures, refresh
 from foretype_backend.telemetry.errors import StoreError
 from foretype_backend.telemetry.intake import Sender, read
-from foretype_backend.telemetry.migrate import HEAD, migrate
+from foretype_backend.telemetry.migrate import HEAD, SCHEMA
 from foretype_backend.telemetry.schema import metadata
-from foretype_backend.telemetry.store import Consent, Store, url_of
+from foretype_backend.telemetry.store import Consent, Store
 from foretype_eval import postgres
 from sqlalchemy import text
 
@@ -171,12 +172,12 @@ async def test_a_migration_that_fails_leaves_the_former_version_whole(store: Sto
     monkeypatch.setattr(alembic.op, "create_table", fail_at_state)
     with pytest.raises(RuntimeError, match="killed"):
         async with store.transaction() as connection:
-            await connection.run_sync(migrate, "it", True)
+            await connection.run_sync(migrate, SCHEMA, "it", True)
     monkeypatch.undo()
     async with store.transaction() as connection:
         current = (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar()
         assert current == "0001"
-        await connection.run_sync(migrate, "it", True)
+        await connection.run_sync(migrate, SCHEMA, "it", True)
         assert (await connection.execute(text("SELECT version_num FROM alembic_version"))).scalar() == HEAD
 
 
@@ -250,7 +251,7 @@ async def test_what_is_no_store_is_refused_with_a_remedy(tmp_path: Path) -> None
     ):
         with pytest.raises(StoreError, match=message):
             await Store.open(url)
-    assert url_of("/x/events.db").drivername == "sqlite+aiosqlite"
+    assert url_of("/x/events.db", "telemetry.url").drivername == "sqlite+aiosqlite"
 
 
 async def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:

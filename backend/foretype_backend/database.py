@@ -1,0 +1,188 @@
+"""What every store of the gateway shares: URLs, engines, migration, tables that are what their version says.
+
+SQLite by default, PostgreSQL in production. Faults are told as `StoreError`, in words that name the remedy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, MetaData, event, inspect
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from foretype_backend.telemetry.errors import StoreError, explain
+
+__all__ = ["Schema", "mapped", "migrate", "open_database", "place_of", "url_of"]
+
+_BUSY_MS: Final = 10_000
+_LOCK: Final = 0x666F7265
+"""Of PostgreSQL's advisory lock: gateways that start together migrate one after the other."""
+_MAGIC: Final = b"SQLite format 3\0"
+_DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+
+class Schema(NamedTuple):
+    """Tables and how they came to be.
+
+    Attributes:
+        migrations: Alembic's folder.
+        head: the newest revision.
+        marker: a table that stands only where a migration has run.
+        field: the configuration key of the store's URL, for messages.
+        version_table: where the revision is kept; two stores may share a PostgreSQL database.
+    """
+
+    metadata: MetaData
+    migrations: Path
+    head: str
+    marker: str
+    field: str
+    version_table: str = "alembic_version"
+
+
+def url_of(given: str, field: str) -> URL:
+    """A store's URL: `sqlite:///PATH`, `postgresql://…`, or the path of a SQLite file. Raises StoreError."""
+    if "://" not in given:
+        return URL.create(_DRIVERS["sqlite"], database=str(Path(given).absolute()))
+    try:
+        url = make_url(given)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError(f"{field}: {error}; it looks like postgresql://user@host/foretype or a path") from error
+    driver = _DRIVERS.get(url.drivername.partition("+")[0])
+    if driver is None:
+        raise StoreError(f"{field}: {url.drivername!r} is not supported; use sqlite or postgresql")
+    return url.set(drivername=driver)
+
+
+async def open_database(given: str, schema: Schema, *, upgrade: bool = True) -> AsyncEngine:
+    """Open a store, and bring its tables to this version.
+
+    Raises:
+        StoreError: it cannot be reached, read or written, was written by a newer version, or its tables are not what
+            its version says they are.
+    """
+    url = url_of(given, schema.field)
+    engine = _engine(url)
+    place = place_of(url)
+    try:
+        async with mapped(place):
+            if url.drivername.startswith("sqlite") and url.database and not url.database.startswith("file:"):
+                await asyncio.to_thread(_make_file, Path(url.database))
+            async with engine.begin() as connection:
+                await connection.run_sync(migrate, schema, place, upgrade)
+                await connection.run_sync(_check_tables, schema.metadata, place)
+    except BaseException:
+        await engine.dispose()
+        raise
+    return engine
+
+
+@asynccontextmanager
+async def mapped(place: str) -> AsyncGenerator[None]:
+    """Whatever a driver raises inside becomes a StoreError."""
+    try:
+        yield
+    except (SQLAlchemyError, psycopg.Error, OSError) as error:
+        raise explain(error, place) from error
+
+
+def place_of(url: URL) -> str:
+    """What messages call the store; a password is never part of it."""
+    return f"the store {url.database}" if url.drivername.startswith("sqlite") else f"the store {url!r}"
+
+
+def migrate(connection: Connection, schema: Schema, place: str, upgrade: bool, to: str | None = None) -> None:
+    """Upgrade to `to` (by default the head) inside of the caller's transaction.
+
+    Raises:
+        StoreError: the store is newer than this version, or has tables but no version, or is older and may not be changed.
+    """
+    to = to or schema.head
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    options = {"version_table": schema.version_table}
+    current = MigrationContext.configure(connection, opts=options).get_current_revision()
+    if current == to:
+        return
+    config = Config()
+    config.set_main_option("script_location", str(schema.migrations))
+    config.attributes |= {"connection": connection, "schema": schema}
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if current is not None and current not in known:
+        raise StoreError(
+            f"{place} has version {current}, which this Foretype does not know (it knows up to {schema.head}); "
+            f"install the newer Foretype that wrote it, or give another {schema.field}"
+        )
+    if current is None and schema.marker in inspect(connection).get_table_names():
+        raise StoreError(
+            f"{place} was migrated halfway: it has tables and no version; restore it from a backup, or move it away"
+        )
+    if not upgrade:
+        raise StoreError(f"{place} has version {current or 'none'}, not {to}; start the gateway once to upgrade it")
+    command.upgrade(config, to)
+
+
+def _make_file(path: Path) -> None:
+    """Owner's alone from its first byte. Raises OSError, or StoreError for a file that is something else."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not path.exists():
+        path.touch(mode=0o600)
+    elif path.stat().st_size and not path.is_dir():
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise StoreError(f"the store {path} cannot be opened (it is no SQLite database); move the file away")
+
+
+def _engine(url: URL) -> AsyncEngine:
+    if not url.drivername.startswith("sqlite"):
+        return create_async_engine(url, pool_pre_ping=True, pool_size=4)
+    engine = create_async_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
+
+    @event.listens_for(engine.sync_engine, "connect")
+    def connected(connection: Any, _record: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        # The driver's own transactions leave out DDL; ours are begun below, so that a migration is all or nothing.
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+            try:
+                cursor.execute(f"PRAGMA {pragma}")
+            except Exception as error:
+                if "readonly" not in str(error) and "read-only" not in str(error):
+                    raise
+        cursor.close()
+
+    @event.listens_for(engine.sync_engine, "begin")
+    def begun(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine
+
+
+def _check_tables(connection: Connection, metadata: MetaData, place: str) -> None:
+    """A store that was migrated halfway, or by hand, must be told apart from one that is right."""
+    found = inspect(connection)
+    names = set(found.get_table_names())
+    for table in metadata.sorted_tables:
+        if table.name not in names:
+            raise StoreError(_halfway(place, f"it has no table {table.name}"))
+        missing = {column.name for column in table.columns} - {
+            column["name"] for column in found.get_columns(table.name)
+        }
+        if missing:
+            raise StoreError(_halfway(place, f"table {table.name} has no column {', '.join(sorted(missing))}"))
+
+
+def _halfway(place: str, what: str) -> str:
+    return f"{place} was migrated halfway: {what}; restore it from a backup, or move it away for a new one"
