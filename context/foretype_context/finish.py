@@ -30,6 +30,7 @@ _CONTROLS: Final = frozenset(token for one in GRAMMARS.values() for token in one
     "<EOT>",
 }
 _CONTROL: Final = re.compile("|".join(re.escape(token) for token in sorted(_CONTROLS, key=len, reverse=True)))
+_ENDING: Final = re.compile(r"\r+\n")
 _LOOK_LINES: Final = 40
 _MIN_OVERLAP_CHARS: Final = 3
 
@@ -111,7 +112,7 @@ def _same_endings(text: str, view: View) -> str:
     ending = snapshot.text[view.line_end : view.below_start]
     if not ending and view.line:
         ending = snapshot.text[snapshot.line_end(view.line - 1) : view.line_start]
-    text = text.replace("\r\n", "\n")
+    text = _ENDING.sub("\n", text)
     return text.replace("\n", "\r\n") if ending == "\r\n" else text
 
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 __all__ = ["fail", "print_json", "progress_bars", "stderr"]
@@ -25,7 +26,8 @@ def print_json(value: dict[str, Any]) -> None:
 
 def fail(message: str) -> NoReturn:
     """Say what is wrong and what to do, and leave with status 2."""
-    stderr.print(f"[bold red]error:[/] {message}", highlight=False)
+    # Unwrapped: a path that is cut in two cannot be copied. Escaped: brackets in a message are no markup.
+    stderr.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
     raise typer.Exit(2)
 
 
