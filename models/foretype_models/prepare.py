@@ -82,7 +82,7 @@ def corpus(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
 def tokenizer(work: Path, plan_file: Path) -> None:
     """Trains the tokenizer on a sample of the training split."""
     from foretype_models import tokenizer as making
-    from foretype_models.corpus.build import read_shards
+    from foretype_models.corpus.shards import read_shards
 
     manifest = json.loads(manifest_of(plan_file).read_text())
     total = manifest["totals"]["splits"]["train"]["bytes"]
@@ -95,7 +95,7 @@ def tokenizer(work: Path, plan_file: Path) -> None:
 def store(work: Path) -> None:
     """Builds the text stores that training samples from."""
     from foretype_models import data
-    from foretype_models.corpus.build import read_shards
+    from foretype_models.corpus.shards import read_shards
 
     for split in ("train", "validation"):
         data.build_store(read_shards(work / "corpus", split), work / "store" / split)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_models.corpus import build, download, sources
+from foretype_models.corpus import build, download, shards, sources
 from foretype_models.corpus.never import NeverTrain
 
 NEVER = NeverTrain.load(Path(__file__).parents[2] / "models" / "corpus" / "never_train.toml")
@@ -51,7 +51,7 @@ def built(tmp_path: Path) -> tuple[dict[str, Any], Path]:
 
 
 def lines(folder: Path, split: str) -> list[dict[str, str]]:
-    return list(build.read_shards(folder, split))
+    return list(shards.read_shards(folder, split))
 
 
 def test_only_what_may_be_trained_on_arrives(built: tuple[dict[str, Any], Path]) -> None:
@@ -82,6 +82,51 @@ def test_the_manifest_accounts_for_every_project_and_names_what_matched(built: t
     assert (good["licence"], good["files"], good["bytes"]) == ("MIT", 1, len(code("alpha")))
     assert len(good["sha256"]) == 64
     assert manifest["totals"]["splits"]["train"] == {"projects": 1, "files": 1, "bytes": len(code("alpha"))}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("finished", [0, 1, 3])
+def test_a_stopped_build_goes_on_and_gives_the_same_bytes(tmp_path: Path, finished: int) -> None:
+    names = [f"project{n}" for n in range(4)]
+    for n, name in enumerate(names):
+        # Every project has a copy of a file of the one before: what was kept is known again after a stop.
+        wheel(tmp_path / "wheels", name, {f"{name}/a.py": code(f"own{n}"), f"{name}/b.py": code(f"own{n - 1}")})
+    plan = sources.Plan(tuple(names), frozenset({"project2"}), 1_000_000, False, frozenset())
+
+    def run() -> dict[str, Any]:
+        return build.build(plan, NEVER, tmp_path / "wheels", tmp_path / "never", None, tmp_path / "out")
+
+    manifest = run()
+    whole = contents(tmp_path / "out")
+    journal = tmp_path / "out" / "journal.jsonl"
+    lines_written = journal.read_text().splitlines(keepends=True)
+    # Killed while the line after these was written: its shard and signatures are on disk already.
+    journal.write_text("".join(lines_written[: 1 + finished]) + lines_written[1 + finished][:40])
+    (tmp_path / "out" / "train-007.jsonl.gz").write_bytes(b"of a later shard")
+    assert run() == manifest
+    assert contents(tmp_path / "out") == whole
+
+
+def test_shards_of_other_sources_are_not_gone_on_with(tmp_path: Path) -> None:
+    wheel(tmp_path / "wheels", "good", {"good/a.py": code("alpha")})
+    plan = sources.Plan(("good",), frozenset(), 1_000_000, False, frozenset())
+    build.build(plan, NEVER, tmp_path / "wheels", tmp_path / "never", None, tmp_path / "out")
+    wheel(tmp_path / "wheels", "good", {"good/a.py": code("omega")})
+    build.build(plan, NEVER, tmp_path / "wheels", tmp_path / "never", None, tmp_path / "out")
+    assert [line["text"] for line in lines(tmp_path / "out", "train")] == [code("omega")]
+
+
+def test_a_new_shard_begins_where_one_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shards, "SHARD_BYTES", 1000)
+    for n in range(3):
+        wheel(tmp_path / "wheels", f"p{n}", {f"p{n}/a.py": code(f"own{n}", 30)})
+    plan = sources.Plan(("p0", "p1", "p2"), frozenset(), 1_000_000, False, frozenset())
+    build.build(plan, NEVER, tmp_path / "wheels", tmp_path / "never", None, tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("train-*.jsonl.gz"))) == 3
+    assert [line["repo"] for line in lines(tmp_path / "out", "train")] == ["p0", "p1", "p2"]
 
 
 def test_a_listed_never_train_project_stops_the_build(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_models.corpus import build, download, readers, sources, terms
+from foretype_models.corpus import build, download, readers, shards, sources, terms
 from foretype_models.corpus.filters import rejection
 from foretype_models.corpus.languages import language_of
 from foretype_models.corpus.never import NeverTrain
@@ -237,9 +237,9 @@ def test_other_languages_pass_the_same_checks(tmp_path: Path) -> None:
         others=list(sources.open_commits(commits, tmp_path)),
         never_others=list(sources.open_commits((cobra,), tmp_path)),
     )
-    lines = list(build.read_shards(tmp_path / "out", "train"))
+    lines = list(shards.read_shards(tmp_path / "out", "train"))
     assert [(line["repo"], line["path"], line["language"]) for line in lines] == []
-    held = list(build.read_shards(tmp_path / "out", "validation"))
+    held = list(shards.read_shards(tmp_path / "out", "validation"))
     assert {line["path"] for line in held} == {"a.go", "h.go"}
     (tool,) = [item for item in manifest["sources"] if item["name"] == "owner/tool"]
     assert tool["dropped"] == {"near_duplicate": 1, "never_train_run": 1, "vendored": 1}

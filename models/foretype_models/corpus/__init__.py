@@ -1,4 +1,4 @@
-"""Training corpus: permissively licensed Python source with a manifest, built without running anybody's code.
+"""Training corpus: permissively licensed source with a manifest, built without running anybody's code.
 
 Modules:
     licences: which licences pass, read from a package's own metadata
@@ -6,5 +6,6 @@ Modules:
     filters: per-file quality filters, each with the reason it reports
     duplicates: lexical shingles, MinHash signatures and a banded index
     sources: download and read source files from wheels and the standard library
-    build: the pipeline, the shards and the manifest
+    shards: kept text on disk, and the journal by which a stopped build goes on
+    build: the pipeline and the manifest
 """

@@ -5,11 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,13 @@ from typing import Any
 from foretype_models.corpus import duplicates, filters, sources
 from foretype_models.corpus.languages import PYTHON, language_of
 from foretype_models.corpus.never import ContentCheck, NeverTrain
+from foretype_models.corpus.shards import Journal
 from foretype_models.corpus.terms import Terms, refused_header
 
 DUPLICATE_SIMILARITY = 0.8
-SHARD_BYTES = 32_000_000
 READ_AHEAD = 3
+_RULES = 1
+"""Raised with every change of a filter or of the checks: what was built by other rules is not gone on with."""
 
 
 @dataclass
@@ -47,6 +47,12 @@ class Entry:
             "languages": dict(self.languages.most_common()),
             "dropped": dict(sorted(self.dropped.items())),
         }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Entry:
+        """The entry that gave this plain data."""
+        counted: dict[str, Any] = {name: Counter[str](data[name]) for name in ("languages", "dropped")}
+        return cls(**{**data, **counted})
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ def _reason(job: Job, path: str, raw: bytes) -> tuple[str, str | None]:
     return text, reason
 
 
-def _folder_digest(item: tuple[str, str, int]) -> tuple[str, str]:
+def _folder_digest(item: tuple[str, bytes]) -> tuple[str, str]:
     folder = item[0].rpartition("/")[0]
     return hashlib.sha256(folder.encode()).hexdigest(), item[0]
 
@@ -95,22 +101,20 @@ def _folder_digest(item: tuple[str, str, int]) -> tuple[str, str]:
 def _read(job: Job) -> tuple[list[Document], Counter[str]]:
     """Reads and filters one project (runs in a worker process)."""
     dropped: Counter[str] = Counter()
-    candidates: list[tuple[str, str, int]] = []
-    for path, raw in sources.files(job.source, job.skip):
+    found = sorted(sources.files(job.source, job.skip), key=_folder_digest if job.order == "folder" else None)
+    taken: Counter[str] = Counter()
+    kept: list[tuple[str, str, str]] = []
+    for path, raw in found:
+        language = language_of(path) or PYTHON
+        # Before the filters, which are most of the work: of a giant, most files are over the limit.
+        if len(raw) <= filters.MAX_FILE_BYTES and taken[language] + len(raw) > job.limit:
+            dropped["project_limit"] += 1
+            continue
         text, reason = _reason(job, path, raw)
         if reason is not None:
             dropped[reason] += 1
-        else:
-            candidates.append((path, text, len(raw)))
-    candidates.sort(key=_folder_digest if job.order == "folder" else None)
-    taken: Counter[str] = Counter()
-    kept: list[tuple[str, str, str]] = []
-    for path, text, size in candidates:
-        language = language_of(path) or PYTHON
-        if taken[language] + size > job.limit:
-            dropped["project_limit"] += 1
             continue
-        taken[language] += size
+        taken[language] += len(raw)
         kept.append((path, language, text))
     documents: list[Document] = []
     # In path order again: rows put neighbours into each other's prompts.
@@ -158,7 +162,7 @@ def build(
     others: Sequence[sources.Source] = (),
     never_others: Sequence[sources.Source] = (),
 ) -> dict[str, Any]:
-    """Builds the shards and returns the manifest.
+    """Builds the shards and returns the manifest. Stopped, and called again with the same arguments, it goes on.
 
     Args:
         plan: the source list.
@@ -178,7 +182,6 @@ def build(
     for project in named:
         if never.refuses_project(project.split("=")[0]):
             raise ValueError(f"the source list names {project}, which is on the never-train list; remove it there")
-    started = time.monotonic()
     check = ContentCheck.build(never_train_texts([*sources.open_wheels(never_wheels), *never_others], benchmarks))
     near = duplicates.NearIndex(DUPLICATE_SIMILARITY)
     entries: list[Entry] = []
@@ -201,32 +204,24 @@ def build(
             refused.append({"name": source.name, "version": source.version, "licence": terms.licence})
     # Held-out projects first: where a file is in both, training loses it, not validation.
     accepted.sort(key=lambda pair: (pair[0].split != "validation", pair[0].name))
-    output.mkdir(parents=True, exist_ok=True)
-    for old in output.glob("*.jsonl.gz"):
-        old.unlink()
-    with ProcessPoolExecutor(2) as pool, ExitStack() as stack:
-        writers = {split: _Shards(output, split, stack) for split in ("train", "validation")}
-        for (entry, _), (documents, dropped) in zip(
-            accepted, _in_order(pool, [job for _, job in accepted]), strict=True
-        ):
+    journal = Journal(output, _key(plan, never, check, [entry for entry, _ in accepted]))
+    signatures = journal.signatures()
+    for about in journal.done:
+        entry = Entry.from_json(about["entry"])
+        entries.append(entry)
+        matches += about["matches"]
+        for _ in range(entry.files):
+            near.add(entry.name, next(signatures))
+    todo = accepted[len(journal.done) :]
+    with ProcessPoolExecutor(2) as pool:
+        for (entry, _), (documents, dropped) in zip(todo, _in_order(pool, [job for _, job in todo]), strict=True):
             entry.dropped += dropped
-            for document in documents:
-                name = f"{entry.name}:{document.path}"
-                reason = check.matches(document.tokens, document.signature)
-                if reason is not None:
-                    matches.append(name)
-                elif near.similar(document.signature) is not None:
-                    reason = "near_duplicate"
-                if reason is not None:
-                    entry.dropped[reason] += 1
-                    continue
-                near.add(name, document.signature)
-                entry.files += 1
-                size = len(document.text.encode())
-                entry.bytes += size
-                entry.languages[document.language] += size
-                writers[entry.split].write(entry.name, document)
+            kept, matched = _kept(entry, documents, check, near)
+            matches += matched
             entries.append(entry)
+            lines = (_line(entry.name, document) for document in kept)
+            about = {"entry": entry.as_json(), "matches": matched}
+            journal.add(entry.split, lines, [document.signature for document in kept], about)
     return {
         "sources": [entry.as_json() for entry in sorted(entries, key=lambda entry: entry.name)],
         "refused": sorted(refused, key=lambda item: item["name"]),
@@ -237,8 +232,44 @@ def build(
             "matched_files": sorted(matches),
         },
         "totals": _totals(entries),
-        "build_seconds": round(time.monotonic() - started, 1),
     }
+
+
+def _key(plan: sources.Plan, never: NeverTrain, check: ContentCheck, entries: Sequence[Entry]) -> str:
+    """A digest of all that decides what the shards hold."""
+    listed = [(entry.name, entry.version, entry.sha256, entry.split, entry.licence) for entry in entries]
+    limits = (plan.project_bytes, plan.order, sorted(plan.skip_folders), sorted(plan.standard_library_skip))
+    rules = (_RULES, limits, sorted(never.projects), sorted(never.packages), sorted(never.vendor_folders))
+    return hashlib.sha256(repr((rules, check.digest(), listed)).encode()).hexdigest()
+
+
+def _kept(
+    entry: Entry, documents: Iterable[Document], check: ContentCheck, near: duplicates.NearIndex
+) -> tuple[list[Document], list[str]]:
+    """What passes the checks across projects, counted in the entry, and the names that the never-train check refused."""
+    kept: list[Document] = []
+    matched: list[str] = []
+    for document in documents:
+        reason = check.matches(document.tokens, document.signature)
+        if reason is not None:
+            matched.append(f"{entry.name}:{document.path}")
+        elif near.similar(document.signature) is not None:
+            reason = "near_duplicate"
+        if reason is not None:
+            entry.dropped[reason] += 1
+            continue
+        near.add(entry.name, document.signature)
+        kept.append(document)
+        size = len(document.text.encode())
+        entry.files += 1
+        entry.bytes += size
+        entry.languages[document.language] += size
+    return kept, matched
+
+
+def _line(repo: str, document: Document) -> bytes:
+    line = {"repo": repo, "path": document.path, "language": document.language, "text": document.text}
+    return json.dumps(line, ensure_ascii=False).encode() + b"\n"
 
 
 def _totals(entries: list[Entry]) -> dict[str, Any]:
@@ -267,35 +298,3 @@ def _totals(entries: list[Entry]) -> dict[str, Any]:
         "bytes_by_licence": dict(licence_bytes.most_common()),
         "dropped": dict(dropped.most_common()),
     }
-
-
-class _Shards:
-    """Writes ``{repo, path, language, text}`` lines, a new file every ``SHARD_BYTES`` of text."""
-
-    def __init__(self, folder: Path, split: str, stack: ExitStack) -> None:
-        self._folder, self._split, self._stack = folder, split, stack
-        self._number = -1
-        self._written = SHARD_BYTES
-        self._stream: gzip.GzipFile | None = None
-
-    def write(self, repo: str, document: Document) -> None:
-        if self._stream is None or self._written >= SHARD_BYTES:
-            if self._stream is not None:
-                self._stream.close()
-            self._number += 1
-            self._written = 0
-            path = self._folder / f"{self._split}-{self._number:03}.jsonl.gz"
-            # mtime=0: the same corpus gives the same bytes.
-            self._stream = self._stack.enter_context(gzip.GzipFile(path, "wb", compresslevel=4, mtime=0))
-        line = {"repo": repo, "path": document.path, "language": document.language, "text": document.text}
-        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
-        self._stream.write(data)
-        self._written += len(data)
-
-
-def read_shards(folder: Path, split: str) -> Iterator[dict[str, str]]:
-    """Yields the lines of a split's shards in order; files of one project are next to each other."""
-    for path in sorted(folder.glob(f"{split}-*.jsonl.gz")):
-        with gzip.open(path, "rt", encoding="utf-8") as stream:
-            for line in stream:
-                yield json.loads(line)

@@ -6,6 +6,7 @@ when it shares a run of 50 lexical tokens with a never-train file, or when the t
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Iterable
@@ -96,6 +97,10 @@ class ContentCheck:
     def runs(self) -> int:
         """Number of distinct 50-token runs held."""
         return len(self._runs)
+
+    def digest(self) -> str:
+        """Names the content of the check."""
+        return hashlib.sha256(self._runs.tobytes()).hexdigest()
 
     def matches(self, tokens: duplicates.Hashes, signature: duplicates.Hashes) -> str | None:
         """Names what a file matches: ``never_train_run``, ``never_train_similar``, or None."""
