@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Unpack one program of a later Debian suite, with all that it needs, into a folder of its own.
 #
-#   unpack-debian.sh PACKAGE SUITE FOLDER PROGRAM...
+#   unpack-debian.sh [--only PATTERN] PACKAGE SUITE FOLDER PROGRAM...
+#
+# With --only the package and those of its dependencies whose names match the pattern, as they are: for packages that hold no
+# programs.
 #
 # For trying editors that this machine's suite is too old for. Neither the system's packages nor its apt lists are touched, and
 # root is not needed: apt works on private lists. The mirror is the one that the machine's own apt sources name. Programs are
@@ -9,7 +12,9 @@
 set -euo pipefail
 
 die() { echo "unpack-debian: $*" >&2; exit 1; }
-(( $# >= 4 )) || die "usage: unpack-debian.sh PACKAGE SUITE FOLDER PROGRAM..."
+only=
+if [[ ${1:-} == --only ]]; then only=$2; shift 2; fi
+(( $# >= 4 || ($# == 3 && ${#only} > 0) )) || die "usage: unpack-debian.sh [--only PATTERN] PACKAGE SUITE FOLDER PROGRAM..."
 package=$1 suite=$2 folder=$3
 shift 3
 command -v apt-get dpkg-deb >/dev/null || die "needs apt; on another system install $package by its own means"
@@ -32,9 +37,19 @@ private=(
   -o APT::Sandbox::User=root -o APT::Install-Recommends=false -o Acquire::Languages=none -o Debug::NoLocking=1
 )
 apt-get "${private[@]}" -qq update
-# With an empty list of installed packages apt fetches everything the program needs, its C library included.
-apt-get "${private[@]}" -qq --yes --download-only install "$package" >/dev/null
+if [[ -n $only ]]; then
+  mapfile -t wanted < <(apt-cache "${private[@]}" depends --recurse --important "$package" |
+    grep -oE '^[a-z0-9][a-z0-9.+-]*' | grep -E "$only" | sort -u)
+  (cd "$apt/archives" && apt-get "${private[@]}" -qq download "$package" "${wanted[@]}")
+else
+  # With an empty list of installed packages apt fetches everything the program needs, its C library included.
+  apt-get "${private[@]}" -qq --yes --download-only install "$package" >/dev/null
+fi
 for deb in "$apt"/archives/*.deb; do dpkg-deb -x "$deb" "$root"; done
+if [[ -n $only ]]; then
+  dpkg-deb -f "$apt"/archives/"$package"_*.deb Version
+  exit
+fi
 
 patchelf=$(command -v patchelf || true)
 if [[ -z $patchelf ]]; then

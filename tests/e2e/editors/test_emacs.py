@@ -1,0 +1,108 @@
+"""Emacs with lsp-mode 10 in a terminal, with the real server and a real gateway that answers by a script."""
+
+import sys
+
+import pytest
+from e2e.editors.emacs_support import Emacs, missing
+from e2e.lsp_support import gateway
+
+MISSING = missing()
+pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
+
+SOURCE = "def f(a):\n    x = 1\n    return x\n"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with gateway(tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture
+def emacs(served, tmp_path):
+    log = tmp_path / "lsp.log"
+    command = (
+        sys.executable, "-m", "foretype_lsp", "--gateway", served.url, "--log-file", log, "--log-level", "debug"
+    )  # fmt: skip
+    it = Emacs(tmp_path, SOURCE, command)
+    try:
+        it.until_ready()
+        yield it
+    finally:
+        it.close()
+
+
+def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(emacs):
+    emacs.type("    value = ")
+    emacs.until("value = value =  # scripted")
+    assert emacs.buffer() == SOURCE + "    value = "
+    emacs.press("Tab")
+    emacs.until(lambda _: "scripted" in emacs.buffer())
+    assert emacs.buffer() == SOURCE + "    value = value =  # scripted"
+    emacs.until(lambda _: emacs.status()["counts"]["accepted"] == 1)
+    assert emacs.complaints() == []
+
+
+def test_several_lines_are_shown_and_accepted_at_once(emacs):
+    emacs.type("def g(b):\n    ")
+    emacs.until("    return None")
+    emacs.press("Tab")
+    emacs.until(lambda _: "scripted" in emacs.buffer())
+    assert emacs.buffer() == SOURCE + "def g(b):\n      # scripted\n    return None"
+
+
+def test_what_was_typed_through_is_not_left_behind_and_never_off_the_screen(emacs):
+    emacs.type("    value = ")
+    emacs.until("value = value =  # scripted")
+    for char in "val":
+        emacs.type(char)
+        emacs.until(lambda _, char=char: emacs.buffer().endswith(char))
+        assert "value = value =  # scripted" in emacs.screen()
+    emacs.press("Tab")
+    emacs.until(lambda _: "scripted" in emacs.buffer())
+    assert emacs.buffer() == SOURCE + "    value = value =  # scripted"
+
+
+def test_what_was_typed_away_from_is_hidden_at_once(emacs):
+    emacs.type("    value = ")
+    emacs.until("value = value =  # scripted")
+    emacs.type("X")
+    emacs.until(lambda screen: "X" in screen and "value = value =" not in screen)
+    assert emacs.buffer() == SOURCE + "    value = X"
+
+
+def test_before_closers_the_line_is_accepted_as_it_was_shown(emacs):
+    emacs.type("print()")
+    emacs.press("Left")
+    emacs.type("f")
+    emacs.until(lambda _: "# scripted" in emacs.ghost())
+    shown = next(line for line in emacs.screen().splitlines() if line.startswith("print"))
+    emacs.press("Tab")
+    emacs.until(lambda _: "scripted" in emacs.buffer())
+    assert emacs.buffer().splitlines()[3] == shown.rstrip()
+
+
+def test_a_word_and_a_line_are_accepted_by_themselves(emacs):
+    emacs.type("    value = ")
+    emacs.until("value = value =  # scripted")
+    emacs.press("M-Right")
+    emacs.until(lambda _: emacs.buffer() == SOURCE + "    value = value")
+    emacs.until("value = value =  # scripted")
+    emacs.press("M-l")
+    emacs.until(lambda _: emacs.buffer() == SOURCE + "    value = value =  # scripted")
+    assert emacs.complaints() == []
+
+
+def test_the_mode_line_says_so_while_the_gateway_is_away(tmp_path):
+    with gateway(tmp_path) as served:
+        command = (sys.executable, "-m", "foretype_lsp", "--gateway", served.url)
+        emacs = Emacs(tmp_path, SOURCE, command)
+        try:
+            emacs.until_ready()
+            served.kill()
+            emacs.type("    value = 1\n")
+            emacs.until("Foretype:degraded")
+            assert emacs.buffer() == SOURCE + "    value = 1\n"
+            assert emacs.complaints() == []
+        finally:
+            emacs.close()
