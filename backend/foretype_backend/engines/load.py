@@ -13,7 +13,9 @@ __all__ = ["ENGINES", "UnknownEngine", "load_engine"]
 ENGINES: Final = {
     "embedded": "foretype_backend.engines.embedded:EmbeddedEngine.from_config",
     "openai": "foretype_backend.engines.openai:OpenAIEngine.from_config",
+    "vllm-server": "foretype_backend.engines.vllm_server:VllmServerEngine.from_config",
     "scripted": "foretype_backend.engines.scripted:ScriptedEngine",
+    "vllm": "foretype_backend.engines.vllm:VllmEngine.from_config",
 }
 """Name of each engine and where its factory is."""
 

@@ -24,16 +24,23 @@ from foretype_backend.engines.port import (
     EngineFinish,
     EngineStatistics,
     EngineUnavailable,
+    Fault,
     GenerationParams,
     Origin,
     PromptRefused,
 )
 
-__all__ = ["OpenAIEngine"]
+__all__ = ["OpenAIEngine", "Stream"]
 
 
 @dataclass(slots=True, eq=False)
-class _Stream:
+class Stream:
+    """One request under way. `over`: nobody reads it any more; `body` and `headers` are what is sent."""
+
+    request_id: str
+    body: dict[str, Any]
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    end_token_ids: frozenset[int] = frozenset()
     items: asyncio.Queue[Chunk | Exception] = field(default_factory=asyncio.Queue[Chunk | Exception])
     pump: asyncio.Task[None] | None = None
     over: bool = False
@@ -48,11 +55,12 @@ class OpenAIEngine:
         self._model = config.model or ""
         self._features = ServerFeatures()
         self._context_limit_tokens = config.context_limit_tokens
-        self._live: dict[str, _Stream] = {}
+        self._live: dict[str, Stream] = {}
         self._ledger = AbortLedger()
         self._prompt_tokens = 0
         self._cached_tokens = 0
         self._generated_tokens = 0
+        self._tokens_after_cancel = 0
 
     @classmethod
     def from_config(cls, **config: object) -> OpenAIEngine:
@@ -142,7 +150,8 @@ class OpenAIEngine:
         except json.JSONDecodeError:
             reply = None
         if not isinstance(reply, dict):
-            raise EngineUnavailable(f"{url}: does not answer with JSON; is this the base URL, up to and with /v1?")
+            told = f"{url}: does not answer with JSON; is this the base URL, up to and with /v1?"
+            raise EngineUnavailable(told, fault=Fault.GARBAGE)
         return cast("dict[str, Any]", reply)
 
     # Requests
@@ -166,9 +175,11 @@ class OpenAIEngine:
             yield Chunk(finish=EngineFinish.ABORTED)
             return
         self._http()
-        body = self._stream_body(token_ids, params, prompt_text)
-        stream = self._live[request_id] = _Stream()
-        stream.pump = asyncio.create_task(self._pump(stream, body), name=f"openai {request_id}")
+        stream = Stream(request_id, self._stream_body(token_ids, params, prompt_text))
+        stream.end_token_ids = params.end_token_ids
+        self._address(stream, priority, salt, origin)
+        self._live[request_id] = stream
+        stream.pump = asyncio.create_task(self._pump(stream), name=f"openai {request_id}")
         try:
             finish = None
             while finish is None:
@@ -181,9 +192,21 @@ class OpenAIEngine:
             stream.over = True
             del self._live[request_id]
             self._ledger.end(request_id)
+            await self._close(stream, stream.pump)
+
+    def _address(self, stream: Stream, priority: int, salt: str | None, origin: Origin | None) -> None:
+        """Adds what the protocol has no field for; nothing here."""
+
+    def _stop(self, stream: Stream) -> None:
+        """Make the server stop at once: closing the connection aborts the request. Idempotent."""
+        if stream.pump is not None:
             stream.pump.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await stream.pump
+
+    async def _close(self, stream: Stream, pump: asyncio.Task[None]) -> None:
+        """Returns when nothing of the request is left here."""
+        self._stop(stream)
+        with contextlib.suppress(asyncio.CancelledError):
+            await pump
 
     def _stream_body(
         self, token_ids: Sequence[int], params: GenerationParams, prompt_text: str | None
@@ -208,35 +231,42 @@ class OpenAIEngine:
     def _body(self, prompt: object, max_tokens: int, fields: dict[str, Any]) -> dict[str, Any]:
         return {"model": self._model, "prompt": prompt, "max_tokens": max_tokens, **self._config.extra_body, **fields}
 
-    async def _pump(self, stream: _Stream, body: dict[str, Any]) -> None:
+    async def _pump(self, stream: Stream) -> None:
         """Read the response into the stream. Cancelling it closes the connection, which aborts the request."""
         url = self._config.endpoint("completions")
         finish: EngineFinish | None = None
         counted = 0
         try:
-            async with self._http().stream("POST", url, json=body) as response:
+            async with self._http().stream("POST", url, json=stream.body, headers=stream.headers) as response:
                 if response.status_code >= 400:
                     text = (await response.aread()).decode(errors="replace")
                     raise status_error(url, response.status_code, text)
                 async for event in events_of(url, response.aiter_lines()):
                     counted += event.tokens
                     self._count(event, counted)
+                    if stream.over:
+                        self._tokens_after_cancel += event.tokens
                     finish = event.finish or finish
-                    if event.text:
-                        stream.items.put_nowait(Chunk(text=event.text, logprobs=event.logprobs))
+                    piece = self._piece(stream, event)
+                    if piece is not None:
+                        stream.items.put_nowait(piece)
                     if event.last or (finish is not None and not self._features.usage):
-                        stream.items.put_nowait(self._end(finish or EngineFinish.END_TOKEN, event))
+                        stream.items.put_nowait(self._end(finish or EngineFinish.END_TOKEN, event.cached_tokens))
                         return
             if finish is None:
-                raise EngineUnavailable(f"{url}: the stream ended without a finish reason; retry")
-            stream.items.put_nowait(Chunk(text="", finish=finish))
+                raise EngineUnavailable(f"{url}: the stream ended without a finish reason; retry", fault=Fault.GARBAGE)
+            stream.items.put_nowait(self._end(finish))
         except httpx.HTTPError as error:
             stream.items.put_nowait(error_of(url, error))
         except (EngineUnavailable, PromptRefused) as error:
             stream.items.put_nowait(error)
 
-    def _end(self, finish: EngineFinish, event: Event) -> Chunk:
-        return Chunk(text="", finish=finish, cached_tokens=event.cached_tokens)
+    def _piece(self, stream: Stream, event: Event) -> Chunk | None:
+        """What an event says of the output; None where it says nothing."""
+        return Chunk(text=event.text, logprobs=event.logprobs) if event.text else None
+
+    def _end(self, finish: EngineFinish, cached_tokens: int | None = None) -> Chunk:
+        return Chunk(text="", finish=finish, cached_tokens=cached_tokens)
 
     def _count(self, event: Event, counted: int) -> None:
         if event.prompt_tokens is None:
@@ -253,9 +283,8 @@ class OpenAIEngine:
             self._ledger.aborted(request_id)
         elif not stream.over:
             stream.over = True
-            if stream.pump is not None:
-                stream.pump.cancel()
-            stream.items.put_nowait(Chunk(text="", finish=EngineFinish.ABORTED))
+            self._stop(stream)
+            stream.items.put_nowait(self._end(EngineFinish.ABORTED))
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._live or not self._features.token_ids:
@@ -272,7 +301,7 @@ class OpenAIEngine:
             prompt_tokens=self._prompt_tokens,
             cached_tokens=self._cached_tokens,
             generated_tokens=self._generated_tokens,
-            tokens_after_cancel=0,
+            tokens_after_cancel=self._tokens_after_cancel,
         )
 
     def capabilities(self) -> Capabilities:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 import msgspec
 
-from foretype_backend.engines.port import EngineFinish, EngineUnavailable, PromptRefused
+from foretype_backend.engines.port import EngineFinish, EngineUnavailable, Fault, PromptRefused
 
 __all__ = ["Event", "OpenAIConfig", "ServerFeatures", "error_of", "events_of", "status_error"]
 
@@ -72,12 +72,14 @@ class Event(NamedTuple):
 
     Attributes:
         tokens: how many tokens `text` is, where known, else 1.
+        token_ids: what `text` is made of, from servers that were asked for it.
         prompt_tokens, generated_tokens, cached_tokens: on the event that carries the usage.
         last: nothing comes after it.
     """
 
     text: str = ""
     tokens: int = 0
+    token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     finish: EngineFinish | None = None
     prompt_tokens: int | None = None
@@ -92,6 +94,7 @@ class _Logprobs(msgspec.Struct):
 
 class _Choice(msgspec.Struct):
     text: str | None = None
+    token_ids: list[int] | None = None
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
 
@@ -132,10 +135,11 @@ async def events_of(url: str, lines: AsyncIterable[str]) -> AsyncIterator[Event]
             data = _decoder.decode(payload)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise EngineUnavailable(
-                f"{url}: sent an event that is no completion ({error}); is it compatible?"
+                f"{url}: sent an event that is no completion ({error}); is it compatible?", fault=Fault.GARBAGE
             ) from None
         if data.error is not None:
-            raise EngineUnavailable(f"{url}: failed while generating: {_message(data.error)}; retry")
+            failed = f"{url}: failed while generating: {_message(data.error)}; retry"
+            raise EngineUnavailable(failed, fault=Fault.ERROR)
         choice = data.choices[0] if data.choices else _Choice()
         usage = data.usage
         values = choice.logprobs.token_logprobs if choice.logprobs else None
@@ -143,7 +147,8 @@ async def events_of(url: str, lines: AsyncIterable[str]) -> AsyncIterator[Event]
         details = usage.prompt_tokens_details if usage else None
         yield Event(
             text=choice.text or "",
-            tokens=len(values) if values else int(bool(choice.text)),
+            tokens=len(choice.token_ids or values or ()) or int(bool(choice.text)),
+            token_ids=tuple(choice.token_ids or ()),
             logprobs=logprobs if values and len(logprobs) == len(values) else (),
             finish=_finish(choice.finish_reason),
             prompt_tokens=usage.prompt_tokens if usage and not data.choices else None,
@@ -176,9 +181,9 @@ def status_error(url: str, status: int, body: str) -> EngineUnavailable | Prompt
         case 404:
             return EngineUnavailable(f"{url}: not found: {message}; check the options 'url' (up to /v1) and 'model'")
         case 429 | 503:
-            return EngineUnavailable(f"{url}: is overloaded ({status}): {message}; retry later")
+            return EngineUnavailable(f"{url}: is overloaded ({status}): {message}; retry later", fault=Fault.BUSY)
         case _:
-            return EngineUnavailable(f"{url}: fails with status {status}: {message}; see its log")
+            return EngineUnavailable(f"{url}: fails with status {status}: {message}; see its log", fault=Fault.ERROR)
 
 
 def error_of(url: str, error: httpx.HTTPError) -> EngineUnavailable:
@@ -186,7 +191,8 @@ def error_of(url: str, error: httpx.HTTPError) -> EngineUnavailable:
     if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
         return EngineUnavailable(f"{url}: cannot connect ({error}); is the server running, and the URL right?")
     if isinstance(error, httpx.TimeoutException):
-        return EngineUnavailable(f"{url}: said nothing for too long; raise 'idle_timeout_s', or look at the server")
+        silent = f"{url}: said nothing for too long; raise 'idle_timeout_s', or look at the server"
+        return EngineUnavailable(silent, fault=Fault.SILENT)
     return EngineUnavailable(f"{url}: the connection broke ({error or type(error).__name__}); retry")
 
 

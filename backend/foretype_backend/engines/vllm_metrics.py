@@ -1,0 +1,57 @@
+"""What `vllm serve` says of itself at `/metrics`: the size of its cache, its process, what speculation was worth. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+__all__ = ["VllmMetrics", "read_metrics"]
+
+
+class VllmMetrics(NamedTuple):
+    """A scrape; zero or None where the server does not say.
+
+    Attributes:
+        block_tokens, cache_blocks: of the prefix cache.
+        started_s: start of the process, seconds since 1970: another value is another process, whose cache is empty.
+        draft_tokens, accepted_tokens: of speculative decoding, since the start.
+        running, waiting: requests.
+    """
+
+    block_tokens: int = 0
+    cache_blocks: int = 0
+    started_s: float | None = None
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    running: int = 0
+    waiting: int = 0
+
+
+_COUNTS = {
+    "vllm:spec_decode_num_draft_tokens_total": "draft_tokens",
+    "vllm:spec_decode_num_accepted_tokens_total": "accepted_tokens",
+    "vllm:num_requests_running": "running",
+    "vllm:num_requests_waiting": "waiting",
+}
+
+
+def read_metrics(text: str) -> VllmMetrics:
+    """Raises ValueError where the text is no Prometheus exposition. Data-parallel ranks are summed."""
+    counts = dict.fromkeys(_COUNTS.values(), 0)
+    block_tokens = cache_blocks = 0
+    started_s: float | None = None
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.name in _COUNTS:
+                counts[_COUNTS[sample.name]] += int(sample.value)
+            elif sample.name == "vllm:cache_config_info":
+                block_tokens = _whole(sample.labels.get("block_size"))
+                cache_blocks += _whole(sample.labels.get("num_gpu_blocks"))
+            elif sample.name == "process_start_time_seconds":
+                started_s = sample.value
+    return VllmMetrics(block_tokens=block_tokens, cache_blocks=cache_blocks, started_s=started_s, **counts)
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.isdigit() else 0

@@ -1,0 +1,247 @@
+"""One replica of `vllm serve` as an engine: token ids in, token ids out, salted and prioritised.
+
+Beside OpenAI's protocol it speaks vLLM's own fields: `cache_salt`, `priority`, `kv_transfer_params`, `return_token_ids`. Which of
+them a server understands is found out when the engine starts. A request is aborted by closing its stream; where the server has
+vLLM's abort endpoint (`--enable-scale-out`), that is asked first, which keeps the connection for the next request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+
+from foretype_backend.engines.limits import check_prompt
+from foretype_backend.engines.openai import OpenAIEngine, Stream
+from foretype_backend.engines.openai_wire import Event, OpenAIConfig, ServerFeatures
+from foretype_backend.engines.port import (
+    Capabilities,
+    Chunk,
+    EngineFinish,
+    EngineUnavailable,
+    GenerationParams,
+    Origin,
+    PromptRefused,
+)
+from foretype_backend.engines.vllm_metrics import VllmMetrics, read_metrics
+
+__all__ = ["ReplicaIdentity", "VllmServerEngine"]
+
+_DRAIN_S: Final = 0.25
+"""How long an aborted stream may take to end by itself; then its connection is closed."""
+
+_WARM_PRIORITY: Final = 4
+
+TransferParameters = Callable[[Origin, str], Mapping[str, Any]]
+"""Origin and salt of a request to its `kv_transfer_params`; empty for none."""
+
+
+class ReplicaIdentity(NamedTuple):
+    """What replicas of one pool must have in common."""
+
+    model: str
+    context_limit_tokens: int
+    block_tokens: int
+
+
+class VllmServerEngine(OpenAIEngine):
+    """Engine port over `vllm serve`.
+
+    Args:
+        vocabulary_tokens: of the gateway's tokenizer: a server whose model has fewer is refused at start.
+        transfer_parameters: what the cache tiers of the server are told of a request.
+
+    Raises:
+        EngineUnavailable: by :meth:`start`: the server is not there, is no vLLM, or its vocabulary is another.
+    """
+
+    def __init__(
+        self,
+        config: OpenAIConfig,
+        *,
+        vocabulary_tokens: int | None = None,
+        transfer_parameters: TransferParameters | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._vocabulary_tokens = vocabulary_tokens
+        self._transfer_parameters = transfer_parameters
+        self._priority = False
+        self._abort_endpoint = False
+        self._aborting: dict[str, asyncio.Task[None]] = {}
+        self.metrics = VllmMetrics()
+
+    @classmethod
+    def from_config(cls, **config: object) -> VllmServerEngine:
+        """From the fields of :class:`OpenAIConfig`, `vocabulary_tokens` and `transfer_parameters`."""
+        own: dict[str, Any] = {
+            name: config.pop(name) for name in ("vocabulary_tokens", "transfer_parameters") if name in config
+        }
+        return cls(OpenAIConfig.of(**config), **own)
+
+    @property
+    def name(self) -> str:
+        """The base URL without `/v1`, which names a replica in metrics and to operators."""
+        return self._config.url.removesuffix("/v1")
+
+    @property
+    def identity(self) -> ReplicaIdentity:
+        return ReplicaIdentity(self._model, self._context_limit_tokens, self.metrics.block_tokens)
+
+    # Life
+
+    async def _probe(self) -> ServerFeatures:
+        """Refuses a server that lacks what this engine is made of; finds out the rest."""
+        base = {"prompt": [1], "logprobs": 0, "cache_salt": "foretype", "return_token_ids": True, "temperature": 0.0}
+        reply = await self._accepts(dict(base))
+        choices: Any = reply.get("choices") or [{}]
+        if not (isinstance(choices[0], dict) and choices[0].get("token_ids")):  # pyright: ignore[reportUnknownMemberType]
+            raise EngineUnavailable(
+                f"{self._config.url}: returns no token ids; it is no `vllm serve` of 0.11 or newer. Use the engine "
+                "`openai` for other servers"
+            )
+        self._priority = bool(await self._accepts(base | {"priority": 1}))
+        if self._vocabulary_tokens is not None and not await self._accepts(
+            base | {"prompt": [self._vocabulary_tokens - 1]}
+        ):
+            raise EngineUnavailable(
+                f"{self._config.url}: refuses token id {self._vocabulary_tokens - 1}, which the tokenizer has; model and "
+                "tokenizer do not match. Name the model's own with `[model] tokenizer`"
+            )
+        self._abort_endpoint = await self._post_abort(["foretype-probe"])
+        await self.scrape()
+        return ServerFeatures(token_ids=True, logprobs=True, usage=True, stop_token_ids=True)
+
+    async def check(self) -> None:
+        """One token, and the server's own figures. Raises EngineUnavailable, also where another model answers now."""
+        before = self.identity
+        await self._find_model()
+        await self._request("POST", "completions", self._body([1], 1, {"temperature": 0.0}))
+        await self.scrape()
+        if self.identity != before:
+            raise EngineUnavailable(
+                f"{self._config.url}: serves {self.identity} now, not {before}; restart the gateway"
+            )
+
+    async def scrape(self) -> VllmMetrics:
+        """Read `/metrics`; what it does not say stays as it was."""
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            response = await self._http().get(self._root("/metrics"))
+            if response.status_code == 200:
+                self.metrics = read_metrics(response.text)
+        return self.metrics
+
+    async def close(self) -> None:
+        await super().close()
+        for task in list(self._aborting.values()):
+            task.cancel()
+
+    # Requests
+
+    def _stream_body(
+        self, token_ids: Sequence[int], params: GenerationParams, prompt_text: str | None
+    ) -> dict[str, Any]:
+        max_tokens = check_prompt(
+            token_ids,
+            params.max_tokens,
+            context_limit_tokens=self._context_limit_tokens,
+            vocabulary_tokens=self._vocabulary_tokens,
+        )
+        fields: dict[str, Any] = {
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "temperature": params.temperature,
+            "logprobs": 0,  # of the chosen token alone
+            "return_token_ids": True,
+            "stop_token_ids": sorted(params.end_token_ids),
+        }
+        if params.stop_strings:
+            fields["stop"] = list(params.stop_strings[:4])
+        return self._body(list(token_ids), max_tokens, fields)
+
+    def _address(self, stream: Stream, priority: int, salt: str | None, origin: Origin | None) -> None:
+        stream.headers["X-Request-Id"] = stream.request_id
+        self._mark(stream.body, priority, salt, origin)
+
+    def _mark(self, body: dict[str, Any], priority: int, salt: str | None, origin: Origin | None) -> None:
+        if salt:
+            body["cache_salt"] = salt
+        if self._priority:
+            body["priority"] = priority
+        if self._transfer_parameters is not None and origin is not None:
+            parameters = self._transfer_parameters(origin, salt or "")
+            if parameters:
+                body["kv_transfer_params"] = dict(parameters)
+
+    def _piece(self, stream: Stream, event: Event) -> Chunk | None:
+        ids, logprobs = event.token_ids, event.logprobs
+        for at, token_id in enumerate(ids):
+            if token_id in stream.end_token_ids:  # vLLM delivers the id that ended it
+                ids, logprobs = ids[:at], logprobs[:at]
+                break
+        return Chunk(token_ids=ids, logprobs=logprobs) if ids else None
+
+    def _end(self, finish: EngineFinish, cached_tokens: int | None = None) -> Chunk:
+        return Chunk(finish=finish, cached_tokens=cached_tokens)
+
+    def _stop(self, stream: Stream) -> None:
+        if stream.pump is None or stream.pump.done() or stream.request_id in self._aborting:
+            return
+        if not self._abort_endpoint:
+            stream.pump.cancel()
+            return
+        task = asyncio.create_task(self._abort_then_close(stream.request_id, stream.pump))
+        self._aborting[stream.request_id] = task
+        task.add_done_callback(lambda _: self._aborting.pop(stream.request_id, None))
+
+    async def _abort_then_close(self, request_id: str, pump: asyncio.Task[None]) -> None:
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                if await self._post_abort([f"cmpl-{request_id}-0"]):
+                    await asyncio.wait([pump])
+        except (TimeoutError, EngineUnavailable):
+            pass
+        finally:
+            pump.cancel()
+
+    async def _post_abort(self, request_ids: list[str]) -> bool:
+        with contextlib.suppress(httpx.HTTPError):
+            response = await self._http().post(
+                self._root("/inference/v1/abort_requests"), json={"request_ids": request_ids}
+            )
+            return response.status_code == 200
+        return False
+
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
+        body = self._body(list(token_ids), 1, {"temperature": 0.0})
+        self._mark(body, _WARM_PRIORITY, salt, origin)
+        with contextlib.suppress(PromptRefused):
+            await self._request("POST", "completions", body)
+
+    # Questions
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            salt=True,
+            priority=self._priority,
+            cached_tokens=True,
+            token_ids=True,
+            logprobs=True,
+            context_limit_tokens=self._context_limit_tokens,
+            block_tokens=self.metrics.block_tokens or self._config.block_tokens,
+            model=self._model,
+            notes=(
+                "aborts by endpoint" if self._abort_endpoint else "aborts by closing the stream",
+                *(() if self._priority else ("no priorities: start it with --scheduling-policy priority",)),
+            ),
+        )
+
+    def __repr__(self) -> str:
+        return f"<VllmServerEngine {self.name} {self._model!r} running={len(self._live)}>"
+
+    def _root(self, path: str) -> str:
+        parts = urlsplit(self._config.url)
+        return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + path, "", ""))

@@ -1,0 +1,166 @@
+"""A replica of `vllm serve` that can be told to be difficult: its wire, its prefix cache, its metrics, no model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from foretype_backend.engines.prefix import ShadowPrefixCache
+
+VOCABULARY = 1_000
+
+
+class Replica:
+    """A server on a port of its own, which it keeps when it is stopped and started again.
+
+    Attributes:
+        behaviour: `ok`, `silent` (takes and says nothing), `endless`, `garbage`, `html`, `dies` (mid-stream), `error`
+            (500), `busy` (503), `slow` (one token a tenth of a second).
+    """
+
+    def __init__(
+        self, *, model: str = "coder", context: int = 4096, block: int = 16, aborts: bool = True, ids: bool = True
+    ) -> None:
+        self.model, self.context, self.aborts, self.ids = model, context, aborts, ids
+        self.cache = ShadowPrefixCache(4096, block)
+        self.behaviour = "ok"
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.aborted: list[str] = []
+        self.disconnects = self.starts = self.probes = self.computed_tokens = 0
+        self._live: dict[str, asyncio.Event] = {}
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._server: uvicorn.Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        self.starts += 1
+        self.cache.clear()
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        config = uvicorn.Config(self._app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=0)
+        self._server = uvicorn.Server(config)
+        self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
+        while not self._server.started:  # noqa: ASYNC110  uvicorn has no event for it
+            await asyncio.sleep(0.005)
+
+    async def stop(self) -> None:
+        if self._server is not None and self._task is not None:
+            self._server.force_exit = self._server.should_exit = True
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._server = self._task = None
+
+    def _app(self) -> FastAPI:
+        app = FastAPI()
+
+        @app.get("/v1/models")
+        async def models() -> Any:
+            if self.behaviour == "html":
+                return PlainTextResponse("<html>")
+            await self._maybe_hang()
+            return {"data": [{"id": self.model, "max_model_len": self.context}]}
+
+        @app.get("/metrics")
+        async def metrics() -> Any:
+            return PlainTextResponse(
+                f'vllm:cache_config_info{{block_size="{self.cache.block_tokens}",num_gpu_blocks="512"}} 1.0\n'
+                f"process_start_time_seconds {1000 + self.starts}\n"
+            )
+
+        @app.post("/v1/completions")
+        async def completions(request: Request) -> Any:
+            body = await request.json()
+            if self.behaviour in ("error", "busy"):
+                status = 500 if self.behaviour == "error" else 503
+                return JSONResponse({"error": {"message": "told to"}}, status)
+            if any(not 0 <= one < VOCABULARY for one in body["prompt"]):
+                return JSONResponse({"error": {"message": "Token id is out of vocabulary"}}, 400)
+            if not body.get("stream"):
+                self.probes += 1
+                await self._maybe_hang()
+                if body["max_tokens"] == 1 and len(body["prompt"]) > 1:
+                    self.bodies.append(body)
+                    self._compute(body)
+                return {"choices": [{"text": "x", **({"token_ids": [1]} if self.ids else {})}]}
+            self.bodies.append(body)
+            self.headers.append(dict(request.headers))
+            name = f"cmpl-{request.headers['x-request-id']}-0"
+            return StreamingResponse(self._stream(name, body), media_type="text/event-stream")
+
+        @app.post("/inference/v1/abort_requests")
+        async def abort(request: Request) -> Any:
+            if not self.aborts:
+                return JSONResponse({"detail": "Not Found"}, 404)
+            for name in (await request.json())["request_ids"]:
+                self.aborted.append(name)
+                if name in self._live:
+                    self._live[name].set()
+            return {}
+
+        return app
+
+    async def _maybe_hang(self) -> None:
+        if self.behaviour == "silent":
+            await asyncio.sleep(60)
+
+    def _compute(self, body: dict[str, Any]) -> int:
+        prompt = body["prompt"]
+        keys = self.cache.keys(prompt, salt=body.get("cache_salt", ""))
+        cached = self.cache.insert(keys, len(prompt))
+        cached = min(cached, (len(prompt) - 1) // self.cache.block_tokens * self.cache.block_tokens)
+        self.computed_tokens += len(prompt) - cached
+        return cached
+
+    async def _stream(self, name: str, body: dict[str, Any]) -> AsyncIterator[str]:
+        def event(**data: Any) -> str:
+            return f"data: {json.dumps(data)}\n\n"
+
+        stopped = self._live[name] = asyncio.Event()
+        finish = "length"
+        try:
+            await self._maybe_hang()
+            cached = self._compute(body)
+            endless = self.behaviour in ("endless", "slow")
+            for at in range(10**6 if self.behaviour == "endless" else body["max_tokens"]):
+                if self.behaviour == "garbage":
+                    yield "data: {{{\n\n"
+                    return
+                if self.behaviour == "dies" and at == 1:
+                    raise RuntimeError("told to die")
+                token = (sum(body["prompt"]) + at) % VOCABULARY
+                yield event(choices=[{"text": "t", "token_ids": [token], "logprobs": {"token_logprobs": [-0.5]}}])
+                if endless:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(0.1 if self.behaviour == "slow" else 0.01):
+                            await stopped.wait()
+                if stopped.is_set():
+                    finish = "abort"
+                    break
+                if token in body["stop_token_ids"]:
+                    finish = "stop"
+                    break
+            yield event(choices=[{"text": "", "token_ids": [], "finish_reason": finish}])
+            usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": 1}
+            yield event(choices=[], usage=usage | {"prompt_tokens_details": {"cached_tokens": cached}})
+            yield "data: [DONE]\n\n"
+        except (asyncio.CancelledError, GeneratorExit):
+            self.disconnects += 1
+            raise
+        finally:
+            del self._live[name]

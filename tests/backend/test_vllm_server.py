@@ -1,0 +1,202 @@
+"""The adapter for one replica, against a server that speaks vLLM's wire and misbehaves on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from backend.replica import VOCABULARY, Replica
+from backend.world import until
+from foretype_backend.engines.port import (
+    Chunk,
+    EngineFinish,
+    EngineUnavailable,
+    Fault,
+    GenerationParams,
+    Origin,
+    PromptRefused,
+)
+from foretype_backend.engines.vllm_metrics import VllmMetrics, read_metrics
+from foretype_backend.engines.vllm_server import ReplicaIdentity, VllmServerEngine
+
+PROMPT = list(range(1, 50))
+
+
+@pytest_asyncio.fixture
+async def replica() -> AsyncIterator[Replica]:
+    one = Replica()
+    await one.start()
+    yield one
+    await one.stop()
+
+
+async def started(replica: Replica, **options: Any) -> VllmServerEngine:
+    engine = VllmServerEngine.from_config(url=f"{replica.url}/v1", **options)
+    await engine.start()
+    return engine
+
+
+async def collect(engine: VllmServerEngine, ids: list[int] = PROMPT, name: str = "a", **kw: Any) -> list[Chunk]:
+    params = GenerationParams(max_tokens=kw.pop("max_tokens", 3), end_token_ids=kw.pop("ends", frozenset[int]()))
+    return [chunk async for chunk in engine.generate(name, ids, params, **kw)]
+
+
+async def test_ids_go_in_and_come_out_with_salt_priority_and_what_the_tiers_need(replica: Replica) -> None:
+    engine = await started(
+        replica,
+        vocabulary_tokens=VOCABULARY,
+        transfer_parameters=lambda origin, salt: {"for": origin.repository, "salt": salt},
+    )
+    chunks = await collect(engine, salt="s", priority=2, origin=Origin(repository="shop"))
+    total = sum(PROMPT)
+    assert [one.token_ids for one in chunks[:-1]] == [(total % VOCABULARY + at,) for at in range(3)]
+    assert all(one.logprobs == (-0.5,) and one.text is None for one in chunks[:-1])
+    assert chunks[-1].finish is EngineFinish.LENGTH
+    assert chunks[-1].cached_tokens == 0
+    assert (await collect(engine, salt="s"))[-1].cached_tokens == 48
+    assert (await collect(engine, salt="other"))[-1].cached_tokens == 0  # isolation is the engine's
+    sent, headers = replica.bodies[0], replica.headers[0]
+    assert (sent["prompt"], sent["cache_salt"], sent["priority"], sent["stream"]) == (PROMPT, "s", 2, True)
+    assert sent["kv_transfer_params"] == {"for": "shop", "salt": "s"}
+    assert headers["x-request-id"] == "a"
+    assert engine.identity == ReplicaIdentity("coder", 4096, 16)
+    assert engine.capabilities().salt
+    assert engine.capabilities().priority
+    await engine.close()
+
+
+async def test_the_id_that_ends_a_generation_is_not_delivered(replica: Replica) -> None:
+    engine = await started(replica)
+    end = (sum(PROMPT) + 2) % VOCABULARY
+    chunks = await collect(engine, max_tokens=9, ends=frozenset({end}))
+    assert [one.token_ids for one in chunks] == [(end - 2,), (end - 1,), ()]
+    assert chunks[-1].finish is EngineFinish.END_TOKEN
+    await engine.close()
+
+
+@pytest.mark.parametrize("endpoint", [True, False])
+async def test_an_abort_frees_the_server_by_endpoint_or_by_closing_the_stream(endpoint: bool) -> None:
+    replica = Replica(aborts=endpoint)
+    await replica.start()
+    engine = await started(replica)
+    replica.behaviour = "endless"
+    stream = engine.generate("gone", PROMPT, GenerationParams(max_tokens=5))
+    finishes: list[EngineFinish | None] = []
+    async for chunk in stream:
+        finishes.append(chunk.finish)
+        if len(finishes) == 2:
+            await engine.abort("gone")
+            await engine.abort("gone")
+    assert finishes[-1] is EngineFinish.ABORTED
+    await until(lambda: not replica._live)  # pyright: ignore[reportPrivateUsage]
+    assert ("cmpl-gone-0" in replica.aborted) is endpoint
+    assert replica.disconnects == (0 if endpoint else 1)
+    assert engine.statistics().running == 0
+    await engine.abort("never seen")
+    await engine.close()
+    await replica.stop()
+
+
+async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Replica) -> None:
+    engine = await started(replica)
+    replica.behaviour = "silent"
+    stream = asyncio.ensure_future(collect(engine, name="stuck"))
+    await until(lambda: bool(replica._live))  # pyright: ignore[reportPrivateUsage]
+    await engine.abort("stuck")
+    assert [one.finish for one in await stream] == [EngineFinish.ABORTED]
+    await until(lambda: not replica._live)  # pyright: ignore[reportPrivateUsage]
+    assert replica.disconnects == 1
+    await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "fault", "passes_a_check"),
+    [
+        ("garbage", Fault.GARBAGE, True),  # its streams alone are broken
+        ("dies", Fault.LOST, True),
+        ("error", Fault.ERROR, False),
+        ("busy", Fault.BUSY, False),
+        ("silent", Fault.SILENT, False),
+    ],
+)
+async def test_what_is_wrong_is_said(replica: Replica, behaviour: str, fault: Fault, passes_a_check: bool) -> None:
+    engine = await started(replica, idle_timeout_s=0.3)
+    replica.behaviour = behaviour
+    with pytest.raises(EngineUnavailable) as caught:
+        await collect(engine)
+    assert caught.value.fault is fault
+    assert engine.statistics().running == 0
+    with contextlib.nullcontext() if passes_a_check else pytest.raises(EngineUnavailable):
+        await engine.check()
+    replica.behaviour = "ok"
+    await engine.check()
+    assert len(await collect(engine)) == 4
+    await engine.close()
+
+
+async def test_a_check_notices_another_process_and_another_model(replica: Replica) -> None:
+    engine = await started(replica)
+    first = engine.metrics.started_s
+    await replica.stop()
+    with pytest.raises(EngineUnavailable):
+        await engine.check()
+    await replica.start()
+    await engine.check()
+    assert engine.metrics.started_s != first
+    replica.model = "other"
+    with pytest.raises(EngineUnavailable, match="has no model 'coder'"):
+        await engine.check()
+    await engine.close()
+
+
+async def test_servers_that_cannot_be_a_replica_are_refused_at_start() -> None:
+    plain, small, web = Replica(ids=False), Replica(), Replica()
+    web.behaviour = "html"
+    for replica in (plain, small, web):
+        await replica.start()
+    with pytest.raises(EngineUnavailable, match="returns no token ids"):
+        await started(plain)
+    with pytest.raises(EngineUnavailable, match="tokenizer do not match"):
+        await started(small, vocabulary_tokens=VOCABULARY + 1)
+    with pytest.raises(EngineUnavailable, match="JSON"):
+        await started(web)
+    for replica in (plain, small, web):
+        await replica.stop()
+    with pytest.raises(EngineUnavailable, match="cannot connect"):
+        await started(plain)
+
+
+@pytest.mark.parametrize("ids", [[], [VOCABULARY], [-1], [1] * 4096])
+async def test_prompts_that_no_replica_takes_are_refused_here(replica: Replica, ids: list[int]) -> None:
+    engine = await started(replica, vocabulary_tokens=VOCABULARY)
+    with pytest.raises(PromptRefused):
+        await collect(engine, ids)
+    assert not replica.bodies
+    await engine.close()
+
+
+async def test_warming_computes_and_generates_one_token(replica: Replica) -> None:
+    engine = await started(replica)
+    await engine.warm(PROMPT, salt="s")
+    assert (replica.bodies[0]["max_tokens"], replica.bodies[0]["priority"]) == (1, 4)
+    assert (await collect(engine, salt="s"))[-1].cached_tokens == 48
+    await engine.warm([VOCABULARY + 5])  # refused there; nothing to tell anybody
+    await engine.close()
+
+
+def test_metrics_are_read_and_nonsense_is_refused() -> None:
+    text = (
+        'vllm:cache_config_info{block_size="32",num_gpu_blocks="100"} 1.0\n'
+        'vllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_running{engine="1"} 1.0\n'
+        'vllm:spec_decode_num_draft_tokens_total{engine="0"} 40.0\n'
+        'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 25.0\n'
+    )
+    assert read_metrics(text) == VllmMetrics(32, 100, None, 40, 25, 3, 0)
+    assert read_metrics("") == VllmMetrics()
+    assert read_metrics('vllm:cache_config_info{block_size="None"} 1\n').block_tokens == 0
+    with pytest.raises(ValueError):
+        read_metrics("{{{")
