@@ -91,6 +91,31 @@ def test_a_sweep_asks_once_for_each_prompt_and_goes_on_where_it_stopped(repo: Pa
     assert "check_a" not in text and "check_a" not in "".join(p.read_text() for p in (tmp_path / "out").iterdir())
 
 
+@pytest.mark.timeout(180)
+def test_answers_are_kept_between_runs_only_where_the_user_says(repo: Path, tmp_path: Path) -> None:
+    options = SweepOptions(
+        repos=[repo],
+        out=tmp_path / "first",
+        keys=60,
+        layouts=["psm_line_last"],
+        debounce_ms=[75.0],
+        answers=tmp_path / "answers.jsonl",
+        gateway=GatewayOptions(engine="scripted"),
+    )
+    first = run_sweep(options, progress=lambda *_: None)
+    assert first["model_requests"] > 0
+    kept = tmp_path / "answers.jsonl"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    lines = kept.read_bytes().splitlines()
+    kept.write_bytes(b"\n".join(lines) + b"\n" + lines[0][:20])  # killed while it wrote
+    elsewhere = tmp_path / "second"
+    elsewhere.mkdir()
+    for trace in (tmp_path / "first").glob("trace-*"):
+        (elsewhere / trace.name).write_bytes(trace.read_bytes())
+    again = run_sweep(msgspec.structs.replace(options, out=elsewhere), progress=lambda *_: None)
+    assert again["model_requests"] == 0 and again["sweep"] == first["sweep"]
+
+
 def test_the_setting_that_asks_least_wins_among_those_that_save_as_much() -> None:
     rows = {
         "best": [row(str(n), 80) for n in range(8)],

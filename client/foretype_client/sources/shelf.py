@@ -171,5 +171,5 @@ def ranked(snippet: Snippet) -> Snippet:
     return replace(snippet, score=RANKS.get(snippet.source_name, 0.0) + own)
 
 
-def _no_tree() -> None:
+def _no_tree(*_: object) -> None:
     return None

@@ -7,12 +7,16 @@ answers to equal prompts, while every latency comes from a trace that was measur
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import os
+import threading
 from hashlib import blake2b
+from pathlib import Path
 from random import Random
 
 import msgspec
 from foretype_client.ports import Call
-from foretype_client.wire import Delta
+from foretype_client.wire import Delta, Done
 
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.sides import RealSide
@@ -22,12 +26,30 @@ from foretype_eval.replay.virtual import VirtualLoop
 __all__ = ["RememberingSide"]
 
 
-class RememberingSide(RealSide):
-    """Answers by prompt, kept in memory only: they are text of somebody's repository."""
+class _Kept(msgspec.Struct, frozen=True):
+    """One line of the file of answers."""
 
-    def __init__(self, options: GatewayOptions) -> None:
+    key: bytes
+    deltas: list[tuple[float, Delta]]
+    done_ms: float
+    done: Done
+
+
+class RememberingSide(RealSide):
+    """Answers by prompt.
+
+    Args:
+        kept: a file that keeps them between runs of one model. They are text made from somebody's repository, so it is
+            made (mode 0600) only where the user names it; None keeps them in memory.
+    """
+
+    def __init__(self, options: GatewayOptions, *, kept: Path | None = None) -> None:
         super().__init__(options)
         self._answers: dict[bytes, Answer] = {}
+        self._kept = kept
+        self._writing = threading.Lock()
+        if kept is not None and kept.exists():
+            self._read(kept)
         self.asked = 0
         self.remembered = 0
 
@@ -47,9 +69,27 @@ class RememberingSide(RealSide):
         def keep(done: concurrent.futures.Future[Answer]) -> None:
             if not done.cancelled() and done.exception() is None:
                 self._answers[key] = done.result()
+                self._write(key, done.result())
 
         future.add_done_callback(keep)
         return future
+
+    def _write(self, key: bytes, answer: Answer) -> None:
+        if self._kept is None:
+            return
+        line = msgspec.json.encode(_Kept(key, *answer)) + b"\n"
+        with self._writing, open(self._kept, "ab", opener=_private) as file:
+            file.write(line)
+
+    def _read(self, path: Path) -> None:
+        for line in path.read_bytes().splitlines():
+            with contextlib.suppress(msgspec.DecodeError):  # the last one, where a run was killed
+                one = msgspec.json.decode(line, type=_Kept)
+                self._answers[one.key] = (one.deltas, one.done_ms, one.done)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _key(call: Call) -> bytes:

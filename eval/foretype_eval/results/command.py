@@ -28,6 +28,10 @@ def results(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     keys: Annotated[int, typer.Option(min=100, help="Keystrokes to type in all.")] = 1000,
     minutes: Annotated[float | None, typer.Option(help="Begin nothing new after so long; run again to go on.")] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="Keep the model's answers here for the next run: one file per model. It holds text."),
+    ] = None,
     layout: Annotated[list[str] | None, typer.Option(help="Only this layout; may be repeated.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
     gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
@@ -43,6 +47,7 @@ def results(
             minutes=minutes,
             layouts=layout,
             seed=seed,
+            answers=answers,
             gateway=GatewayOptions(url=gateway, model=model, engine=engine),
         )
         with progress_bars() as progress:

@@ -44,6 +44,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
         minutes: after them nothing new is begun; what is missing is named, and a second run makes it.
         out: rows and the latency trace; a run that was stopped goes on there.
         layouts: None for all that the model's grammar knows.
+        answers: a file that keeps the model's answers for the next run, text and all; None keeps none.
     """
 
     repos: Sequence[Path]
@@ -56,6 +57,7 @@ class SweepOptions(msgspec.Struct, frozen=True, kw_only=True):
     layouts: Sequence[str] | None = None
     debounce_ms: Sequence[float] = DEBOUNCE_MS
     seed: int = 0
+    answers: Path | None = None
     gateway: GatewayOptions = GatewayOptions()
 
 
@@ -95,7 +97,7 @@ def run_sweep(
         )
     options.out.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        side = stack.enter_context(RememberingSide(options.gateway))
+        side = stack.enter_context(RememberingSide(options.gateway, kept=options.answers))
         model = _digest(side, options)
         trace = _trace(options, work, side, model, progress)
         layouts = options.layouts or grammar(side.profile.grammar).layouts
