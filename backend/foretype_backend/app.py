@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from foretype_client.wire import Changed
@@ -18,8 +20,13 @@ from foretype_backend.doors.infill import InfillDoor
 from foretype_backend.doors.openai import OpenAIDoor
 from foretype_backend.doors.stream import ChangeSink, FeedbackSink, Sender, StreamDoor
 from foretype_backend.engines.port import Engine
+from foretype_backend.identity.directory import Directory
+from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
+
+if TYPE_CHECKING:  # it brings the database's libraries
+    from foretype_backend.identity.identity import Identity
 
 __all__ = ["create_app", "stream_door"]
 
@@ -33,6 +40,8 @@ def create_app(
     tokenizer_file: bytes | None = None,
     feedback: FeedbackSink | None = None,
     changed: ChangeSink | None = None,
+    identity: Identity | None = None,
+    salts: SaltBook | None = None,
 ) -> FastAPI:
     """Put the gateway together.
 
@@ -42,16 +51,19 @@ def create_app(
         tokenizer_file: what is served at `/v1/tokenizers/{digest}`.
         feedback: takes feedback batches; the default discards them after counting.
         changed: told about changed documents.
+        identity: knows everybody's own credentials; started and closed by the caller.
+        salts: isolate the prefix caches of tenants; a gateway with `identity` needs them.
     """
     limits = config.limits
     renderer = Renderer(tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens)
-    keeper = Gatekeeper(config)
+    keeper = Gatekeeper(config, identity, denied=lambda denial: service.metrics.denied(denial))
     service = Service(
         engine,
         tokenizer,
         end_token_ids=renderer.end_token_ids,
         limits=limits,
         connections=lambda: len(stream.connections),
+        salts=salts,
     )
     stream = StreamDoor(
         service,
@@ -61,7 +73,11 @@ def create_app(
         limits=limits,
         feedback=feedback or _discard,
         changed=changed or _ignore,
+        max_connections=config.gateway.max_connections,
     )
+    if identity is not None:
+        identity.watch.changed = functools.partial(_follow, stream, salts)
+        service.metrics.watch_identity(lambda: identity.watch.age_s)
     jobs = HttpJobs(service, renderer)
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
@@ -99,3 +115,12 @@ async def _discard(sender: Sender, batch: str, events: Sequence[dict[str, object
 
 def _ignore(session: str, change: Changed) -> None:
     """Changed documents have no cache to retire yet."""
+
+
+def _follow(stream: StreamDoor, salts: SaltBook | None, directory: Directory) -> None:
+    """What changes at once with the tenants and keys: who stays connected, and whose cache is reachable."""
+    stream.recheck()
+    if salts is not None:
+        for tenant in directory.tenants.values():
+            while salts.namespace(tenant.name).epoch < tenant.epoch:
+                salts.purge(tenant.name)

@@ -13,6 +13,8 @@ import typer
 from foretype_backend.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
+    from foretype_backend.identity.identity import Identity
+    from foretype_backend.prefix.salt import SaltBook
     from foretype_backend.telemetry.sink import TelemetrySink
 
 __all__ = ["app", "serve"]
@@ -38,6 +40,13 @@ def serve(
     telemetry_url: Annotated[
         str | None, typer.Option(help="postgresql://…, or a SQLite file; default in the state directory")
     ] = None,
+    identity_url: Annotated[
+        str | None,
+        typer.Option(help="store of tenants and keys: postgresql://…, or a SQLite file; asks everybody for one"),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="processes that share the port; not with the embedded engine")
+    ] = None,
     no_telemetry: Annotated[
         bool, typer.Option("--no-telemetry", help="keep nothing of what clients report about suggestions")
     ] = False,
@@ -59,6 +68,8 @@ def serve(
             linger_s=linger_s,
             telemetry=False if no_telemetry else None,
             telemetry_url=telemetry_url,
+            identity_url=identity_url,
+            workers=workers,
             token=new_token() if private and token_file is None else None,
         )
         _run(config, log_level)
@@ -90,19 +101,31 @@ async def _main(config: Config) -> None:
 
     parts = prepare(config)
     listener = bind(config)  # before the model is loaded: a port in use is told at once
-    telemetry = None
+    telemetry = identity = None
     try:
+        identity = await _identity(config)
         telemetry = await _telemetry(config)
         await parts.engine.start()
+        if identity is not None and not parts.engine.capabilities().salt:
+            raise ConfigError(
+                "identity.enabled",
+                f"engine `{config.engine.name}` cannot keep the caches of tenants apart; use one with cache salts (vLLM)",
+            )
     except (EngineUnavailable, ConfigError) as error:
         listener.close()
-        if telemetry is not None:
-            await telemetry.close()
+        await _close(telemetry, identity)
         raise error if isinstance(error, ConfigError) else ConfigError("engine", str(error)) from error
     try:
         profile = make_profile(config, parts)
         gateway = create_app(
-            config, parts.engine, parts.tokenizer, profile, tokenizer_file=parts.tokenizer_file, feedback=telemetry
+            config,
+            parts.engine,
+            parts.tokenizer,
+            profile,
+            tokenizer_file=parts.tokenizer_file,
+            feedback=telemetry,
+            identity=identity,
+            salts=None if identity is None else _salts(config, identity),
         )
 
         def ready(address: Address) -> None:
@@ -118,9 +141,43 @@ async def _main(config: Config) -> None:
         with contextlib.ExitStack() as stack:
             await serve_until_told(gateway, config, listener, ready=ready)
     finally:
-        if telemetry is not None:
-            await telemetry.close()
+        await _close(telemetry, identity)
         await parts.engine.close()
+
+
+async def _close(*parts: TelemetrySink | Identity | None) -> None:
+    for part in parts:
+        if part is not None:
+            await part.close()
+
+
+async def _identity(config: Config) -> Identity | None:
+    """Who may ask; a store that cannot be read at the start ends the gateway, for it would know nobody."""
+    if not config.identity.on:
+        return None
+    import time
+
+    from foretype_backend.identity.identity import open_identity
+    from foretype_backend.telemetry.errors import StoreError
+
+    try:
+        identity = await open_identity(
+            config.identity,
+            state_dir(config) / "identity",
+            clock=time.monotonic,
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+        )
+        await identity.start()
+    except StoreError as error:
+        raise ConfigError("identity.url", str(error)) from error
+    return identity
+
+
+def state_dir(config: Config) -> Path:
+    """Where what is not configured elsewhere is kept."""
+    import platformdirs
+
+    return config.state_dir or platformdirs.user_state_path("foretype")
 
 
 async def _telemetry(config: Config) -> TelemetrySink | None:
@@ -129,14 +186,11 @@ async def _telemetry(config: Config) -> TelemetrySink | None:
         return None
     import time
 
-    import platformdirs
-
     from foretype_backend.telemetry.sink import TelemetrySink
 
-    state_dir = config.state_dir or platformdirs.user_state_path("foretype")
     sink = TelemetrySink(
         config.telemetry,
-        state_dir / "telemetry",
+        state_dir(config) / "telemetry",
         clock=time.monotonic,
         wall_ms=lambda: time.time_ns() // 1_000_000,
     )
@@ -148,3 +202,17 @@ async def _telemetry(config: Config) -> TelemetrySink | None:
         except StoreError as error:
             raise ConfigError("telemetry.url", f"{error}") from error
     return sink
+
+
+def _salts(config: Config, identity: Identity) -> SaltBook:
+    """Salts of this deployment's secret; every gateway of it needs the same file to share caches."""
+    from foretype_backend.prefix.salt import SaltBook
+    from foretype_backend.telemetry.errors import StoreError
+    from foretype_backend.telemetry.texts import read_key
+
+    path = Path(config.identity.salt_file) if config.identity.salt_file else state_dir(config) / "identity" / "salt"
+    epochs = {(tenant.name, ""): tenant.epoch for tenant in identity.directory.tenants.values()}
+    try:
+        return SaltBook(read_key(path, "identity.salt_file"), epochs)
+    except StoreError as error:
+        raise ConfigError("identity.salt_file", str(error).partition(": ")[2]) from error

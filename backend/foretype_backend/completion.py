@@ -10,6 +10,7 @@ from foretype_context.profile import Stop
 
 from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
 from foretype_backend.engines.port import Chunk, Origin
+from foretype_backend.identity.directory import Principal
 from foretype_backend.output import OutputText
 from foretype_backend.render import Prompt
 
@@ -17,6 +18,7 @@ __all__ = ["Job", "Outcome", "Record"]
 
 _RETRY_AFTER_MS = 1000.0
 
+_ANYBODY = Principal()
 _NO_STOP = Stop()
 _NO_USAGE = Usage()
 _NO_TIMINGS = Timings()
@@ -32,7 +34,8 @@ class Job:
         key: unique among live requests of this gateway.
         session: whose it is: a cancel or `supersedes` reaches requests of the same session only.
         prefill_only: compute and cache the prompt, generate nothing.
-        tenant, repository: whose cache the prompt may share.
+        principal: who asks, and pays.
+        repository: with the principal's tenant, whose cache the prompt may share.
     """
 
     key: str
@@ -47,9 +50,13 @@ class Job:
     stop: Stop = _NO_STOP
     temperature: float = 0.0
     prefill_only: bool = False
-    tenant: str = ""
+    principal: Principal = _ANYBODY
     repository: str = ""
     language: str = ""
+
+    @property
+    def tenant(self) -> str:
+        return self.principal.tenant
 
     @property
     def origin(self) -> Origin:

@@ -36,6 +36,8 @@ no environment variable.
 | `limits.max_segments` | 1024 | segments in one `complete` |
 | `limits.abort_grace_ms` | 1000 | how long a cancelled request may take to leave the engine |
 | `limits.retry_wait_ms` | 2000 | how long a request waits for a lost engine to come back, once, before its first token |
+
+What a team's gateway adds (identity, admission, leases, prices, pools, traces) stands in `settings`.
 """
 
 from __future__ import annotations
@@ -49,6 +51,15 @@ import msgspec
 from foretype_client.wire import MAX_FRAME_BYTES
 from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
 from foretype_context.strategy import Strategy
+
+from foretype_backend.settings import (
+    AdmissionConfig,
+    IdentityConfig,
+    LeasesConfig,
+    PoolsConfig,
+    PricesConfig,
+    TracesConfig,
+)
 
 __all__ = [
     "DEFAULT_PORT",
@@ -86,6 +97,11 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     linger_s: float = 60.0
+    workers: int = 1
+    drain_s: float = 10.0
+    max_connections: int = 20_000
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,6 +152,12 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     model: ModelConfig = ModelConfig()
     limits: LimitsConfig = LimitsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    identity: IdentityConfig = IdentityConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    leases: LeasesConfig = LeasesConfig()
+    prices: PricesConfig = PricesConfig()
+    pool: PoolsConfig = PoolsConfig()
+    traces: TracesConfig = TracesConfig()
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +174,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelConfig = ModelConfig()
     limits: LimitsConfig = LimitsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    identity: IdentityConfig = IdentityConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    leases: LeasesConfig = LeasesConfig()
+    prices: PricesConfig = PricesConfig()
+    pool: PoolsConfig = PoolsConfig()
+    traces: TracesConfig = TracesConfig()
     token: str | None = None
     private: bool = False
     state_dir: Path | None = None
@@ -174,6 +202,8 @@ def load_config(
     linger_s: float | None = None,
     telemetry: bool | None = None,
     telemetry_url: str | None = None,
+    identity_url: str | None = None,
+    workers: int | None = None,
     token: str | None = None,
 ) -> Config:
     """Merge flags over the profile file over the defaults, and check the whole.
@@ -187,7 +217,7 @@ def load_config(
     """
     file = _read_profile(profile) if profile is not None else _File()
     base = profile.parent if profile is not None else Path()
-    gateway: dict[str, Any] = _given(host=host, port=port, linger_s=linger_s)
+    gateway: dict[str, Any] = _given(host=host, port=port, linger_s=linger_s, workers=workers)
     if private:
         if port is None:
             gateway["port"] = 0
@@ -197,6 +227,7 @@ def load_config(
         gateway["token_file"] = str(token_file)
     elif file.gateway.token_file is not None:
         gateway["token_file"] = str(base / file.gateway.token_file)
+    gateway |= _relative(file.gateway, base, "tls_cert_file", "tls_key_file")
     merged_engine = msgspec.structs.replace(file.engine, **_given(model=model))
     if engine is not None:
         merged_engine = _convert(msgspec.to_builtins(merged_engine) | {"name": engine}, EngineConfig, "engine")
@@ -213,6 +244,14 @@ def load_config(
         model=merged_model,
         limits=file.limits,
         telemetry=_telemetry(file.telemetry, base, enabled=telemetry, url=telemetry_url),
+        identity=msgspec.structs.replace(
+            file.identity, **(_relative(file.identity, base, "url", "salt_file") | _given(url=identity_url))
+        ),
+        admission=file.admission,
+        leases=file.leases,
+        prices=file.prices,
+        pool=_pools(file.pool, base),
+        traces=file.traces,
         private=private,
         state_dir=state_dir,
     )
@@ -249,13 +288,21 @@ def is_loopback(host: str) -> bool:
 
 
 def _telemetry(file: TelemetryConfig, base: Path, *, enabled: bool | None, url: str | None) -> TelemetryConfig:
-    """Paths of the file are relative to it."""
-    names = ("url", "text_url", "key_file")
-    values: dict[str, Any] = {name: getattr(file, name) for name in names}
-    for name, value in values.items():
-        if value is not None and "://" not in value:
-            values[name] = str(base / value)
-    return msgspec.structs.replace(file, **(values | _given(enabled=enabled, url=url)))
+    paths = _relative(file, base, "url", "text_url", "key_file")
+    return msgspec.structs.replace(file, **(paths | _given(enabled=enabled, url=url)))
+
+
+def _pools(file: PoolsConfig, base: Path) -> PoolsConfig:
+    if file.quality is None:
+        return file
+    paths = _relative(file.quality, base, "api_key_file", "tokenizer")
+    return PoolsConfig(quality=msgspec.structs.replace(file.quality, **paths))
+
+
+def _relative(section: msgspec.Struct, base: Path, *names: str) -> dict[str, Any]:
+    """Paths of the file are relative to it; URLs stay as they are."""
+    found = _given(**{name: getattr(section, name) for name in names})
+    return {name: value if "://" in value else str(base / value) for name, value in found.items()}
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -286,7 +333,7 @@ def _check(config: Config) -> None:
     gateway, limits = config.gateway, config.limits
     if not 0 <= gateway.port <= 65535:
         raise ConfigError("gateway.port", f"{gateway.port} is no port; choose 1 to 65535, or 0 for a free one")
-    if config.token is None and not is_loopback(gateway.host):
+    if config.token is None and not config.identity.on and not is_loopback(gateway.host):
         raise ConfigError(
             "gateway.token_file",
             f"binding {gateway.host} without a token would open the gateway to the network; "
@@ -300,6 +347,36 @@ def _check(config: Config) -> None:
         )
     if gateway.linger_s < 0:
         raise ConfigError("gateway.linger_s", "seconds cannot be negative; 0 ends with the last connection")
+    _check_team(config)
     for name in msgspec.structs.asdict(limits):
         if getattr(limits, name) <= 0:
             raise ConfigError(f"limits.{name}", "must be above zero; leave it out for the default")
+
+
+def _check_team(config: Config) -> None:
+    gateway, admission = config.gateway, config.admission
+    if gateway.workers < 1:
+        raise ConfigError("gateway.workers", "at least one process has to serve")
+    if gateway.workers > 1 and (config.engine.name == "embedded" or config.private):
+        raise ConfigError(
+            "gateway.workers", "the embedded engine belongs to one process; leave it at 1, or use --engine openai"
+        )
+    if (gateway.tls_cert_file is None) != (gateway.tls_key_file is None):
+        raise ConfigError("gateway.tls_cert_file", "certificate and key belong together; name both or neither")
+    if not 0 < admission.resume_share < admission.refuse_share <= 1:
+        raise ConfigError("admission.resume_share", "must be above 0 and below refuse_share, which is at most 1")
+    for name, value in msgspec.structs.asdict(admission.objectives_ms).items():
+        if not 0 < value < float("inf"):
+            raise ConfigError(f"admission.objectives_ms.{name}", "must be a number of milliseconds above zero")
+    reserved = msgspec.structs.asdict(admission.reserved)
+    for name, value in reserved.items():
+        if value < 0:
+            raise ConfigError(f"admission.reserved.{name}", "slots cannot be negative; leave it out for none")
+    if sum(reserved.values()) > config.limits.max_running:
+        raise ConfigError(
+            "admission.reserved", f"reserves more than the {config.limits.max_running} slots of limits.max_running"
+        )
+    if config.identity.on and config.private:
+        raise ConfigError("identity.enabled", "a private gateway serves one user; leave identity out")
+    if not 0 <= config.traces.sample <= 1:
+        raise ConfigError("traces.sample", "must be a share from 0 to 1")

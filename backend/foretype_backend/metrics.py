@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from foretype_client.wire import RequestClass, Usage
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
+from foretype_backend.identity.directory import Denial
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -71,6 +72,9 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.denials = Counter(
+            "foretype_denied", "Credentials that were not taken, by why.", ["reason"], registry=self.registry
+        )
         self.registry.register(_Live(engine, scheduler, connections, slots))
 
     def finished(self, class_: RequestClass, reason: Reason, usage: Usage, ttft_s: float | None) -> None:
@@ -96,6 +100,15 @@ class Metrics:
             long = isinstance(visible_ms, int | float) and visible_ms >= READ_MS
             outcome = "accepted" if event.get("end") == "accepted" else "read" if long else "glimpsed"
             self.suggestions.labels(outcome).inc()
+
+    def denied(self, denial: Denial) -> None:
+        """Count a credential that was not taken."""
+        self.denials.labels(denial.value).inc()
+
+    def watch_identity(self, age_s: Callable[[], float]) -> None:
+        """Show how old the snapshot of keys and tenants is: it grows while the store is away."""
+        gauge = Gauge("foretype_identity_age_seconds", "Since the store confirmed who may ask.", registry=self.registry)
+        gauge.set_function(age_s)
 
     def refused(self, class_: RequestClass, reason: Reason) -> None:
         """Count a request that never reached the service."""

@@ -31,6 +31,9 @@ _OWN: Final = {
 
 _EXTRAS: Final = {
     "serve": "gateway,embedded",
+    "tenants": "gateway",
+    "keys": "gateway",
+    "usage": "gateway",
     "lsp": "lsp",
     "bench": "eval",
     "eval": "eval",

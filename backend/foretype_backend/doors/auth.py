@@ -1,4 +1,4 @@
-"""Who may talk to the gateway: Host, Origin and bearer token. Pure decisions, and the middleware that applies them.
+"""Who may talk to the gateway: Host, Origin, and the credential. Pure decisions, and the middleware that applies them.
 
 Host and Origin are checked on every door and on loopback too: any web page can open `ws://127.0.0.1:7878`, and DNS
 rebinding lets it send requests that look same-origin. A browser always sends `Origin` and cannot forge `Host`; editors send
@@ -9,27 +9,54 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from foretype_backend.config import Config, is_loopback
+from foretype_backend.identity.directory import Denial, Principal, Scope
 
-__all__ = ["CLOSE_CREDENTIALS", "CLOSE_FORBIDDEN", "Gatekeeper", "GuardMiddleware"]
+if TYPE_CHECKING:  # it brings the database's libraries, which a gateway with one token never loads
+    from foretype_backend.identity.identity import Identity
+
+__all__ = ["CLOSE_CREDENTIALS", "CLOSE_FORBIDDEN", "Gatekeeper", "GuardMiddleware", "principal_of"]
 
 CLOSE_CREDENTIALS: Final = 4401
 CLOSE_FORBIDDEN: Final = 4403
 
 _OPEN_PATHS: Final = frozenset({"/healthz", "/health"})
+_SCOPES: Final = (("/metrics", Scope.METRICS), ("/admin/", Scope.ADMIN), ("/v1/chat/", Scope.CHAT))
+_PRINCIPAL: Final = "foretype.principal"
+_ANYBODY: Final = Principal()
+_OWNER: Final = Principal(credential="token")
+
+
+def principal_of(scope: Mapping[str, object]) -> Principal:
+    """Whom :class:`GuardMiddleware` let in."""
+    principal = scope.get(_PRINCIPAL)
+    return principal if isinstance(principal, Principal) else _ANYBODY
 
 
 class Gatekeeper:
-    """The rules of one configuration."""
+    """The rules of one configuration.
 
-    def __init__(self, config: Config) -> None:
+    Args:
+        identity: knows everybody's own credentials; without it the gateway has one token, or none.
+        denied: told of every credential that was not taken, for the metric.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        identity: Identity | None = None,
+        denied: Callable[[Denial], None] = lambda _: None,
+    ) -> None:
+        self.identity = identity
+        self._denied = denied
         self._token = config.token.encode() if config.token is not None else None
         bound = config.gateway.host.strip("[]").lower()
         self._hosts = {"localhost", bound, *(host.strip("[]").lower() for host in config.gateway.hosts)}
@@ -52,15 +79,39 @@ class Gatekeeper:
             return False
         return address.is_loopback or self._any_address
 
-    def authorized(self, headers: Mapping[str, str]) -> bool:
-        """Whether the bearer token is right, compared in constant time; True when the gateway asks for none."""
-        return self._token is None or self.verified(headers)
+    def authenticate(self, headers: Mapping[str, str], scope: Scope | None = None) -> Principal | Denial:
+        """Who presents this credential, if they may do what `scope` names."""
+        found = self._authenticate(headers)
+        if isinstance(found, Principal) and scope is not None and not found.scopes & {scope, Scope.ADMIN}:
+            found = Denial.SCOPE
+        if isinstance(found, Denial):
+            self._denied(found)
+        return found
 
-    def verified(self, headers: Mapping[str, str]) -> bool:
-        """Whether a right token was presented. False when the gateway has none."""
+    def still(self, principal: Principal) -> bool:
+        """Whether somebody who was let in earlier may go on."""
+        if self.identity is None or principal.credential == _OWNER.credential:
+            return True
+        denial = self.identity.still(principal)
+        if denial is not None:
+            self._denied(denial)
+        return denial is None
+
+    def authorized(self, headers: Mapping[str, str]) -> bool:
+        """Whether the credential is right; True when the gateway asks for none."""
+        return isinstance(self._authenticate(headers), Principal)
+
+    def _authenticate(self, headers: Mapping[str, str]) -> Principal | Denial:
+        if self._token is None and self.identity is None:
+            return _ANYBODY
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        presented = token.strip().encode("utf-8", "surrogatepass")
-        return self._token is not None and scheme.lower() == "bearer" and hmac.compare_digest(presented, self._token)
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return Denial.MISSING
+        # Compared in constant time, and whatever comes after.
+        if self._token is not None and hmac.compare_digest(token.encode("utf-8", "surrogatepass"), self._token):
+            return _OWNER
+        return Denial.WRONG if self.identity is None else self.identity.authenticate(token)
 
 
 class GuardMiddleware:
@@ -71,7 +122,7 @@ class GuardMiddleware:
         self._keeper = keeper
         self._max_body_bytes = max_body_bytes
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -80,8 +131,15 @@ class GuardMiddleware:
             await _refuse(403, "forbidden", "this Host or Origin is not listed; see gateway.hosts and gateway.origins")(
                 scope, receive, send
             )
-        elif scope["path"] not in _OPEN_PATHS and not self._keeper.authorized(headers):
-            response = _refuse(401, "invalid_api_key", "no or wrong bearer token; send `Authorization: Bearer TOKEN`")
+            return
+        principal = (
+            _ANYBODY if scope["path"] in _OPEN_PATHS else self._keeper.authenticate(headers, needed(scope["path"]))
+        )
+        if principal is Denial.SCOPE:
+            message = "this credential lacks the scope for it; see `foretype keys list`"
+            await _refuse(403, "forbidden", message)(scope, receive, send)
+        elif isinstance(principal, Denial):
+            response = _refuse(401, "invalid_api_key", "no or wrong credential; send `Authorization: Bearer KEY`")
             response.headers["WWW-Authenticate"] = "Bearer"
             await response(scope, receive, send)
         elif (
@@ -91,7 +149,13 @@ class GuardMiddleware:
                 scope, receive, send
             )
         else:
+            scope[_PRINCIPAL] = principal
             await self._app(scope, receive, send)
+
+
+def needed(path: str) -> Scope:
+    """The scope that a path asks for."""
+    return next((scope for start, scope in _SCOPES if path.startswith(start)), Scope.COMPLETE)
 
 
 def _refuse(status: int, code: str, message: str) -> JSONResponse:

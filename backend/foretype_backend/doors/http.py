@@ -17,6 +17,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest
+from foretype_backend.identity.directory import Principal
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Prompt, Renderer
 from foretype_backend.serve import Job, Outcome, Service
@@ -98,6 +99,7 @@ class HttpJobs:
         received: float,
         max_tokens: int,
         stop: Stop,
+        principal: Principal,
         temperature: float = 0.0,
         prefill_only: bool = False,
     ) -> Job:
@@ -112,6 +114,7 @@ class HttpJobs:
             deadline=asyncio.get_running_loop().time() + limits.max_deadline_ms / 1000,
             max_tokens=max(1, min(max_tokens, limits.max_tokens, room)),
             stop=stop,
+            principal=principal,
             temperature=temperature,
             prefill_only=prefill_only,
         )

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import EventStream, HttpJobs, fim_segments, read_body, refused, until_disconnect
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Prompt
@@ -67,6 +68,7 @@ class InfillDoor:
         job = self._jobs.job(
             prompt,
             received=received,
+            principal=principal_of(request.scope),
             max_tokens=limits.max_tokens if body.n_predict < 0 else body.n_predict,
             stop=Stop(strings=body.stop, min_indent=body.n_indent if body.n_indent > 0 else None),
             temperature=max(0.0, body.temperature or 0.0),

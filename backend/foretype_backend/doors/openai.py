@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import EventStream, HttpJobs, fim_segments, read_body, refused, until_disconnect
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Prompt
@@ -67,6 +68,7 @@ class OpenAIDoor:
             job = self._jobs.job(
                 await self._prompt(body),
                 received=received,
+                principal=principal_of(request.scope),
                 max_tokens=_DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens,
                 stop=_stop(body),
                 temperature=body.temperature or 0.0,

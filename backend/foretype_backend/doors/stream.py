@@ -8,6 +8,7 @@ large that the transport refuses it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Coroutine, Sequence
@@ -40,6 +41,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from foretype_backend.admission.outcomes import InvalidRequest, Reason
 from foretype_backend.config import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
+from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.logs import log_fault
 from foretype_backend.memo import MemoTokenizer
 from foretype_backend.output import TextDelta
@@ -51,6 +53,7 @@ from foretype_backend.telemetry.sink import Receipt
 
 __all__ = ["ChangeSink", "FeedbackSink", "Sender", "StreamDoor"]
 
+CLOSE_TRY_LATER: Final = 1013
 _OUTBOX_MESSAGES: Final = 512
 _MAX_FEEDBACK_EVENTS: Final = 1000
 _MAX_BATCHES: Final = 8
@@ -86,12 +89,14 @@ class StreamDoor:
         limits: LimitsConfig,
         feedback: FeedbackSink,
         changed: ChangeSink,
+        max_connections: int = 20_000,
     ) -> None:
         self.service = service
         self.renderer = renderer
         self.profile = profile
         self.keeper = keeper
         self.limits = limits
+        self.max_connections = max_connections
         self.feedback = feedback
         self.changed = changed
         self.feedback_failing = False
@@ -102,13 +107,13 @@ class StreamDoor:
 
     async def __call__(self, websocket: WebSocket) -> None:
         """Serve one connection until it ends."""
-        refused = self._refused(websocket)
+        admitted = self._admit(websocket)
         await websocket.accept()
-        if refused is not None:
-            code, reason = refused
+        if isinstance(admitted, tuple):
+            code, reason = admitted
             await websocket.close(code, reason)
             return
-        connection = Connection(self, websocket, f"c{next(self._names)}")
+        connection = Connection(self, websocket, f"c{next(self._names)}", admitted)
         self.connections.add(connection)
         self.activity.set()
         try:
@@ -129,19 +134,30 @@ class StreamDoor:
         for connection in self.connections:
             connection.send(Goaway(grace_ms=grace_ms))
 
-    def _refused(self, websocket: WebSocket) -> tuple[int, str] | None:
+    def recheck(self) -> None:
+        """Close every connection whose credential is no longer taken."""
+        for connection in list(self.connections):
+            if not self.keeper.still(connection.principal):
+                connection.close(CLOSE_CREDENTIALS, "the credential was revoked or has expired")
+
+    def _admit(self, websocket: WebSocket) -> Principal | tuple[int, str]:
+        """Who connects, or the code and reason to close with."""
         if not self.keeper.listed(websocket.headers):
             return CLOSE_FORBIDDEN, "this Host or Origin is not listed"
-        if not self.keeper.authorized(websocket.headers):
-            return CLOSE_CREDENTIALS, "no or wrong bearer token"
-        return None
+        principal = self.keeper.authenticate(websocket.headers, Scope.COMPLETE)
+        if isinstance(principal, Denial):
+            return CLOSE_CREDENTIALS, "no or wrong credential"
+        if len(self.connections) >= self.max_connections:
+            return CLOSE_TRY_LATER, "this gateway has all the connections it takes; try again later"
+        return principal
 
 
 class Connection:
     """One open WebSocket."""
 
-    def __init__(self, door: StreamDoor, websocket: WebSocket, name: str) -> None:
+    def __init__(self, door: StreamDoor, websocket: WebSocket, name: str, principal: Principal) -> None:
         self.door = door
+        self.principal = principal
         self.session = Session(name, limits=door.limits)
         self._websocket = websocket
         self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
@@ -151,6 +167,7 @@ class Connection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._memo = MemoTokenizer(door.renderer.tokenizer)
         self._batches = 0
+        self._closing = False
         self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
         self._loop = asyncio.get_running_loop()
 
@@ -158,6 +175,16 @@ class Connection:
         """Queue a message; never blocks. Deltas of one completion merge while the socket is slow."""
         self._outbox.put(message)
         self._wake.set()
+
+    def close(self, code: int, reason: str) -> None:
+        """End the connection from this side."""
+        if not self._closing:
+            self._closing = True
+            self._spawn(self._close(code, reason))
+
+    async def _close(self, code: int, reason: str) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError):
+            await self._websocket.close(code, reason)
 
     async def run(self) -> None:
         """Read until the peer leaves, then end everything it asked for."""
@@ -246,7 +273,9 @@ class Connection:
     async def _store(self, message: Feedback) -> None:
         """Acknowledge a batch only when the sink has it; without an `ack` the client sends it again."""
         hello = self.session.hello
-        sender = Sender(self.session.name, user="" if hello is None else hello.user)
+        who = self.principal
+        user = who.user or ("" if hello is None else hello.user)
+        sender = Sender(self.session.name, tenant=who.tenant, team=who.team, user=user)
         try:
             receipt = await self.door.feedback(sender, message.batch, message.events) or Receipt()
         except Exception as error:  # noqa: BLE001 - not acknowledged, so the batch stays with the client
@@ -357,6 +386,7 @@ class Connection:
             max_tokens=max(1, min(message.max_tokens, room)),
             class_=message.class_,
             document=message.document,
+            principal=self.principal,
             supersedes=self.session.key(message.supersedes) if message.supersedes else None,
             stop=message.stop,
             prefill_only=warm,

@@ -29,7 +29,7 @@ _NONCE_BYTES: Final = 12
 _KEY_BYTES: Final = 32
 
 
-def read_key(path: Path) -> bytes:
+def read_key(path: Path, field: str = "telemetry.key_file") -> bytes:
     """The key in `path`, made on first use with mode 0600. Raises StoreError."""
     try:
         if not path.exists():
@@ -48,13 +48,9 @@ def read_key(path: Path) -> bytes:
                 temporary.unlink()
         key = path.read_bytes()
     except OSError as error:
-        raise StoreError(
-            f"telemetry.key_file: {path}: {error.strerror}; give a file that this user can read"
-        ) from error
+        raise StoreError(f"{field}: {path}: {error.strerror}; give a file that this user can read") from error
     if len(key) != _KEY_BYTES:
-        raise StoreError(
-            f"telemetry.key_file: {path} has {len(key)} bytes, not {_KEY_BYTES}; make one: openssl rand 32"
-        )
+        raise StoreError(f"{field}: {path} has {len(key)} bytes, not {_KEY_BYTES}; make one: openssl rand 32")
     return key
 
 

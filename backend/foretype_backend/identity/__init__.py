@@ -1,0 +1,1 @@
+"""Who asks: tenants, teams, users, keys, bearer tokens. Nothing on the path of a completion waits for a database."""

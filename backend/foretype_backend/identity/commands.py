@@ -1,0 +1,365 @@
+"""`foretype tenants …`, `foretype keys …`, `foretype usage`: the identity store from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from foretype_backend.config import Config, ConfigError, load_config
+from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
+from foretype_backend.identity.keys import mint
+from foretype_backend.identity.limits_option import parse_limits
+from foretype_backend.identity.report import usage_report
+from foretype_backend.telemetry.errors import StoreError
+
+if TYPE_CHECKING:
+    from foretype_backend.identity.store import IdentityStore
+
+__all__ = ["keys", "tenants", "usage"]
+
+tenants = typer.Typer(add_completion=False, no_args_is_help=True, help="Tenants, their teams, users and limits.")
+keys = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys: create, rotate with overlap, revoke.")
+
+_T = TypeVar("_T")
+StoreOption = Annotated[str | None, typer.Option("--store", help="postgresql://…, or a SQLite file")]
+ProfileOption = Annotated[Path | None, typer.Option("--profile", help="the gateway's TOML file, for [identity] url")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON")]
+LimitOption = Annotated[
+    list[str] | None,
+    typer.Option("--limit", help="WHAT=TOKENS_PER_S:BURST; WHAT is tenant, user, or a class; WHAT=none removes it"),
+]
+_DAY_MS = 86_400_000
+
+
+@tenants.command("add")
+def add_tenant(
+    name: str,
+    tier: Annotated[Tier, typer.Option(help="what it is promised")] = Tier.PAID,
+    weight: Annotated[float, typer.Option(help="share of the capacity beside the others'")] = 1.0,
+    limit: LimitOption = None,
+    store: StoreOption = None,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Add a tenant."""
+
+    async def work(opened: IdentityStore) -> Tenant:
+        tenant = _tenant(Tenant(name=_name(name, "NAME")), tier, weight, limit)
+        await opened.add_tenant(tenant, _now_ms())
+        return tenant
+
+    _show(_with_store(work, store, profile), json)
+
+
+@tenants.command("set")
+def set_tenant(
+    name: str,
+    tier: Annotated[Tier | None, typer.Option(help="what it is promised")] = None,
+    weight: Annotated[float | None, typer.Option(help="share of the capacity beside the others'")] = None,
+    limit: LimitOption = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="a disabled tenant is let in nowhere")
+    ] = None,
+    store: StoreOption = None,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Change a tenant; what is not named stays."""
+
+    async def work(opened: IdentityStore) -> Tenant:
+        old = await opened.tenant(name)
+        tenant = _tenant(old, tier or old.tier, old.weight if weight is None else weight, limit)
+        tenant = replace(tenant, enabled=old.enabled if enabled is None else enabled)
+        await opened.set_tenant(tenant)
+        return tenant
+
+    _show(_with_store(work, store, profile), json)
+
+
+@tenants.command("purge")
+def purge_tenant(name: str, store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False) -> None:
+    """Make everything cached for a tenant unreachable, on every gateway, within seconds."""
+
+    async def work(opened: IdentityStore) -> Tenant:
+        old = await opened.tenant(name)
+        tenant = replace(old, epoch=old.epoch + 1)
+        await opened.set_tenant(tenant)
+        return tenant
+
+    _show(_with_store(work, store, profile), json)
+
+
+@tenants.command("list")
+def list_tenants(store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False) -> None:
+    """Show tenants with their teams and users."""
+
+    async def work(opened: IdentityStore) -> list[dict[str, Any]]:
+        directory, teams = await opened.snapshot(), await opened.team_names()
+        return [
+            _plain(tenant)
+            | {
+                "teams": [team for of, team in teams if of == tenant.name],
+                "users": [_plain(user) for user in directory.users.values() if user.tenant == tenant.name],
+            }
+            for tenant in directory.tenants.values()
+        ]
+
+    found = _with_store(work, store, profile)
+    if json:
+        _print(found)
+        return
+    table = Table("tenant", "tier", "weight", "limits", "teams", "users", "")
+    for row in found:
+        limits = ", ".join(
+            f"{what} {b['tokens_per_s']:g}/s:{b['burst_tokens']:g}" for what, b in row["budgets"].items()
+        )
+        off = "" if row["enabled"] else "disabled"
+        table.add_row(
+            row["name"], row["tier"], f"{row['weight']:g}", limits, ", ".join(row["teams"]), str(len(row["users"])), off
+        )
+    Console().print(table)
+
+
+@tenants.command("add-team")
+def add_team(
+    tenant: str, team: str, store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False
+) -> None:
+    """Add a team to a tenant."""
+
+    async def work(opened: IdentityStore) -> dict[str, str]:
+        await opened.add_team(tenant, _name(team, "TEAM"))
+        return {"tenant": tenant, "team": team}
+
+    _show(_with_store(work, store, profile), json)
+
+
+@tenants.command("add-user")
+def add_user(
+    tenant: str,
+    user: str,
+    team: Annotated[str, typer.Option(help="must exist")] = "",
+    disable: Annotated[bool, typer.Option("--disable", help="let this user in nowhere")] = False,
+    store: StoreOption = None,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Add a user to a tenant, or change the team of one."""
+
+    async def work(opened: IdentityStore) -> User:
+        person = User(tenant=tenant, name=_name(user, "USER"), team=team, enabled=not disable)
+        await opened.put_user(person)
+        return person
+
+    _show(_with_store(work, store, profile), json)
+
+
+@keys.command("create")
+def create_key(
+    tenant: Annotated[str, typer.Option(help="whose key it is")],
+    user: Annotated[str, typer.Option(help="one user of the tenant")] = "",
+    scope: Annotated[list[Scope] | None, typer.Option(help="what it may do; default complete and chat")] = None,
+    days: Annotated[float | None, typer.Option(help="until it expires; default never")] = None,
+    store: StoreOption = None,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a key. It is shown once; the store keeps its hash alone."""
+
+    async def work(opened: IdentityStore) -> dict[str, Any]:
+        if days is not None and not 0 < days <= 36_500:
+            raise StoreError("--days: must be above zero; leave it out for a key that does not expire")
+        now_ms, key = _now_ms(), mint(secrets.token_bytes)
+        scopes = frozenset(scope) if scope else KeyRecord(id="", hash="", tenant="").scopes
+        expires_ms = None if days is None else now_ms + int(days * _DAY_MS)
+        record = KeyRecord(id=key.id, hash=key.hash, tenant=tenant, user=user, scopes=scopes, expires_ms=expires_ms)
+        await opened.add_key(key, record, now_ms)
+        return {"key": key.text} | _key(record)
+
+    _show(_with_store(work, store, profile), json)
+
+
+@keys.command("list")
+def list_keys(
+    tenant: Annotated[str | None, typer.Option(help="of this tenant alone")] = None,
+    store: StoreOption = None,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show keys: ids, rights and times, never secrets."""
+
+    async def work(opened: IdentityStore) -> list[dict[str, Any]]:
+        rows = await opened.key_rows(tenant)
+        return [_key(row.record) | {"created": _iso(row.created_ms), "successor": row.successor} for row in rows]
+
+    found = _with_store(work, store, profile)
+    if json:
+        _print(found)
+        return
+    table = Table("id", "tenant", "user", "scopes", "expires", "revoked", "successor")
+    for row in found:
+        names = ("id", "tenant", "user", "scopes", "expires", "revoked", "successor")
+        table.add_row(*(",".join(row[n]) if n == "scopes" else str(row[n] or "") for n in names))
+    Console().print(table)
+
+
+@keys.command("rotate")
+def rotate_key(
+    id: str,
+    overlap_hours: Annotated[float, typer.Option(help="how long the old key still works")] = 24.0,
+    store: StoreOption = None,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a successor of the same rights; the old key works until the overlap is over."""
+
+    async def work(opened: IdentityStore) -> dict[str, Any]:
+        if not 0 <= overlap_hours <= 24 * 365:
+            raise StoreError("--overlap-hours: must be 0 to 8760")
+        key = mint(secrets.token_bytes)
+        record = await opened.rotate_key(_id(id), key, _now_ms(), int(overlap_hours * 3_600_000))
+        return {"key": key.text} | _key(record)
+
+    _show(_with_store(work, store, profile), json)
+
+
+@keys.command("revoke")
+def revoke_key(id: str, store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False) -> None:
+    """End a key now; every gateway knows within two seconds, and closes its connections."""
+
+    async def work(opened: IdentityStore) -> dict[str, Any]:
+        await opened.revoke_key(_id(id), _now_ms())
+        return {"id": _id(id), "revoked": True}
+
+    _show(_with_store(work, store, profile), json)
+
+
+def usage(
+    month: Annotated[str, typer.Option(help="YYYY-MM; default this month")] = "",
+    tenant: Annotated[str | None, typer.Option(help="of this tenant alone")] = None,
+    store: StoreOption = None,
+    profile: ProfileOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Tokens, engine-seconds and cost of a month, per tenant, team and user."""
+    wanted = month or datetime.now(UTC).strftime("%Y-%m")
+
+    async def work(opened: IdentityStore) -> dict[str, Any]:
+        if re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", wanted) is None:
+            raise StoreError(f"--month: {wanted!r} is no month; write it as 2026-09")
+        rows = await opened.usage_of(wanted)
+        return usage_report(wanted, [row for row in rows if tenant in (None, row[0][0])], _config(profile).prices)
+
+    report = _with_store(work, store, profile)
+    if json:
+        _print(report)
+        return
+    columns = (
+        "requests",
+        "prompt_tokens",
+        "cached_tokens",
+        "generated_tokens",
+        "wasted_tokens",
+        "engine_seconds",
+        "cost",
+    )
+    table = Table("tenant", "team", "user", *columns, title=f"usage {wanted}")
+    for row in report["users"]:
+        table.add_row(row["tenant"], row["team"], row["user"], *(f"{row[name]:,}" for name in columns))
+    Console().print(table)
+
+
+def _tenant(tenant: Tenant, tier: Tier, weight: float, limits: list[str] | None) -> Tenant:
+    if not 0 < weight <= 1000:
+        raise StoreError("--weight: must be above 0 and at most 1000")
+    try:
+        budgets = parse_limits(tenant.budgets, limits or [])
+    except ValueError as error:
+        raise StoreError(f"--limit: {error}") from error
+    return replace(tenant, tier=tier, weight=weight, budgets=budgets)
+
+
+def _name(text: str, field: str) -> str:
+    if not is_name(text):
+        raise StoreError(f"{field}: {text!r} is no name; 1 to 64 letters, digits, and . _ @ - after the first")
+    return text
+
+
+def _id(text: str) -> str:
+    """The id in what was given: an id, or a whole key."""
+    return text.removeprefix("ft_").partition("_")[0]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _iso(unix_ms: int | None) -> str | None:
+    return None if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="seconds")
+
+
+def _key(record: KeyRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "tenant": record.tenant,
+        "user": record.user,
+        "scopes": sorted(record.scopes),
+        "expires": _iso(record.expires_ms),
+        "revoked": _iso(record.revoked_ms),
+    }
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return msgspec.to_builtins(value)
+
+
+def _config(profile: Path | None) -> Config:
+    return load_config(profile=profile) if profile is not None else Config()
+
+
+def _with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
+    """Run with the open store; what is wrong is said in one line, exit code 1 (2 for a configuration)."""
+    from foretype_backend.cli import state_dir
+    from foretype_backend.identity.store import IdentityStore
+
+    async def run() -> _T:
+        config = _config(profile)
+        place = url or config.identity.url or str(state_dir(config) / "identity" / "identity.db")
+        store = await IdentityStore.open(place)
+        try:
+            return await work(store)
+        finally:
+            await store.close()
+
+    try:
+        return asyncio.run(run())
+    except ConfigError as error:
+        typer.echo(f"foretype: {error}", err=True)
+        raise typer.Exit(2) from error
+    except StoreError as error:
+        typer.echo(f"foretype: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _show(value: Any, json: bool) -> None:
+    plain = _plain(value)
+    if json:
+        _print(plain)
+        return
+    for name, shown in plain.items():
+        typer.echo(f"{name}: {shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()}")
+
+
+def _print(value: Any) -> None:
+    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

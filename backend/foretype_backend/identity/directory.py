@@ -1,0 +1,189 @@
+"""The snapshot of everybody who may ask, and the one decision about a credential. Pure; time is passed in.
+
+A gateway asks nothing but this on the path of a completion. A newer snapshot replaces it as a whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from foretype_backend.admission.limits import Budget
+from foretype_backend.identity.keys import ApiKey, matches
+
+__all__ = [
+    "DEFAULT_TENANT",
+    "Denial",
+    "Directory",
+    "KeyRecord",
+    "Principal",
+    "Scope",
+    "Tenant",
+    "Tier",
+    "User",
+    "is_name",
+]
+
+DEFAULT_TENANT: Final = "default"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_NOBODY: Final = "0" * 64
+_KEY: Final = "key:"
+
+
+def is_name(text: str) -> bool:
+    """Names of tenants, teams and users: 1 to 64 letters, digits, and `. _ @ -` after the first."""
+    return _NAME.fullmatch(text) is not None
+
+
+class Scope(StrEnum):
+    """What a credential may do."""
+
+    COMPLETE = "complete"
+    CHAT = "chat"
+    METRICS = "metrics"
+    ADMIN = "admin"
+
+
+class Tier(StrEnum):
+    """What a tenant is promised; pools and chat objectives depend on it."""
+
+    FREE = "free"
+    PAID = "paid"
+
+
+class Denial(StrEnum):
+    """Why a credential is not taken; also the metric label. A client is told nothing of it."""
+
+    MISSING = "missing"
+    UNKNOWN = "unknown"
+    WRONG = "wrong"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    DISABLED = "disabled"
+    SCOPE = "scope"
+    BAD_TOKEN = "bad_token"
+    NO_KEYS = "no_keys"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """`budgets` by what they bound: `tenant`, `user` (each of them), or a request class such as `chat`."""
+
+    name: str
+    tier: Tier = Tier.PAID
+    weight: float = 1.0
+    budgets: Mapping[str, Budget] = field(default_factory=dict[str, Budget])
+    epoch: int = 0
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    tenant: str
+    name: str
+    team: str = ""
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """Times are Unix milliseconds."""
+
+    id: str
+    hash: str
+    tenant: str
+    user: str = ""
+    scopes: frozenset[Scope] = frozenset({Scope.COMPLETE, Scope.CHAT})
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks. `credential` names the key or token it was proved with, and is no secret."""
+
+    tenant: str = DEFAULT_TENANT
+    team: str = ""
+    user: str = ""
+    scopes: frozenset[Scope] = frozenset(Scope)
+    tier: Tier = Tier.PAID
+    weight: float = 1.0
+    credential: str = ""
+
+
+class Directory:
+    """Tenants, users and keys as of one version."""
+
+    def __init__(
+        self,
+        tenants: Iterable[Tenant] = (),
+        users: Iterable[User] = (),
+        keys: Iterable[KeyRecord] = (),
+        *,
+        version: int = -1,
+    ) -> None:
+        self.version = version
+        self.tenants = {tenant.name: tenant for tenant in tenants}
+        self.users = {(user.tenant, user.name): user for user in users}
+        self._keys = {key.id: key for key in keys}
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.tenants)} tenants, {len(self.users)} users, {len(self._keys)} keys"
+        return f"<Directory {self.version}: {sizes}>"
+
+    def of_key(self, key: ApiKey, now_ms: int) -> Principal | Denial:
+        """Who holds this key. An unknown id costs the same comparison as a known one."""
+        record = self._keys.get(key.id)
+        right = matches(key, _NOBODY if record is None else record.hash)
+        if record is None:
+            return Denial.UNKNOWN
+        if not right:
+            return Denial.WRONG
+        denial = self._stale(record, now_ms)
+        if denial is not None:
+            return denial
+        credential = f"{_KEY}{record.id}"
+        return self.principal(record.tenant, user=record.user, scopes=record.scopes, credential=credential)
+
+    def principal(
+        self, tenant: str, *, user: str, scopes: frozenset[Scope], credential: str, team: str = ""
+    ) -> Principal | Denial:
+        """The principal of somebody proved to be this user. Users that a token names need no row; those with one obey it."""
+        known = self.tenants.get(tenant)
+        person = self.users.get((tenant, user))
+        if known is None:
+            return Denial.UNKNOWN
+        if not known.enabled or (person is not None and not person.enabled):
+            return Denial.DISABLED
+        return Principal(
+            tenant=tenant,
+            team=person.team if person is not None else team,
+            user=user,
+            scopes=scopes,
+            tier=known.tier,
+            weight=known.weight,
+            credential=credential,
+        )
+
+    def still(self, principal: Principal, now_ms: int) -> Denial | None:
+        """Why a principal that was let in earlier may not go on; None where it may."""
+        if principal.credential.startswith(_KEY):
+            record = self._keys.get(principal.credential.removeprefix(_KEY))
+            denial = Denial.UNKNOWN if record is None else self._stale(record, now_ms)
+            if denial is not None:
+                return denial
+        again = self.principal(
+            principal.tenant, user=principal.user, scopes=principal.scopes, credential=principal.credential
+        )
+        return again if isinstance(again, Denial) else None
+
+    @staticmethod
+    def _stale(record: KeyRecord, now_ms: int) -> Denial | None:
+        if record.revoked_ms is not None and record.revoked_ms <= now_ms:
+            return Denial.REVOKED
+        if record.expires_ms is not None and record.expires_ms <= now_ms:
+            return Denial.EXPIRED
+        return None

@@ -1,0 +1,83 @@
+"""One gateway's view of identity: credentials in, principals out, from memory alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from foretype_backend.identity.directory import Denial, Directory, Principal
+from foretype_backend.identity.keys import parse
+from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.tokens import TokenVerifier
+from foretype_backend.identity.watch import DirectoryWatch, JwksWatch, http_fetch
+from foretype_backend.settings import IdentityConfig
+
+__all__ = ["Identity", "open_identity"]
+
+
+class Identity:
+    """Authenticates. Keys are told from bearer tokens by their form.
+
+    Args:
+        wall_ms: Unix milliseconds, for expiry.
+    """
+
+    def __init__(
+        self,
+        watch: DirectoryWatch,
+        *,
+        wall_ms: Callable[[], int],
+        verifier: TokenVerifier | None = None,
+        jwks: JwksWatch | None = None,
+    ) -> None:
+        self.watch = watch
+        self.verifier = verifier
+        self._jwks = jwks
+        self._wall_ms = wall_ms
+
+    @property
+    def directory(self) -> Directory:
+        return self.watch.directory
+
+    def authenticate(self, token: str) -> Principal | Denial:
+        """Who presents this bearer token."""
+        now_ms = self._wall_ms()
+        key = parse(token)
+        if key is not None:
+            return self.directory.of_key(key, now_ms)
+        if self.verifier is None:
+            return Denial.UNKNOWN
+        return self.verifier.principal(token, self.directory, now_ms / 1000)
+
+    def still(self, principal: Principal) -> Denial | None:
+        """Why somebody who was let in may not go on; None where they may."""
+        return self.directory.still(principal, self._wall_ms())
+
+    async def start(self) -> None:
+        """Load everybody. Raises StoreError."""
+        await self.watch.start()
+        if self._jwks is not None:
+            await self._jwks.start()
+
+    async def close(self) -> None:
+        if self._jwks is not None:
+            await self._jwks.close()
+        await self.watch.close()
+
+
+async def open_identity(
+    config: IdentityConfig, directory: Path, *, clock: Callable[[], float], wall_ms: Callable[[], int]
+) -> Identity:
+    """Open the store of a configuration; `start` loads it. Raises StoreError.
+
+    Args:
+        directory: of the default store.
+        clock: monotonic seconds.
+    """
+    store = await IdentityStore.open(config.url or str(directory / "identity.db"))
+    watch = DirectoryWatch(store, poll_s=config.poll_ms / 1000, clock=clock)
+    if config.oidc is None:
+        return Identity(watch, wall_ms=wall_ms)
+    verifier = TokenVerifier(config.oidc)
+    jwks = JwksWatch(verifier, http_fetch(config.oidc.issuer, config.oidc.jwks_url), every_s=config.oidc.refresh_s)
+    return Identity(watch, wall_ms=wall_ms, verifier=verifier, jwks=jwks)

@@ -1,0 +1,99 @@
+"""Tables of the identity store. Migrations make them; a test holds both to be equal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, MetaData, String, Table, Text
+
+from foretype_backend.database import Schema
+
+__all__ = ["COUNTERS", "SCHEMA", "flushes", "keys", "metadata", "state", "teams", "tenants", "usage", "users"]
+
+metadata: Final = MetaData()
+
+tenants: Final = Table(
+    "id_tenants",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("tier", String(8), nullable=False),
+    Column("weight", Float(53), nullable=False),
+    Column("budgets", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+"""`budgets` is JSON: limits in tokens by what they bound; `epoch` is that of the cache salt, and grows with every purge."""
+
+teams: Final = Table(
+    "id_teams",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("name", String(64), primary_key=True),
+)
+
+users: Final = Table(
+    "id_users",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("name", String(128), primary_key=True),
+    Column("team", String(64), nullable=False),
+    Column("enabled", Boolean, nullable=False),
+)
+
+keys: Final = Table(
+    "id_keys",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("hash", String(64), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("user_name", String(128), nullable=False),
+    Column("scopes", String(128), nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger, nullable=True),
+    Column("revoked_ms", BigInteger, nullable=True),
+    Column("successor", String(16), nullable=False),
+)
+"""`hash` is SHA-256 of the secret in hex; the secret itself is shown once and kept nowhere."""
+
+Index("id_keys_by_tenant", keys.c.tenant)
+
+COUNTERS: Final = ("requests", "prompt_tokens", "cached_tokens", "generated_tokens", "wasted_tokens", "engine_us")
+"""Of `usage`. `wasted_tokens` were generated for requests nobody wanted any more; `engine_us` is time in the engine."""
+
+usage: Final = Table(
+    "id_usage",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("team", String(64), primary_key=True),
+    Column("user_name", String(128), primary_key=True),
+    Column("class", String(16), primary_key=True),
+    Column("day", String(10), primary_key=True),
+    *(Column(name, BigInteger, nullable=False) for name in COUNTERS),
+)
+
+Index("id_usage_by_day", usage.c.day)
+
+flushes: Final = Table(
+    "id_flushes",
+    metadata,
+    Column("gateway", String(64), primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+"""The last batch of usage of each gateway process: one that is sent twice is counted once."""
+
+state: Final = Table(
+    "id_state", metadata, Column("name", String(32), primary_key=True), Column("value", BigInteger, nullable=False)
+)
+"""`version` grows with every change of tenants, users or keys; gateways look at it and reload when it moved."""
+
+SCHEMA: Final = Schema(
+    metadata=metadata,
+    migrations=Path(__file__).with_name("migrations"),
+    head="0001",
+    marker="id_tenants",
+    field="identity.url",
+    version_table="id_alembic_version",
+)

@@ -1,0 +1,303 @@
+"""The identity store: SQLite by default, PostgreSQL in production. Every change moves the version that gateways watch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from foretype_backend.admission.limits import Budget
+from foretype_backend.database import mapped, open_database, place_of
+from foretype_backend.identity.directory import Directory, KeyRecord, Scope, Tenant, Tier, User
+from foretype_backend.identity.keys import ApiKey
+from foretype_backend.identity.schema import COUNTERS, SCHEMA, flushes, keys, state, teams, tenants, usage, users
+from foretype_backend.telemetry.errors import StoreError
+
+__all__ = ["IdentityStore", "KeyRow", "NotThere", "UsageKey", "UsageRow"]
+
+
+class NotThere(StoreError):
+    """What a command named does not exist, or exists already; the message says which and what to do."""
+
+
+class KeyRow(NamedTuple):
+    """A key as `foretype keys list` shows it."""
+
+    record: KeyRecord
+    created_ms: int
+    successor: str
+
+
+class UsageKey(NamedTuple):
+    """What usage is added up by; `day` is UTC, YYYY-MM-DD."""
+
+    tenant: str
+    team: str
+    user: str
+    class_: str
+    day: str
+
+
+class UsageRow(NamedTuple):
+    """Counters of one key; see `schema.COUNTERS`."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    wasted_tokens: int = 0
+    engine_us: int = 0
+
+    def plus(self, other: UsageRow) -> UsageRow:
+        return UsageRow(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class IdentityStore:
+    """One open store. Every method raises StoreError alone."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self.place = place_of(engine.url)
+
+    @classmethod
+    async def open(cls, url: str, *, upgrade: bool = True) -> IdentityStore:
+        """Open, and bring the tables to this version. Raises StoreError."""
+        return cls(await open_database(url, SCHEMA, upgrade=upgrade))
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+
+    async def version(self) -> int:
+        """What moves with every change."""
+        async with self._reading() as connection:
+            return int((await connection.execute(_VERSION)).scalar_one())
+
+    async def snapshot(self) -> Directory:
+        """Everybody, as of one version."""
+        async with self._reading() as connection:
+            version = int((await connection.execute(_VERSION)).scalar_one())
+            return Directory(
+                [_tenant(row) for row in await connection.execute(select(tenants))],
+                [User(tenant=r.tenant, name=r.name, team=r.team, enabled=r.enabled) for r in await _all(connection)],
+                [_key(row).record for row in await connection.execute(select(keys))],
+                version=version,
+            )
+
+    async def add_tenant(self, tenant: Tenant, now_ms: int) -> None:
+        async with self._changing() as connection:
+            if await _tenant_row(connection, tenant.name):
+                raise NotThere(f"tenant {tenant.name!r} exists already; change it with `foretype tenants set`")
+            await connection.execute(insert(tenants).values(**_columns(tenant), created_ms=now_ms))
+
+    async def set_tenant(self, tenant: Tenant) -> None:
+        async with self._changing() as connection:
+            await _need_tenant(connection, tenant.name)
+            await connection.execute(update(tenants).where(tenants.c.name == tenant.name).values(**_columns(tenant)))
+
+    async def tenant(self, name: str) -> Tenant:
+        async with self._reading() as connection:
+            return await _need_tenant(connection, name)
+
+    async def add_team(self, tenant: str, team: str) -> None:
+        async with self._changing() as connection:
+            await _need_tenant(connection, tenant)
+            known = select(teams).where(teams.c.tenant == tenant, teams.c.name == team)
+            if (await connection.execute(known)).first():
+                raise NotThere(f"team {team!r} of {tenant!r} exists already")
+            await connection.execute(insert(teams).values(tenant=tenant, name=team))
+
+    async def team_names(self) -> list[tuple[str, str]]:
+        async with self._reading() as connection:
+            rows = await connection.execute(select(teams).order_by(teams.c.tenant, teams.c.name))
+            return [(row.tenant, row.name) for row in rows]
+
+    async def put_user(self, user: User) -> None:
+        """Add a user, or change one."""
+        async with self._changing() as connection:
+            await _need_tenant(connection, user.tenant)
+            team = select(teams).where(teams.c.tenant == user.tenant, teams.c.name == user.team)
+            if user.team and not (await connection.execute(team)).first():
+                remedy = f"add it with `foretype tenants add-team {user.tenant} {user.team}`"
+                raise NotThere(f"{user.tenant!r} has no team {user.team!r}; {remedy}")
+            where = (users.c.tenant == user.tenant, users.c.name == user.name)
+            changed = await connection.execute(update(users).where(*where).values(team=user.team, enabled=user.enabled))
+            if not changed.rowcount:
+                row = {"tenant": user.tenant, "name": user.name, "team": user.team, "enabled": user.enabled}
+                await connection.execute(insert(users).values(**row))
+
+    async def add_key(self, key: ApiKey, record: KeyRecord, now_ms: int) -> None:
+        """Keep the hash of a key. The user of the record, if any, must be known."""
+        async with self._changing() as connection:
+            await _need_tenant(connection, record.tenant)
+            await _need_user(connection, record)
+            await _insert_key(connection, key, record, now_ms)
+
+    async def rotate_key(self, id: str, new: ApiKey, now_ms: int, overlap_ms: int) -> KeyRecord:
+        """Give a key a successor of the same rights; the old one works for `overlap_ms` more. Returns the new record."""
+        async with self._changing() as connection:
+            row = await _need_key(connection, id)
+            if row.record.revoked_ms is not None or row.successor:
+                raise NotThere(f"key {id!r} was revoked or rotated already; rotate its successor, or create a key")
+            old = row.record
+            record = KeyRecord(id=new.id, hash=new.hash, tenant=old.tenant, user=old.user, scopes=old.scopes)
+            await _insert_key(connection, new, record, now_ms)
+            ends = now_ms + overlap_ms if old.expires_ms is None else min(old.expires_ms, now_ms + overlap_ms)
+            values = {"expires_ms": ends, "successor": new.id}
+            await connection.execute(update(keys).where(keys.c.id == id).values(**values))
+            return record
+
+    async def revoke_key(self, id: str, now_ms: int) -> None:
+        async with self._changing() as connection:
+            await _need_key(connection, id)
+            await connection.execute(update(keys).where(keys.c.id == id).values(revoked_ms=now_ms))
+
+    async def key_rows(self, tenant: str | None = None) -> list[KeyRow]:
+        query = select(keys).order_by(keys.c.tenant, keys.c.created_ms)
+        async with self._reading() as connection:
+            rows = await connection.execute(query if tenant is None else query.where(keys.c.tenant == tenant))
+            return [_key(row) for row in rows]
+
+    async def add_usage(self, gateway: str, seq: int, rows: Sequence[tuple[UsageKey, UsageRow]], now_ms: int) -> bool:
+        """Add a gateway's batch; False where it was added before (its acknowledgement was lost)."""
+        async with self._writing() as connection:
+            mine = flushes.c.gateway == gateway
+            last = (await connection.execute(select(flushes.c.seq).where(mine))).scalar()
+            if last is not None and last >= seq:
+                return False
+            for key, row in rows:
+                where = (
+                    usage.c.tenant == key.tenant,
+                    usage.c.team == key.team,
+                    usage.c.user_name == key.user,
+                    usage.c["class"] == key.class_,
+                    usage.c.day == key.day,
+                )
+                added = {name: usage.c[name] + value for name, value in row._asdict().items()}
+                if not (await connection.execute(update(usage).where(*where).values(**added))).rowcount:
+                    names = dict(zip(("tenant", "team", "user_name", "class", "day"), key, strict=True))
+                    await connection.execute(insert(usage).values(**names, **row._asdict()))
+            noted = {"seq": seq, "at_ms": now_ms}
+            if last is None:
+                await connection.execute(insert(flushes).values(gateway=gateway, **noted))
+            else:
+                await connection.execute(update(flushes).where(mine).values(**noted))
+            return True
+
+    async def usage_of(self, month: str) -> list[tuple[tuple[str, str, str, str], UsageRow]]:
+        """Sums of a month (YYYY-MM) by tenant, team, user and class."""
+        names = (usage.c.tenant, usage.c.team, usage.c.user_name, usage.c["class"])
+        query = (
+            select(*names, *(func.sum(usage.c[name]) for name in COUNTERS))
+            .where(usage.c.day >= f"{month}-01", usage.c.day <= f"{month}-31")
+            .group_by(*names)
+            .order_by(*names)
+        )
+        async with self._reading() as connection:
+            return [
+                ((row[0], row[1], row[2], row[3]), UsageRow(*(int(value) for value in row[4:])))
+                for row in await connection.execute(query)
+            ]
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncGenerator[AsyncConnection]:
+        # One transaction: a snapshot must not mix two versions.
+        async with mapped(self.place), self.engine.connect() as connection:
+            if self.engine.dialect.name == "postgresql":
+                connection = await connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @asynccontextmanager
+    async def _writing(self) -> AsyncGenerator[AsyncConnection]:
+        async with mapped(self.place), self.engine.begin() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncGenerator[AsyncConnection]:
+        """A change of who may ask. The version moves first: its row lock puts changes in one order."""
+        async with self._writing() as connection:
+            await connection.execute(update(state).where(state.c.name == "version").values(value=state.c.value + 1))
+            yield connection
+
+
+_VERSION = select(state.c.value).where(state.c.name == "version")
+
+
+async def _all(connection: AsyncConnection) -> Sequence[Any]:
+    return (await connection.execute(select(users))).all()
+
+
+async def _tenant_row(connection: AsyncConnection, name: str) -> Any:
+    return (await connection.execute(select(tenants).where(tenants.c.name == name))).first()
+
+
+async def _need_tenant(connection: AsyncConnection, name: str) -> Tenant:
+    row = await _tenant_row(connection, name)
+    if row is None:
+        raise NotThere(f"there is no tenant {name!r}; add it with `foretype tenants add {name}`")
+    return _tenant(row)
+
+
+async def _need_user(connection: AsyncConnection, record: KeyRecord) -> None:
+    query = select(users).where(users.c.tenant == record.tenant, users.c.name == record.user)
+    if record.user and (await connection.execute(query)).first() is None:
+        remedy = f"add it with `foretype tenants add-user {record.tenant} {record.user}`"
+        raise NotThere(f"{record.tenant!r} has no user {record.user!r}; {remedy}")
+
+
+async def _need_key(connection: AsyncConnection, id: str) -> KeyRow:
+    row = (await connection.execute(select(keys).where(keys.c.id == id))).first()
+    if row is None:
+        raise NotThere(f"there is no key {id!r}; `foretype keys list` shows them")
+    return _key(row)
+
+
+async def _insert_key(connection: AsyncConnection, key: ApiKey, record: KeyRecord, now_ms: int) -> None:
+    values = {
+        "id": key.id,
+        "hash": key.hash,
+        "tenant": record.tenant,
+        "user_name": record.user,
+        "scopes": ",".join(sorted(record.scopes)),
+        "created_ms": now_ms,
+        "expires_ms": record.expires_ms,
+        "successor": "",
+    }
+    await connection.execute(insert(keys).values(**values))
+
+
+def _columns(tenant: Tenant) -> dict[str, Any]:
+    budgets = {name: [budget.tokens_per_s, budget.burst_tokens] for name, budget in tenant.budgets.items()}
+    return {
+        "name": tenant.name,
+        "tier": tenant.tier.value,
+        "weight": tenant.weight,
+        "budgets": json.dumps(budgets, sort_keys=True),
+        "epoch": tenant.epoch,
+        "enabled": tenant.enabled,
+    }
+
+
+def _tenant(row: Any) -> Tenant:
+    budgets = {
+        name: Budget(tokens_per_s=rate, burst_tokens=burst) for name, (rate, burst) in json.loads(row.budgets).items()
+    }
+    return Tenant(
+        name=row.name, tier=Tier(row.tier), weight=row.weight, budgets=budgets, epoch=row.epoch, enabled=row.enabled
+    )
+
+
+def _key(row: Any) -> KeyRow:
+    record = KeyRecord(
+        id=row.id,
+        hash=row.hash,
+        tenant=row.tenant,
+        user=row.user_name,
+        scopes=frozenset(Scope(scope) for scope in row.scopes.split(",") if scope),
+        expires_ms=row.expires_ms,
+        revoked_ms=row.revoked_ms,
+    )
+    return KeyRow(record, row.created_ms, row.successor)

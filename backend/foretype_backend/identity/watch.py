@@ -1,0 +1,160 @@
+"""Keeps the snapshot of a gateway fresh: looks at the store's version twice a second, and fetches an issuer's keys.
+
+While the store or the issuer is away the last snapshot serves; `age_s` tells for how long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from foretype_backend.identity.directory import Directory
+from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.tokens import TokenVerifier
+from foretype_backend.logs import log_fault
+from foretype_backend.telemetry.errors import StoreError
+
+__all__ = ["DirectoryWatch", "JwksWatch", "http_fetch"]
+
+_log = logging.getLogger("foretype.gateway")
+
+_ANSWER_S: Final = 1.0
+"""A store that takes longer counts as away; what was revoked meanwhile is seen with its next answer."""
+_JWKS_PAUSE_S: Final = 10.0
+"""At most this often for unknown key ids: anybody can send one."""
+
+
+class DirectoryWatch:
+    """The current directory, and whom to tell when it changed.
+
+    Args:
+        changed: called with every newer directory, on the event loop.
+    """
+
+    def __init__(
+        self,
+        store: IdentityStore,
+        *,
+        poll_s: float,
+        clock: Callable[[], float],
+        changed: Callable[[Directory], None] = lambda _: None,
+    ) -> None:
+        self.directory = Directory()
+        self.changed = changed
+        self._store = store
+        self._poll_s = poll_s
+        self._clock = clock
+        self._fresh_s = clock()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the store last confirmed the snapshot."""
+        return self._clock() - self._fresh_s
+
+    async def start(self) -> None:
+        """Load the first snapshot. Raises StoreError: a gateway that knows nobody must not start."""
+        self.directory = await self._store.snapshot()
+        self._fresh_s = self._clock()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._store.close()
+
+    async def look(self) -> bool:
+        """Look once; True when there was something new. Raises StoreError or TimeoutError."""
+        async with asyncio.timeout(_ANSWER_S):
+            version = await self._store.version()
+        new = version != self.directory.version
+        if new:
+            async with asyncio.timeout(10 * _ANSWER_S):
+                self.directory = await self._store.snapshot()
+        self._fresh_s = self._clock()
+        if new:
+            self.changed(self.directory)
+        return new
+
+    async def _run(self) -> None:
+        failing = False
+        while True:
+            await asyncio.sleep(self._poll_s)
+            try:
+                await self.look()
+                failing = False
+            except (StoreError, TimeoutError) as error:
+                if not failing:
+                    _log.warning(
+                        "the identity store does not answer (%s); the last snapshot serves", type(error).__name__
+                    )
+                failing = True
+            except Exception as error:  # noqa: BLE001 - the watch must outlive any fault of a driver
+                log_fault(_log, "looking at the identity store failed", error)
+
+
+class JwksWatch:
+    """Fetches an issuer's keys every `every_s`, and sooner when a token names an unknown one."""
+
+    def __init__(
+        self, verifier: TokenVerifier, fetch: Callable[[], Awaitable[dict[str, Any]]], *, every_s: float
+    ) -> None:
+        self._verifier = verifier
+        self._fetch = fetch
+        self._every_s = every_s
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Fetch once; an issuer that is away at the start is tried again, and its tokens are refused meanwhile."""
+        await self.refresh()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def refresh(self) -> bool:
+        try:
+            async with asyncio.timeout(10.0):
+                self._verifier.use(await self._fetch())
+        except Exception as error:  # noqa: BLE001 - whatever an issuer answers, the former keys stay
+            log_fault(_log, "the issuer's keys were not fetched; the former ones stay", error)
+            return False
+        return True
+
+    async def _run(self) -> None:
+        while True:
+            waited_s, good = 0.0, True
+            while waited_s < self._every_s and good and not (self._verifier.unknown_kid and waited_s >= _JWKS_PAUSE_S):
+                await asyncio.sleep(1.0)
+                waited_s += 1.0
+            good = await self.refresh()
+            if not good:
+                await asyncio.sleep(_JWKS_PAUSE_S)
+
+
+def http_fetch(issuer: str, jwks_url: str | None) -> Callable[[], Awaitable[dict[str, Any]]]:
+    """Fetches a key set over HTTP; without its URL, the issuer's discovery document names it."""
+    import httpx
+
+    async def fetch() -> dict[str, Any]:
+        async with httpx.AsyncClient(timeout=5.0, follow_redirects=False, trust_env=False) as client:
+            url = jwks_url
+            if url is None:
+                found = await client.get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+                found.raise_for_status()
+                url = str(found.json()["jwks_uri"])
+            answer = await client.get(url)
+            answer.raise_for_status()
+            with contextlib.suppress(ValueError):
+                body = answer.json()
+                if isinstance(body, dict):
+                    return body  # pyright: ignore[reportUnknownVariableType] - `use` checks what is inside
+            raise ValueError("the key set is no JSON object")
+
+    return fetch
