@@ -34,7 +34,7 @@ class Replica:
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.aborted: list[str] = []
-        self.disconnects = self.starts = self.probes = self.computed_tokens = 0
+        self.disconnects = self.starts = self.computed_tokens = 0
         self._live: dict[str, asyncio.Event] = {}
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -92,14 +92,14 @@ class Replica:
             if any(not 0 <= one < VOCABULARY for one in body["prompt"]):
                 return JSONResponse({"error": {"message": "Token id is out of vocabulary"}}, 400)
             if not body.get("stream"):
-                self.probes += 1
                 await self._maybe_hang()
                 if body["max_tokens"] == 1 and len(body["prompt"]) > 1:
                     self.bodies.append(body)
                     self._compute(body)
                 return {"choices": [{"text": "x", **({"token_ids": [1]} if self.ids else {})}]}
-            self.bodies.append(body)
-            self.headers.append(dict(request.headers))
+            if len(body["prompt"]) > 1:  # not a health check
+                self.bodies.append(body)
+                self.headers.append(dict(request.headers))
             name = f"cmpl-{request.headers['x-request-id']}-0"
             return StreamingResponse(self._stream(name, body), media_type="text/event-stream")
 
@@ -124,7 +124,7 @@ class Replica:
         keys = self.cache.keys(prompt, salt=body.get("cache_salt", ""))
         cached = self.cache.insert(keys, len(prompt))
         cached = min(cached, (len(prompt) - 1) // self.cache.block_tokens * self.cache.block_tokens)
-        self.computed_tokens += len(prompt) - cached
+        self.computed_tokens += len(prompt) - cached if len(prompt) > 1 else 0
         return cached
 
     async def _stream(self, name: str, body: dict[str, Any]) -> AsyncIterator[str]:

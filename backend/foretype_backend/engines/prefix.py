@@ -14,7 +14,15 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-__all__ = ["BlockKeys", "PrefixStatistics", "ShadowPrefixCache", "block_keys", "extend_keys", "shared_tokens"]
+__all__ = [
+    "BlockKeys",
+    "PrefixStatistics",
+    "ShadowPrefixCache",
+    "block_keys",
+    "extend_keys",
+    "keys_after",
+    "shared_tokens",
+]
 
 BlockKeys = tuple[bytes, ...]
 
@@ -60,6 +68,11 @@ def extend_keys(
     if not low:
         return block_keys(token_ids, block_tokens, salt=salt)
     return (*known[:low], *_chained(known[low - 1], token_ids[low * block_tokens :], block_tokens))
+
+
+def keys_after(key: bytes, token_ids: Sequence[int], block_tokens: int) -> BlockKeys:
+    """Keys of the whole blocks of `token_ids` that follow the block of `key`."""
+    return _chained(key, token_ids, block_tokens)
 
 
 def _chained(key: bytes, token_ids: Sequence[int], block_tokens: int) -> BlockKeys:

@@ -71,6 +71,7 @@ class VllmServerEngine(OpenAIEngine):
         self._transfer_parameters = transfer_parameters
         self._priority = False
         self._abort_endpoint = False
+        self._checks = 0
         self._aborting: dict[str, asyncio.Task[None]] = {}
         self.metrics = VllmMetrics()
 
@@ -90,6 +91,11 @@ class VllmServerEngine(OpenAIEngine):
     @property
     def identity(self) -> ReplicaIdentity:
         return ReplicaIdentity(self._model, self._context_limit_tokens, self.metrics.block_tokens)
+
+    @property
+    def process(self) -> float | None:
+        """Start of the server's process, where it says: another one has an empty cache."""
+        return self.metrics.started_s
 
     # Life
 
@@ -116,15 +122,13 @@ class VllmServerEngine(OpenAIEngine):
         return ServerFeatures(token_ids=True, logprobs=True, usage=True, stop_token_ids=True)
 
     async def check(self) -> None:
-        """One token, and the server's own figures. Raises EngineUnavailable, also where another model answers now."""
-        before = self.identity
+        """Two streamed tokens and the server's own figures. Raises EngineUnavailable, also where the model is gone."""
         await self._find_model()
-        await self._request("POST", "completions", self._body([1], 1, {"temperature": 0.0}))
+        self._checks += 1
+        two = GenerationParams(max_tokens=2)
+        async for _ in self.generate(f"foretype-check-{self._checks}", [1], two):
+            pass
         await self.scrape()
-        if self.identity != before:
-            raise EngineUnavailable(
-                f"{self._config.url}: serves {self.identity} now, not {before}; restart the gateway"
-            )
 
     async def scrape(self) -> VllmMetrics:
         """Read `/metrics`; what it does not say stays as it was."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 import hmac
 from dataclasses import dataclass, replace
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from typing import Final
 
-__all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt"]
+__all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt", "tier_namespace"]
 
 MIN_SECRET_BYTES: Final = 32
 
@@ -48,6 +48,11 @@ def cache_salt(secret: bytes, namespace: Namespace) -> str:
         len(data).to_bytes(4, "big") + data for data in (field.encode("utf-8", "surrogatepass") for field in fields)
     )
     return base64.urlsafe_b64encode(hmac.digest(secret, message, sha256)).rstrip(b"=").decode()
+
+
+def tier_namespace(salt: str) -> str:
+    """What a tier files a salt's blocks under: as unguessable and as short-lived as the salt, which it does not reveal."""
+    return blake2b(salt.encode(), digest_size=16, person=b"foretype-tier").hexdigest()
 
 
 class SaltBook:

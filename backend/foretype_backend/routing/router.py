@@ -129,12 +129,20 @@ class Router:
         self._book.loads = {name: load for name, load in self._book.loads.items() if name in members or load.in_flight}
 
     def choose(
-        self, tenant: str, repository: str, session: str, prompt_tokens: int, cached_tokens: Mapping[str, int]
+        self,
+        tenant: str,
+        repository: str,
+        session: str,
+        prompt_tokens: int,
+        cached_tokens: Mapping[str, int],
+        *,
+        avoid: frozenset[str] = frozenset(),
     ) -> Choice:
         """Where to send a prompt. Changes nothing: tell the router with :meth:`begin`.
 
         Args:
             cached_tokens: per replica, the length of the prompt's cached prefix; replicas with none may be left out.
+            avoid: replicas that just refused this request; taken only where there is no other.
 
         Raises:
             NoReplica: none is in service.
@@ -147,6 +155,8 @@ class Router:
         total = sum(loads[name].in_flight for name in members)
         bound = max(math.ceil(self.options.load_factor * (total + 1) / len(members)), self.options.free_in_flight)
         room = {name for name in members if loads[name].in_flight < bound}
+        if avoid:
+            room = (room - avoid) or set(members) - avoid or room
         held = {name: min(cached_tokens.get(name, 0), prompt_tokens) for name in members}
         sticky = self._sticky(room, held, prompt_tokens)
         if sticky is not None:

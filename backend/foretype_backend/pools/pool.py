@@ -1,0 +1,413 @@
+"""Replicas behind one engine port: each request goes where most of its prompt is cached and there is room.
+
+This is the shell: it asks the router (:mod:`foretype_backend.routing`), keeps the book of caches
+(:mod:`foretype_backend.prefix.book`), makes the health checks that :mod:`.health` orders, and hands on what replicas say.
+A request whose replica fails before its first token goes to another one, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+from foretype_backend.engines.port import (
+    Capabilities,
+    Chunk,
+    Engine,
+    EngineFinish,
+    EngineStatistics,
+    EngineUnavailable,
+    GenerationParams,
+    Origin,
+)
+from foretype_backend.engines.vllm_server import ReplicaIdentity
+from foretype_backend.pools.health import HealthOptions, HealthStatistics, ReplicaHealth
+from foretype_backend.prefix.book import CacheBook, LookUp
+from foretype_backend.prefix.retire_feed import Purge, Retire
+from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RouterStatistics, RoutingOptions
+
+__all__ = ["Agreement", "PoolOptions", "PoolStatistics", "Replica", "ReplicaPool"]
+
+_TICK_S = 0.1
+_log = logging.getLogger("foretype.pool")
+
+
+class Replica(Engine, Protocol):
+    """An engine that is one of several."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def identity(self) -> ReplicaIdentity: ...
+
+    @property
+    def process(self) -> float | None:
+        """Changes when the engine's process is another one, whose cache is empty; None where it is not known."""
+        ...
+
+    async def check(self) -> None:
+        """Generate something and read the engine's figures. Raises EngineUnavailable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """How a pool works.
+
+    Attributes:
+        pass_through: the one replica is a router of its own: nothing is chosen here and no cache is believed.
+        check_timeout_s: a health check that takes longer has failed.
+        warm_in_flight: a replica with so many requests in flight takes no warm-up.
+        expire_every_s: how often what nobody uses any more is retired.
+    """
+
+    routing: RoutingOptions = field(default_factory=RoutingOptions)
+    health: HealthOptions = field(default_factory=HealthOptions)
+    pass_through: bool = False
+    check_timeout_s: float = 5.0
+    warm_in_flight: int = 2
+    expire_every_s: float = 5.0
+
+
+class Agreement(NamedTuple):
+    """The directory's prediction beside what the engines said: requests, and those at most one block apart."""
+
+    requests: int
+    within_block: int
+    predicted_tokens: int
+    cached_tokens: int
+
+
+class PoolStatistics(NamedTuple):
+    replicas: Mapping[str, HealthStatistics]
+    router: RouterStatistics
+    agreement: Agreement
+    retried: int
+    warmed: int
+    warm_dropped: int
+
+
+@dataclass(slots=True)
+class _Member:
+    engine: Replica
+    health: ReplicaHealth
+    started: bool = False
+    process: float | None = None
+    check: asyncio.Task[None] | None = None
+
+
+class ReplicaPool:
+    """See the module.
+
+    Args:
+        tell: hands what was retired or purged to the tiers; must not block.
+        clock: seconds, for all decisions.
+
+    Raises:
+        EngineUnavailable: by :meth:`start`: no replica answers, or they serve different models.
+    """
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        options: PoolOptions | None = None,
+        *,
+        tell: Callable[[Iterable[Retire | Purge]], None] = lambda _messages: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not replicas:
+            raise ValueError("a pool needs at least one replica; list them in `[pool.fast] replicas`")
+        self.options = options or PoolOptions()
+        self._tell = tell
+        self._clock = clock
+        now = clock()
+        self._members = {one.name: _Member(one, ReplicaHealth(self.options.health, now)) for one in replicas}
+        self._router = Router(self.options.routing)
+        self._placed_at: dict[str, Replica] = {}
+        self._ticker: asyncio.Task[None] | None = None
+        self._expired_s = now
+        self._identity: ReplicaIdentity | None = None
+        self._capabilities: Capabilities | None = None
+        self._retried = self._warmed = self._warm_dropped = 0
+        self._agreement = Agreement(0, 0, 0, 0)
+        self.book = CacheBook(16)
+
+    # Life
+
+    async def start(self) -> None:
+        """Start every replica at once; those that do not answer are checked again while the others serve."""
+        if self._ticker is not None:
+            return
+        faults = await asyncio.gather(*(self._start(one) for one in self._members.values()))
+        up = [one for one in self._members.values() if one.started]
+        if not up:
+            await self.close()
+            raise EngineUnavailable("no replica answers: " + "; ".join(str(fault) for fault in faults if fault))
+        first = up[0].engine
+        for other in up[1:]:
+            if other.engine.identity != first.identity:
+                await self.close()
+                raise EngineUnavailable(
+                    f"the replicas serve different models: {first.name} {_shown(first.identity)}, {other.engine.name} "
+                    f"{_shown(other.engine.identity)}; a pool holds replicas of one model"
+                )
+        self._identity = first.identity
+        self._capabilities = replace(
+            first.capabilities(),
+            salt=all(one.engine.capabilities().salt for one in up),
+            priority=all(one.engine.capabilities().priority for one in up),
+        )
+        self.book = CacheBook(self._capabilities.block_tokens)
+        for one in up:
+            self._comes(one)
+        self._ticker = asyncio.create_task(self._tick(), name="replica pool")
+
+    async def close(self) -> None:
+        tasks = [one.check for one in self._members.values() if one.check is not None]
+        if self._ticker is not None:
+            tasks.append(self._ticker)
+        self._ticker = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(one.engine.close() for one in self._members.values()))
+
+    async def _start(self, member: _Member) -> EngineUnavailable | None:
+        try:
+            await member.engine.start()
+        except EngineUnavailable as error:
+            member.health.failed(str(error), self._clock())
+            return error
+        member.started = True
+        return None
+
+    # Requests
+
+    async def generate(
+        self,
+        request_id: str,
+        token_ids: Sequence[int],
+        params: GenerationParams,
+        *,
+        prompt_text: str | None = None,
+        priority: int = 0,
+        salt: str | None = None,
+        deadline: float | None = None,
+        origin: Origin | None = None,
+    ) -> AsyncIterator[Chunk]:
+        found = self.book.look_up(origin or Origin(session=request_id), token_ids, salt)
+        avoid: frozenset[str] = frozenset()
+        while True:
+            choice = self._choose(found, avoid)
+            member = self._members[choice.replica]
+            stream = member.engine.generate(
+                request_id if not avoid else f"{request_id}.{len(avoid)}",
+                token_ids,
+                params,
+                prompt_text=prompt_text,
+                priority=priority,
+                salt=salt,
+                deadline=deadline,
+                origin=origin,
+            )
+            spoke = False
+            self._placed_at[request_id] = member.engine
+            try:
+                async with contextlib.aclosing(self._follow(member, choice, found, stream)) as chunks:
+                    async for chunk in chunks:
+                        spoke = True
+                        yield chunk
+                return
+            except EngineUnavailable as error:
+                if member.health.fault(error.fault, str(error), self._clock()):
+                    self._goes(member)
+                if spoke or avoid or len(self._router.replicas) - (choice.replica in self._router.replicas) < 1:
+                    raise
+                avoid = frozenset({choice.replica})
+                self._retried += 1
+            finally:
+                self._placed_at.pop(request_id, None)
+
+    def _choose(self, found: LookUp, avoid: frozenset[str]) -> Choice:
+        origin, tokens = found.origin, len(found.token_ids)
+        if self.options.pass_through:
+            if not self._router.replicas:
+                raise EngineUnavailable(self._why())
+            return Choice(self._router.replicas[0], Route.PASS_THROUGH, 0)
+        try:
+            return self._router.choose(
+                origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid
+            )
+        except NoReplica:
+            raise EngineUnavailable(self._why()) from None
+
+    async def _follow(
+        self, member: _Member, choice: Choice, found: LookUp, stream: AsyncIterator[Chunk]
+    ) -> AsyncGenerator[Chunk]:
+        """One attempt on one replica: what it says, and the books of it."""
+        began, tokens = self._clock(), len(found.token_ids)
+        alone = not member.health.statistics().in_flight
+        self._router.begin(choice, tokens, began)
+        member.health.began(began)
+        if not self.options.pass_through:
+            self.book.sent(found, choice.replica, began)
+        generated: list[int] = []
+        waiting, served = True, False
+        try:
+            async for chunk in stream:
+                now = self._clock()
+                member.health.heard(now)
+                if waiting:
+                    waiting = False
+                    self._router.prefilled(choice, tokens)
+                    if alone:
+                        self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
+                generated += chunk.token_ids
+                if chunk.cached_tokens is not None:
+                    self._agree(choice, found, chunk.cached_tokens)
+                if chunk.finish is not None:
+                    served = chunk.finish is not EngineFinish.ABORTED
+                yield chunk
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+            if waiting:
+                self._router.prefilled(choice, tokens)
+            self._router.end(choice)
+            member.health.ended(served=served)
+            if generated and not self.options.pass_through:
+                self.book.answered(found, generated, choice.replica, self._clock())
+
+    def _agree(self, choice: Choice, found: LookUp, cached_tokens: int) -> None:
+        predicted = found.held.get(choice.replica, 0)
+        before = self._agreement
+        near = abs(predicted - cached_tokens) <= self.book.block_tokens
+        self._agreement = Agreement(
+            before.requests + 1,
+            before.within_block + near,
+            before.predicted_tokens + predicted,
+            before.cached_tokens + cached_tokens,
+        )
+
+    async def abort(self, request_id: str) -> None:
+        """By the id that was given to `generate`; a second attempt of a request is found under it, too."""
+        engine = self._placed_at.get(request_id)
+        if engine is not None:
+            await engine.abort(request_id)
+            await engine.abort(f"{request_id}.1")
+
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
+        found = self.book.look_up(origin or Origin(), token_ids, salt)
+        choice = self._choose(found, frozenset())
+        if self._router.statistics().in_flight.get(choice.replica, 0) >= self.options.warm_in_flight:
+            self._warm_dropped += 1
+            return
+        now = self._clock()
+        self._router.begin(choice, len(token_ids), now)
+        try:
+            self.book.sent(found, choice.replica, now)
+            await self._members[choice.replica].engine.warm(token_ids, salt=salt, origin=origin)
+            self._warmed += 1
+        except EngineUnavailable as error:
+            if self._members[choice.replica].health.fault(error.fault, str(error), self._clock()):
+                self._goes(self._members[choice.replica])
+        finally:
+            self._router.prefilled(choice, len(token_ids))
+            self._router.end(choice)
+
+    # Health
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = self._clock()
+            for member in self._members.values():
+                if member.health.due(now):
+                    member.check = asyncio.create_task(self._check(member), name=f"check {member.engine.name}")
+            if now - self._expired_s >= self.options.expire_every_s:
+                self._expired_s = now
+                retired = self.book.expire(now)
+                if retired:
+                    self._tell(retired)
+
+    async def _check(self, member: _Member) -> None:
+        reason = ""
+        try:
+            async with asyncio.timeout(self.options.check_timeout_s):
+                if not member.started:
+                    await member.engine.start()
+                    member.started = True
+                await member.engine.check()
+            if member.engine.identity != self._identity and self._identity is not None:
+                reason = f"serves {_shown(member.engine.identity)}, the pool {_shown(self._identity)}"
+        except TimeoutError:
+            reason = f"a check took longer than {self.options.check_timeout_s:g} s"
+        except EngineUnavailable as error:
+            reason = str(error)
+        now = self._clock()
+        if reason:
+            if member.health.failed(reason, now):
+                self._goes(member)
+        elif member.health.passed(now) or member.process != member.engine.process:
+            self._comes(member)
+
+    def _comes(self, member: _Member) -> None:
+        member.health.passed(self._clock())
+        member.process = member.engine.process
+        self.book.directory.join(member.engine.name)
+        self._router.set_replicas(self._serving())
+        _log.info("replica %s is in service", member.engine.name)
+
+    def _goes(self, member: _Member) -> None:
+        self.book.directory.leave(member.engine.name)
+        self._router.set_replicas(self._serving())
+        _log.warning("replica %s is out of service: %s", member.engine.name, member.health.reason)
+
+    def _serving(self) -> list[str]:
+        return [name for name, one in self._members.items() if one.health.in_service]
+
+    def _why(self) -> str:
+        reasons = (f"{name} ({one.health.reason})" for name, one in self._members.items())
+        return "no replica is in service: " + ", ".join(reasons)
+
+    # Questions
+
+    def purge(self, tenant: str, repository: str = "") -> int:
+        """Forgets what is believed to be cached, and tells the tiers; the caller ends the epoch of the salt."""
+        blocks, told = self.book.purge(tenant, repository)
+        self._tell(told)
+        return blocks
+
+    def statistics(self) -> EngineStatistics:
+        each = [one.engine.statistics() for one in self._members.values()]
+        outages = sum(one.health.statistics().outages for one in self._members.values())
+        totals = EngineStatistics(*(sum(column) for column in zip(*each, strict=True)))
+        return totals._replace(restarts=outages)
+
+    def pool_statistics(self) -> PoolStatistics:
+        return PoolStatistics(
+            replicas={name: one.health.statistics() for name, one in self._members.items()},
+            router=self._router.statistics(),
+            agreement=self._agreement,
+            retried=self._retried,
+            warmed=self._warmed,
+            warm_dropped=self._warm_dropped,
+        )
+
+    def capabilities(self) -> Capabilities:
+        if self._capabilities is None:
+            raise EngineUnavailable("the pool is not started; call start() first")
+        return self._capabilities
+
+    def __repr__(self) -> str:
+        return f"<ReplicaPool: {len(self._serving())} of {len(self._members)} in service>"
+
+
+def _shown(identity: ReplicaIdentity) -> str:
+    return f"{identity.model!r} ({identity.context_limit_tokens} tokens, blocks of {identity.block_tokens})"

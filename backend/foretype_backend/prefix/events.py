@@ -1,0 +1,135 @@
+"""vLLM's own word on what a replica has cached, in terms of our block keys. Pure: frames in, keys out.
+
+vLLM names blocks by hashes of its own, which nobody needs to compute: an event carries the token ids of the blocks and the hash
+of the one before them, so our chained keys follow from the events alone, and the hash is remembered only to know what a
+removal removes. Events carry source code (as token ids) and the salt in clear: they are read on the engine's own host alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from foretype_backend.engines.prefix import BlockKeys, block_keys, keys_after
+
+__all__ = ["BadEvents", "CacheChange", "EventBook", "is_local_endpoint"]
+
+_DEVICE: Final = frozenset({None, "GPU", "gpu"})
+"""Blocks on the host or in a store are no reason to route there: loading them costs too."""
+
+
+class BadEvents(ValueError):
+    """A frame that is no batch of vLLM's cache events."""
+
+
+class CacheChange(NamedTuple):
+    """What a batch changes. `cleared`: everything known before is void, because the cache was reset or a batch was lost."""
+
+    stored: BlockKeys = ()
+    removed: BlockKeys = ()
+    cleared: bool = False
+
+
+def is_local_endpoint(endpoint: str) -> bool:
+    """Whether a ZMQ address leaves this host: `ipc://`, or TCP on a loopback address."""
+    parts = urlsplit(endpoint)
+    if parts.scheme == "ipc":
+        return True
+    try:
+        return parts.scheme == "tcp" and ipaddress.ip_address((parts.hostname or "").strip("[]")).is_loopback
+    except ValueError:
+        return parts.hostname == "localhost"
+
+
+class EventBook:
+    """Batches of one replica, in the order in which they came.
+
+    Args:
+        block_tokens: of the replica; blocks of another size belong to other layers and are left out.
+    """
+
+    def __init__(self, block_tokens: int) -> None:
+        self._block_tokens = block_tokens
+        self._keys: dict[Any, bytes] = {}  # vLLM's hash → our key
+        self._next: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def read(self, sequence: int, payload: bytes) -> CacheChange:
+        """One batch.
+
+        Raises:
+            BadEvents: not a batch; what was known stays as it was.
+        """
+        try:
+            _, events, *_ = msgspec.msgpack.decode(payload)
+            rows = [_fields(event) for event in events]
+        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, ValueError, KeyError, IndexError) as error:
+            raise BadEvents(f"no batch of cache events: {error}") from error
+        cleared = self._next is not None and sequence != self._next
+        self._next = sequence + 1
+        if cleared:
+            self._keys.clear()
+        stored: list[bytes] = []
+        removed: list[bytes] = []
+        for row in rows:
+            kind = row.get("type")
+            if kind == "AllBlocksCleared":
+                self._keys.clear()
+                stored, removed, cleared = [], [], True
+            elif row.get("medium") not in _DEVICE:
+                continue
+            elif kind == "BlockStored":
+                stored += self._store(row)
+            elif kind == "BlockRemoved":
+                removed += [key for one in row.get("block_hashes", ()) if (key := self._keys.pop(one, None))]
+        gone = frozenset(removed)
+        return CacheChange(tuple(key for key in stored if key not in gone), tuple(removed), cleared)
+
+    def _store(self, row: Mapping[str, Any]) -> Sequence[bytes]:
+        hashes, ids, size = row.get("block_hashes", ()), row.get("token_ids", ()), self._block_tokens
+        if row.get("block_size") != size or len(ids) < len(hashes) * size or row.get("lora_name"):
+            return ()
+        parent = row.get("parent_block_hash")
+        ids = list(ids[: len(hashes) * size])
+        if parent is None:
+            keys = block_keys(ids, size, salt=_salt(row.get("extra_keys")))
+        elif parent in self._keys:
+            keys = keys_after(self._keys[parent], ids, size)
+        else:
+            return ()  # stored before we listened; where it stands in a prompt is not known
+        self._keys.update(zip(hashes, keys, strict=True))
+        return keys
+
+
+_STORED: Final = (
+    "block_hashes",
+    "parent_block_hash",
+    "token_ids",
+    "block_size",
+    "lora_id",
+    "medium",
+    "lora_name",
+    "extra_keys",
+)
+_REMOVED: Final = ("block_hashes", "medium")
+
+
+def _fields(event: Any) -> Mapping[str, Any]:
+    """An event as a mapping: 0.32 sends maps, versions before sent arrays whose first element is the type."""
+    if isinstance(event, Mapping):
+        return event  # pyright: ignore[reportUnknownVariableType]
+    kind, *values = event
+    names = _STORED if kind == "BlockStored" else _REMOVED
+    return {"type": kind, **dict(zip(names, values, strict=False))}
+
+
+def _salt(extra_keys: Any) -> str:
+    """The salt stands in the extra keys of a prompt's first block, alone: we use neither LoRA nor images."""
+    first: Any = extra_keys[0] if extra_keys else None
+    return str(first[-1]) if first else ""

@@ -1,0 +1,226 @@
+"""Replicas behind one port: over HTTP, against servers that misbehave on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from backend.replica import Replica
+from backend.world import until
+from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, Origin
+from foretype_backend.engines.vllm_server import VllmServerEngine
+from foretype_backend.pools.health import HealthOptions, Standing
+from foretype_backend.pools.pool import PoolOptions, ReplicaPool
+from foretype_backend.prefix.retire_feed import Purge, Retire
+from foretype_backend.prefix.salt import tier_namespace
+from foretype_backend.routing.router import Route
+from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+
+QUICK = HealthOptions(idle_s=0.5, silence_s=0.3, first_pause_s=0.1, longest_pause_s=0.2)
+
+
+def origin(session: str = "a", repository: str = "shop", document: str = "cart.py", tokens: int = 160) -> Origin:
+    source = Source(document=document, version=1, start=0, end=400)
+    segment = Segment(kind=Kind.PREFIX, scope=Scope.FILE, source=source, text="")
+    placed = (PlacedSegment(segment=segment, start=0, end=tokens),)
+    return Origin(tenant="acme", repository=repository, session=session, document=document, placed=placed)
+
+
+@contextlib.asynccontextmanager
+async def pool_of(
+    *replicas: Replica, start: bool = True, options: PoolOptions | None = None, **engine: Any
+) -> AsyncGenerator[ReplicaPool]:
+    for replica in replicas:
+        await replica.start()
+    engine = {"idle_timeout_s": 1.0, "connect_timeout_s": 0.5} | engine
+    engines = [VllmServerEngine.from_config(url=f"{one.url}/v1", **engine) for one in replicas]
+    pool = ReplicaPool(engines, options or PoolOptions(health=QUICK, check_timeout_s=0.5))
+    try:
+        if start:
+            await pool.start()
+        yield pool
+    finally:
+        await pool.close()
+        for replica in replicas:
+            await replica.stop()
+
+
+async def ask(pool: ReplicaPool, ids: list[int], name: str = "r", *, max_tokens: int = 3, **fields: Any) -> list[Chunk]:
+    params = GenerationParams(max_tokens=max_tokens)
+    return [chunk async for chunk in pool.generate(name, ids, params, salt="s", origin=origin(**fields))]
+
+
+PROMPT = list(range(1, 161))
+
+
+async def test_a_session_goes_where_its_prefix_is_and_the_prediction_is_the_engines_figure() -> None:
+    async with pool_of(Replica(), Replica(), Replica()) as pool:
+        for turn in range(12):
+            chunks = await ask(pool, [*PROMPT, *range(300, 300 + 9 * turn)])
+            assert chunks[-1].finish is EngineFinish.LENGTH
+        statistics = pool.pool_statistics()
+        assert statistics.router.routes[Route.SEED] == 1
+        assert statistics.router.routes[Route.STICKY] == 11
+        agreement = statistics.agreement
+        assert (agreement.requests, agreement.within_block) == (12, 12)
+        assert agreement.cached_tokens == agreement.predicted_tokens > 11 * 144
+        assert pool.capabilities().salt
+        assert set(statistics.router.in_flight.values()) == {0}
+
+
+async def test_a_replica_that_dies_is_replaced_within_the_request_and_comes_back() -> None:
+    one, two = Replica(), Replica()
+    async with pool_of(one, two) as pool:
+        await ask(pool, PROMPT)
+        first, other = (one, two) if one.bodies else (two, one)
+        await first.stop()
+        chunks = await ask(pool, PROMPT)
+        assert chunks[-1].finish is EngineFinish.LENGTH
+        assert other.bodies
+        assert pool.pool_statistics().retried == 1
+        assert pool.statistics().restarts == 1
+        assert pool.pool_statistics().replicas[first.url].standing is Standing.OUT
+        await first.start()
+        await until(lambda: pool.pool_statistics().replicas[first.url].standing is Standing.IN_SERVICE)
+        assert first.url not in {name for held in pool.book.contents("acme", "shop") for name in held.replicas}
+
+
+async def test_a_replica_that_hangs_is_found_by_its_silence_and_a_slow_one_is_not() -> None:
+    one, two = Replica(), Replica()
+    async with pool_of(one, two, idle_timeout_s=30.0) as pool:
+        await ask(pool, PROMPT)
+        stuck, other = (one, two) if one.bodies else (two, one)
+        stuck.behaviour = "silent"
+        waiting = asyncio.ensure_future(ask(pool, PROMPT, "stuck"))
+        await until(lambda: pool.pool_statistics().replicas[stuck.url].standing is Standing.OUT)
+        assert (await ask(pool, PROMPT, "next"))[-1].finish is EngineFinish.LENGTH
+        assert other.bodies
+        waiting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await waiting
+        stuck.behaviour = "slow"  # it answers the check before a request is over
+        await until(lambda: pool.pool_statistics().replicas[stuck.url].standing is Standing.IN_SERVICE)
+        before = pool.statistics().restarts
+        await ask(pool, PROMPT, "slow", max_tokens=6)
+        assert pool.statistics().restarts == before
+
+
+@pytest.mark.parametrize("behaviour", ["garbage", "dies", "error", "busy"])
+async def test_a_fault_before_the_first_token_goes_to_another_replica(behaviour: str) -> None:
+    one, two = Replica(), Replica()
+    async with pool_of(one, two) as pool:
+        await ask(pool, PROMPT)
+        bad = one if one.bodies else two
+        bad.behaviour = behaviour
+        if behaviour == "dies":
+            with pytest.raises(EngineUnavailable):  # it spoke already: the gateway must not say its words twice
+                await ask(pool, PROMPT)
+        else:
+            assert (await ask(pool, PROMPT))[-1].finish is EngineFinish.LENGTH
+            assert pool.pool_statistics().retried == 1
+        standing = pool.pool_statistics().replicas[bad.url].standing
+        assert standing is {"busy": Standing.IN_SERVICE, "error": Standing.SUSPECT}.get(behaviour, Standing.OUT)
+        assert set(pool.pool_statistics().router.in_flight.values()) == {0}
+
+
+async def test_a_replica_that_restarts_while_nobody_looks_has_an_empty_cache() -> None:
+    one = Replica()
+    async with pool_of(one) as pool:
+        await ask(pool, PROMPT)
+        assert pool.book.contents("acme", "shop")
+        await one.stop()
+        await one.start()
+        await until(lambda: not pool.book.contents("acme", "shop"))
+
+
+async def test_an_abort_and_a_closed_iterator_leave_nothing_behind() -> None:
+    one = Replica()
+    async with pool_of(one) as pool:
+        one.behaviour = "endless"
+        params = GenerationParams(max_tokens=5)
+        stream = pool.generate("gone", PROMPT, params, salt="s", origin=origin())
+        async for chunk in stream:
+            if chunk.finish is not None:
+                assert chunk.finish is EngineFinish.ABORTED
+                break
+            await pool.abort("gone")
+        stream = pool.generate("closed", PROMPT, params, salt="s", origin=origin())
+        assert (await anext(stream)).token_ids
+        await stream.aclose()  # type: ignore[attr-defined]
+        await until(lambda: pool.statistics().running == 0)  # a health check may be under way
+        assert set(pool.pool_statistics().router.in_flight.values()) == {0}
+        await until(lambda: not one._live)  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_different_models_are_refused_and_one_that_comes_later_stays_out() -> None:
+    with pytest.raises(EngineUnavailable, match=r"different models.*'coder' \(4096 tokens.*'other'"):
+        async with pool_of(Replica(), Replica(model="other")):
+            pass
+    late = Replica(context=2048)
+    one = Replica()
+    async with pool_of(one, late, start=False) as pool:
+        await late.stop()
+        await pool.start()
+        assert len(pool.pool_statistics().router.in_flight) == 1
+        await late.start()
+        await until(lambda: "2048" in pool.pool_statistics().replicas[late.url].reason)
+        assert pool.pool_statistics().replicas[late.url].standing is Standing.OUT
+    async with pool_of(Replica(), start=False) as pool:
+        pass
+    with pytest.raises(EngineUnavailable, match="no replica answers"):
+        await pool.start()
+
+
+async def test_nobody_in_service_says_why() -> None:
+    one = Replica()
+    async with pool_of(one) as pool:
+        await one.stop()
+        with pytest.raises(EngineUnavailable):
+            await ask(pool, PROMPT)
+        with pytest.raises(EngineUnavailable, match="no replica is in service: http"):
+            await ask(pool, PROMPT)
+
+
+async def test_pass_through_chooses_nothing_and_believes_nothing() -> None:
+    one = Replica()
+    async with pool_of(one, options=PoolOptions(pass_through=True, health=QUICK)) as pool:
+        for _ in range(3):
+            await ask(pool, PROMPT)
+        assert pool.pool_statistics().router.routes[Route.PASS_THROUGH] == 3
+        assert not pool.book.contents("acme")
+
+
+async def test_warming_seeds_a_replica_and_is_dropped_under_load() -> None:
+    one = Replica()
+    async with pool_of(one, options=PoolOptions(health=QUICK, warm_in_flight=1)) as pool:
+        await pool.warm(PROMPT, salt="s", origin=origin())
+        assert one.bodies[-1]["priority"] == 4
+        assert (await ask(pool, PROMPT))[-1].cached_tokens == 144
+        one.behaviour = "endless"
+        stream = pool.generate("busy", PROMPT, GenerationParams(max_tokens=9), salt="s", origin=origin())
+        await anext(stream)
+        await pool.warm(PROMPT, salt="s", origin=origin("b"))
+        assert (pool.pool_statistics().warmed, pool.pool_statistics().warm_dropped) == (1, 1)
+        await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
+    told: list[Retire | Purge] = []
+    one = Replica()
+    async with pool_of(one, start=False) as quiet:
+        engines = [member.engine for member in quiet._members.values()]  # pyright: ignore[reportPrivateUsage]
+        options = PoolOptions(health=QUICK, expire_every_s=0.05)
+        pool = ReplicaPool(engines, options, tell=told.extend)
+        await pool.start()
+        pool.book.directory._retire_after_s = 0.05  # pyright: ignore[reportPrivateUsage]
+        await ask(pool, PROMPT)
+        pool.book.left("a", pool._clock())  # pyright: ignore[reportPrivateUsage]
+        await until(lambda: bool(told))
+        assert told == [Retire(tier_namespace("s"), "cart.py", 0)]
+        assert pool.purge("acme", "shop") == 10
+        assert told[-1] == Purge(tier_namespace("s"))
+        assert not pool.book.contents("acme")
+        await pool.close()
