@@ -21,9 +21,6 @@ from foretype_backend.engines.port import Engine
 
 __all__ = ["Parts", "make_profile", "prepare"]
 
-_LATER = "comes with the fast-tier release; use --engine embedded, or --engine openai with the URL of a running server"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a gateway is made of, before anything runs; `tokenizer_file` holds the bytes that clients get."""
@@ -38,8 +35,6 @@ class Parts:
 
 def prepare(config: Config) -> Parts:
     """Find the model's files and make the engine, not started. Raises ConfigError naming field and remedy."""
-    if config.engine.name in ("vllm", "vllm-server"):
-        raise ConfigError("engine.name", f"engine `{config.engine.name}` {_LATER}")
     artifact = _artifact(config)
     name, tokenizer_file = _tokenizer_file(config, artifact)
     try:
@@ -127,7 +122,7 @@ def _tokenizer_file(config: Config, artifact: Artifact | None) -> tuple[str, byt
         except OSError as error:
             raise ConfigError("model.tokenizer", f"cannot read {path}: {error.strerror}") from error
     model = config.engine.model
-    if model is None or "://" in model:
+    if config.engine.name == "vllm-server" or model is None or "://" in model:
         raise ConfigError(
             "model.tokenizer", "no tokenizer is named; name one in --profile FILE as `[model] tokenizer = …`"
         )
@@ -145,13 +140,15 @@ def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path | None:
     if config.engine.name == "scripted":
         return FOLDER / "tokenizer.json"
     model = config.engine.model
-    if model is not None and "://" not in model and (beside := Path(model).parent / "tokenizer.json").is_file():
-        return beside
-    return None
+    if model is None or "://" in model:
+        return None
+    path = Path(model)
+    beside = (path if path.is_dir() else path.parent) / "tokenizer.json"
+    return beside if beside.is_file() else None
 
 
 def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer) -> Grammar:
-    named = config.model.grammar or (artifact.grammar if artifact is not None else None)
+    named = config.model.grammar or (artifact.grammar if artifact is not None else _folder_grammar(config.engine.model))
     if named is None:
         found = detect(tokenizer.controls())
         if found is None:
@@ -172,9 +169,23 @@ def _given(**values: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _folder_grammar(model: str | None) -> str | None:
+    """What `foretype models export --to safetensors` wrote into the model's `config.json`."""
+    if model is None or "://" in model or not (path := Path(model) / "config.json").is_file():
+        return None
+    try:
+        found: Any = msgspec.json.decode(path.read_bytes())
+        named: Any = found.get("foretype_grammar")
+    except (OSError, msgspec.DecodeError, AttributeError):
+        return None  # the engine says what is wrong with the file
+    return named if isinstance(named, str) else None
+
+
 def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name: str | None) -> Engine:
     name = config.engine.name
     options: dict[str, Any] = dict(config.engine.options)
+    if name == "vllm-server":
+        return _pool(config, tokenizer, options)
     if model is None and name != "scripted":
         raise ConfigError("engine.model", f"engine `{name}` needs --model FILE or URL")
     if name == "scripted":
@@ -194,12 +205,29 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         )
         if config.engine.api_key_file is not None:
             options["api_key"] = read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
+    elif name == "vllm":
+        options = {"model": model} | _given(context_tokens=config.model.context_limit_tokens) | options
     else:
         options = {"model": model} | options
     try:
         return load_engine(name, **options)
     except (TypeError, ValueError) as error:
         raise ConfigError("engine.options", f"{error}; see docs/operations.md for the options of `{name}`") from error
+
+
+def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engine:
+    from foretype_backend.pools.build import make_pool
+
+    fast = config.pool.fast
+    if config.engine.model is not None:
+        fast = msgspec.structs.replace(fast, replicas=(config.engine.model,))
+    key_file, field = fast.api_key_file or config.engine.api_key_file, "pool.fast.api_key_file"
+    key = None if key_file is None else read_token(Path(key_file), field, min_chars=1)
+    limit = _given(context_limit_tokens=config.model.context_limit_tokens)
+    try:
+        return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **(limit | options))
+    except (TypeError, ValueError, ModuleNotFoundError) as error:
+        raise ConfigError("pool.fast", str(error)) from error
 
 
 def _scripted_answer(prompt: str) -> str:

@@ -96,7 +96,8 @@ def test_a_store_that_fails_is_left_alone_for_longer_and_longer_and_comes_back()
 def test_a_retired_range_finds_the_keys_behind_its_first_character() -> None:
     placed = (Placed(0, 16, "", 0, 0, 0), Placed(16, 48, "a.py", 1, 0, 100), Placed(48, 64, "b.py", 1, 50, 80))
     placement = Placement("ns", placed)
-    assert placement_of(to_parameters(placement)) == placement
+    for one in (placement, placement._replace(shared=True)):
+        assert placement_of(to_parameters(one)) == one
     index = SpanIndex(keys_max=3)
     index.note(placement, [(b"0", 16), (b"1", 32), (b"2", 48), (b"3", 64)], 16)
     assert index.at("ns", "a.py") == [b"1", b"2"]
@@ -110,7 +111,8 @@ def test_a_retired_range_finds_the_keys_behind_its_first_character() -> None:
 @pytest.mark.parametrize(
     "value",
     [1, {}, {"namespace": 1, "placed": []}, {"namespace": "n", "placed": [[1]]}, {"namespace": "n", "placed": 5}]
-    + [{"namespace": "n", "placed": [[0, 1, "d", 0, 0, bad]]} for bad in ("x", None, True, 1.5)],
+    + [{"namespace": "n", "placed": [[0, 1, "d", 0, 0, bad]]} for bad in ("x", None, True, 1.5)]
+    + [{"namespace": "n", "placed": [], "shared": 1}, {"namespace": "", "placed": [], "shared": True}],
 )
 def test_a_bad_placement_is_refused_by_name(value: object) -> None:
     with pytest.raises(BadPlacement, match=r"kv_transfer_params\.foretype"):

@@ -32,15 +32,22 @@ class Placed(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """What a prompt is made of. `namespace` is opaque, unguessable and new after a purge; "" where nothing may leave the host."""
+    """What a prompt is made of.
+
+    Attributes:
+        namespace: opaque, unguessable and new after a purge; "" where it is not known whose the prompt is.
+        shared: its blocks may leave the host: the tenant opted in to the tier that a fleet shares.
+    """
 
     namespace: str
     placed: tuple[Placed, ...]
+    shared: bool = False
 
 
 def to_parameters(placement: Placement) -> dict[str, Any]:
     """As it travels in `kv_transfer_params`."""
-    return {PARAMETER: {"namespace": placement.namespace, "placed": [list(one) for one in placement.placed]}}
+    placed = [list(one) for one in placement.placed]
+    return {PARAMETER: {"namespace": placement.namespace, "placed": placed, "shared": placement.shared}}
 
 
 def placement_of(parameters: Mapping[str, Any] | None) -> Placement:
@@ -54,17 +61,22 @@ def placement_of(parameters: Mapping[str, Any] | None) -> Placement:
         return Placement("", ())
     try:
         namespace: Any = value["namespace"]
+        shared: Any = value.get("shared", False)
         placed = tuple(Placed(*row) for row in value["placed"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise BadPlacement(f"kv_transfer_params.{PARAMETER}: {error}") from error
     if not isinstance(namespace, str):
         raise BadPlacement(f"kv_transfer_params.{PARAMETER}.namespace: a string is expected")
+    if not isinstance(shared, bool) or (shared and not namespace):
+        raise BadPlacement(
+            f"kv_transfer_params.{PARAMETER}.shared: true or false is expected, and true needs a namespace"
+        )
     for row in placed:
         if [type(field) for field in row] != _ROW:
             raise BadPlacement(
                 f"kv_transfer_params.{PARAMETER}.placed: numbers and a document are expected, not {row!r}"
             )
-    return Placement(namespace, placed)
+    return Placement(namespace, placed, shared)
 
 
 class SpanIndex:

@@ -1,0 +1,62 @@
+"""The real vLLM on the shipped model. Run by `.venv-vllm/bin/python -m pytest tests/vllm -m vllm` (`make test-vllm`).
+
+Engines are slow to start, so a module shares one, and with it an event loop.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from foretype_models.artifacts import locate
+
+HERE = Path(__file__).parent
+INSTALLED = importlib.util.find_spec("vllm") is not None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if INSTALLED:
+        # At the end of the session vLLM's sockets are collected in whatever order; the `error` of our own tests is too much there.
+        config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
+        config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.vllm)
+        item.add_marker(pytest.mark.asyncio(loop_scope="module"))
+        item.add_marker(pytest.mark.timeout(300))
+        if not INSTALLED:
+            item.add_marker(
+                pytest.mark.skip(reason="vLLM is not in this environment: `make test-vllm` runs these tests")
+            )
+        # Libraries of vLLM's warn of their own deprecations, and its processes leave what they share to the system.
+        for ignored in (
+            "DeprecationWarning",
+            "FutureWarning",
+            "UserWarning",
+            "pytest.PytestUnraisableExceptionWarning",
+        ):
+            item.add_marker(pytest.mark.filterwarnings(f"ignore::{ignored}"))
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped GGUF file's weights, de-quantised, as vLLM loads them."""
+    from foretype_models.export import write_safetensors
+    from foretype_models.gguf_file import read_config, read_weights
+
+    shipped = locate()
+    config = read_config(shipped.path)
+    folder = tmp_path_factory.mktemp("vllm") / "model"
+    write_safetensors(read_weights(shipped.path, config), config, shipped.tokenizer_path, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def options(model_folder: Path) -> dict[str, object]:
+    """For the tests of a module that need no more than an engine."""
+    return {"model": model_folder, "eager": True, "cache_gib": 1.0, "block_tokens": 32}

@@ -1,0 +1,205 @@
+"""The in-process adapter on the real engine: output, cache, salts, cancels, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, PromptRefused
+from foretype_backend.engines.vllm import VllmEngine
+from foretype_backend.prefix.salt import Namespace, SaltBook
+from foretype_context.tokens import load_tokenizer
+from foretype_models.artifacts import locate
+
+GREEDY = GenerationParams(max_tokens=12)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(options: dict[str, object]) -> AsyncIterator[VllmEngine]:
+    engine = VllmEngine.from_config(**options)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+def prompt(seed: int, tokens: int = 300) -> list[int]:
+    rng = random.Random(seed)
+    return [rng.randrange(300, 16_000) for _ in range(tokens)]
+
+
+async def collect(
+    engine: VllmEngine,
+    name: str,
+    ids: list[int],
+    params: GenerationParams = GREEDY,
+    *,
+    salt: str | None = None,
+    priority: int = 0,
+    deadline: float | None = None,
+) -> list[Chunk]:
+    stream = engine.generate(name, ids, params, salt=salt, priority=priority, deadline=deadline)
+    return [chunk async for chunk in stream]
+
+
+def tokens_of(chunks: list[Chunk]) -> list[int]:
+    return [token for chunk in chunks for token in chunk.token_ids]
+
+
+async def settled(engine: VllmEngine, running: int = 0) -> None:
+    """Until the engine itself says that so many requests run; it speaks after each step, so one is made."""
+    for attempt in range(500):
+        if engine.statistics().running <= running:
+            return
+        await collect(engine, f"tick-{attempt}", prompt(1, 40), GenerationParams(max_tokens=2))
+    raise AssertionError(f"{engine!r} after 500 steps")
+
+
+async def test_tokens_come_one_by_one_with_logprobs_and_cached_tokens(engine: VllmEngine) -> None:
+    cold = await collect(engine, "cold", prompt(0))
+    warm = await collect(engine, "warm", prompt(0))
+    assert tokens_of(cold) == tokens_of(warm) and len(tokens_of(cold)) == GREEDY.max_tokens
+    assert [chunk.cached_tokens for chunk in cold] == [0, *[None] * (len(cold) - 1)]
+    assert warm[0].cached_tokens == 288  # whole blocks of 32
+    assert len(cold) > 4 and cold[-1].finish is EngineFinish.LENGTH
+    for chunk in cold:
+        assert len(chunk.logprobs) == len(chunk.token_ids) and all(value <= 0 for value in chunk.logprobs)
+    assert cold[0].prefill_ms is not None and cold[0].prefill_ms > 0 and cold[0].queue_ms is not None
+
+
+async def test_an_end_token_ends_and_is_not_delivered(engine: VllmEngine) -> None:
+    free = tokens_of(await collect(engine, "free", prompt(3)))
+    end = next(token for at, token in enumerate(free) if at >= 2 and token not in free[:at])
+    chunks = await collect(engine, "ended", prompt(3), replace(GREEDY, end_token_ids=frozenset({end})))
+    assert tokens_of(chunks) == free[: free.index(end)] and chunks[-1].finish is EngineFinish.END_TOKEN
+
+
+async def test_real_text_completes_as_on_the_embedded_model(engine: VllmEngine) -> None:
+    tokenizer = load_tokenizer(locate().tokenizer_path)
+    ids = tokenizer.encode(
+        "import os\nimport sys\n\n\nclass Reader:\n    def __init__(self, path):\n        self.path = "
+    )
+    text = tokenizer.decode(tokens_of(await collect(engine, "text", ids))).decode("utf-8", "replace")
+    assert "path" in text
+
+
+async def test_tenants_share_no_block_and_a_purge_makes_cold(engine: VllmEngine) -> None:
+    book = SaltBook(b"s" * 32)
+    salts = {name: book.salt(book.namespace(name)) for name in ("a", "b")}
+    cached: list[int | None] = []
+    for name, salt in (("a", salts["a"]), ("a", salts["a"]), ("b", salts["b"]), ("b", salts["b"])):
+        cached.append((await collect(engine, f"{name}-{len(cached)}", prompt(5), salt=salt))[0].cached_tokens)
+    assert cached == [0, 288, 0, 288]
+    purged = book.salt(book.purge("a"))
+    assert purged != salts["a"] and book.namespace("a") == Namespace("a", "", 1)
+    assert (await collect(engine, "purged", prompt(5), salt=purged))[0].cached_tokens == 0
+    assert (await collect(engine, "other", prompt(5), salt=salts["b"]))[0].cached_tokens == 288
+    assert (await collect(engine, "none", prompt(5)))[0].cached_tokens == 0
+
+
+async def test_warm_fills_the_cache_for_its_salt(engine: VllmEngine) -> None:
+    await engine.warm(prompt(6), salt="w")
+    assert (await collect(engine, "after-warm", prompt(6), salt="w"))[0].cached_tokens == 288
+    assert (await collect(engine, "after-warm-2", prompt(6)))[0].cached_tokens == 0
+
+
+@pytest.mark.parametrize("how", ["abort", "close"])
+async def test_a_cancel_frees_the_engine(engine: VllmEngine, how: str) -> None:
+    stream = engine.generate(f"cancel-{how}", prompt(7), GenerationParams(max_tokens=2000))
+    chunks = [await anext(stream), await anext(stream)]
+    assert engine.statistics().running == 1
+    if how == "abort":
+        await engine.abort(f"cancel-{how}")
+        await engine.abort(f"cancel-{how}")  # idempotent
+        chunks += [chunk async for chunk in stream]
+        assert chunks[-1].finish is EngineFinish.ABORTED
+    else:
+        await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+    await settled(engine)
+
+
+async def test_an_abort_that_overtakes_its_request_wins(engine: VllmEngine) -> None:
+    await engine.abort("early")
+    assert [chunk.finish for chunk in await collect(engine, "early", prompt(8))] == [EngineFinish.ABORTED]
+    await engine.abort("early")  # a late one hits nobody
+    assert tokens_of(await collect(engine, "early", prompt(8)))
+
+
+async def test_a_task_that_is_cancelled_leaves_nothing_behind(engine: VllmEngine) -> None:
+    task = asyncio.create_task(collect(engine, "gone", prompt(9), GenerationParams(max_tokens=4000)))
+    await asyncio.sleep(0.2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await settled(engine)
+
+
+async def test_what_is_late_is_dropped(engine: VllmEngine) -> None:
+    loop = asyncio.get_running_loop()
+    chunks = await collect(engine, "late", prompt(10), deadline=loop.time() - 1)
+    assert [chunk.finish for chunk in chunks] == [EngineFinish.ABORTED]
+    chunks = await collect(engine, "late2", prompt(11, 6000), GREEDY, deadline=loop.time() + 0.005)
+    assert chunks[-1].finish is EngineFinish.ABORTED and not tokens_of(chunks)
+    await settled(engine)
+
+
+async def test_interactive_work_overtakes_warm_ups(engine: VllmEngine) -> None:
+    """Eight run at once; of those that wait, the most urgent class is first, whatever came before."""
+    order: list[str] = []
+
+    async def one(name: str, priority: int) -> None:
+        await collect(engine, name, prompt(len(name), 64), GenerationParams(max_tokens=40), priority=priority)
+        order.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        for at in range(16):
+            group.create_task(one(f"warm-{at}", 4))
+        await asyncio.sleep(0.05)
+        group.create_task(one("interactive", 0))
+    assert order.index("interactive") < 12
+
+
+@pytest.mark.parametrize(
+    ("ids", "max_tokens", "message"),
+    [
+        ([], 1, "empty"),
+        ([1] * 8192, 1, "context 8192"),
+        ([1, 16_384], 1, "outside the vocabulary"),
+        ([-1], 1, "outside the vocabulary"),
+        ([1], 0, "max_tokens"),
+    ],
+)
+async def test_prompts_that_can_never_run_are_refused(
+    engine: VllmEngine, ids: list[int], max_tokens: int, message: str
+) -> None:
+    with pytest.raises(PromptRefused, match=message):
+        await collect(engine, "refused", ids, GenerationParams(max_tokens=max_tokens))
+    assert tokens_of(await collect(engine, "after", prompt(12)))
+
+
+async def test_the_context_cuts_what_is_generated(engine: VllmEngine) -> None:
+    chunks = await collect(engine, "edge", prompt(13, 8190), GREEDY)
+    assert len(tokens_of(chunks)) == 2 and chunks[-1].finish is EngineFinish.LENGTH
+
+
+async def test_a_hundred_at_once_with_cancels_end_all(engine: VllmEngine) -> None:
+    rng = random.Random(0)
+
+    async def one(at: int) -> None:
+        stream = engine.generate(f"many-{at}", prompt(at % 7, rng.randrange(1, 400)), GenerationParams(max_tokens=20))
+        taken = 0
+        async for _ in stream:
+            taken += 1
+            if at % 3 == 0 and taken == 2:
+                break
+            if at % 3 == 1 and taken == 1:
+                await engine.abort(f"many-{at}")
+        await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(one(at) for at in range(100)))
+    await settled(engine)
+    assert engine.statistics().waiting == 0
