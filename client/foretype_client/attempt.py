@@ -7,29 +7,29 @@ there is nothing to lock, and a test can put any order of events in front of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
-from foretype_context.document import Snapshot
-from foretype_context.plan import Plan, PlanState, SuggestionKind
+from foretype_context.plan import SuggestionKind
 from foretype_context.profile import Profile
 from foretype_context.segments import Kind, Segment
-from foretype_context.sources import Snippet
 
 from foretype_client.answers import Answers
+from foretype_client.background import BackgroundOptions
 from foretype_client.inflight import AnswerRules, Flight, Ripe, ripe
 from foretype_client.judging import Question, selected_rest
 from foretype_client.places import Strand
+from foretype_client.planning import Draft, PlanBook, Planner, call_of
 from foretype_client.policy import Trigger
-from foretype_client.ports import Call, Clock, GatewayError, GatewayGone
+from foretype_client.ports import Clock, GatewayError, GatewayGone
 from foretype_client.requests import Requests
 from foretype_client.sources.shelf import Gathered, Gathering, Sources
 from foretype_client.suggestion import Outcome, Suggestion
 from foretype_client.tracked import TrackedDocument
 from foretype_client.wire import RequestClass
 
-__all__ = ["Attempt", "FlowOptions", "PlanBook", "Planner"]
+__all__ = ["Attempt", "FlowOptions"]
 
 _SLACK_S: Final = 1e-6
 """Timers may fire this much early, by rounding."""
@@ -46,6 +46,7 @@ class FlowOptions(msgspec.Struct, frozen=True, kw_only=True):
         deadline_ms: after this a gateway need not answer any more.
         snippets_max: snippets asked of each source of context.
         snippets_ms: how long they are waited for; as long as the debounce runs, they may take until shortly before its end.
+        background: when to ask for what nobody waits for yet.
     """
 
     answer: AnswerRules = AnswerRules()
@@ -55,58 +56,7 @@ class FlowOptions(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ms: float = 10_000.0
     snippets_max: int = 8
     snippets_ms: float = 10.0
-
-
-class Planner(Protocol):
-    """Prompt assembly, as :class:`foretype_context.assemble.Assembler` does it."""
-
-    def plan(
-        self,
-        state: PlanState,
-        snapshot: Snapshot,
-        offset: int,
-        *,
-        snippets: Sequence[Snippet] = (),
-        block: bool | None = None,
-        now: float,
-    ) -> tuple[Plan, PlanState]: ...
-
-
-class _Draft(NamedTuple):
-    """A plan that is not sent yet, and the state it was made from."""
-
-    plan: Plan
-    sent_before: PlanState
-    after: PlanState
-    assemble_ms: float
-
-
-class PlanBook:
-    """What prompts have shown so far: committed on send only, and not across a change of profile."""
-
-    def __init__(self) -> None:
-        self._state = PlanState.empty()
-        self._profile: Profile | None = None
-
-    def draft(
-        self, planner: Planner, profile: Profile, question: Question, snippets: Sequence[Snippet], clock: Clock
-    ) -> _Draft:
-        began = clock()
-        # Budgets, grammar and layout may all be others under another profile: nothing that was shown counts then.
-        before = self._state if self._profile == profile else PlanState.empty()
-        snapshot, offset = question.snapshot, question.offset
-        plan, after = planner.plan(before, snapshot, offset, snippets=snippets, now=question.asked_s)
-        return _Draft(plan, self._state, after, (clock() - began) * 1000)
-
-    def is_current(self, draft: _Draft) -> bool:
-        """Whether no other prompt was sent since; a stale draft would forget what that one has shown."""
-        return draft.sent_before is self._state
-
-    def commit(self, draft: _Draft, profile: Profile) -> None:
-        self._state, self._profile = draft.after, profile
-
-    def forget(self, uri: str) -> None:
-        self._state = self._state.without(uri)
+    background: BackgroundOptions = BackgroundOptions()
 
 
 class Attempt:
@@ -150,7 +100,7 @@ class Attempt:
         self._gathering: Gathering | None = None
         self._gathered: Gathered | None = None
         self._snippets_s = max(question.asked_s, due_s - options.snippets_ms / 1000)
-        self._draft: _Draft | None = None
+        self._draft: Draft | None = None
         self._own: Flight | None = None
         self._judged: set[str] = set()
         self._outcome: str | None = None
@@ -234,40 +184,45 @@ class Attempt:
             )
         return now if self._gathering.done else self._snippets_s
 
-    def _drafted(self) -> _Draft:
+    def _drafted(self) -> Draft:
         """The prompt, with what the sources have said by now."""
         if self._gathered is None:
             self._gather_s(self._clock())
             if self._gathering is not None:
                 self._gathered = self._gathering.take()
                 self._sources.noted(self._gathered)
-        snippets = self._gathered.snippets if self._gathered is not None else ()
-        return self._book.draft(self._planner, self._profile, self._question, snippets, self._clock)
+        question, document = self._question, self._document
+        document.snippets = self._gathered.snippets if self._gathered is not None else ()
+        return self._book.draft(
+            self._planner,
+            self._profile,
+            question.snapshot,
+            question.offset,
+            snippets=document.snippets,
+            now=question.asked_s,
+            clock=self._clock,
+        )
 
     def _send(self, diverged: list[Flight], now: float) -> Flight:
         question, draft = self._question, self._draft
         if draft is None or not self._book.is_current(draft):
             draft = self._drafted()
         plan = draft.plan
-        segments = [placed.segment for placed in plan.segments]
-        begun = selected_rest(question) or ""
-        if begun:
+        segments = None
+        if begun := selected_rest(question) or "":
+            segments = [placed.segment for placed in plan.segments]
             begun = _begin_with(begun, segments)
         supersedes = diverged.pop(0) if diverged else None
-        call = Call(
+        call = call_of(
+            plan,
+            question.snapshot,
             id=self._new_id(),
             class_=RequestClass.BLOCK if plan.kind is SuggestionKind.BLOCK else RequestClass.INTERACTIVE,
-            supersedes=None if supersedes is None else supersedes.id,
-            document=question.snapshot.uri,
-            version=question.snapshot.version,
-            language=question.snapshot.language,
-            segments=segments,
-            prompt_tokens=None if begun else plan.prompt_tokens,
-            max_tokens=plan.max_tokens,
-            stop=plan.stop,
             deadline_ms=self._options.deadline_ms,
+            segments=segments if begun else None,
+            supersedes=None if supersedes is None else supersedes.id,
         )
-        self._book.commit(draft, self._profile)
+        self._book.commit(draft)
         self._own = self._requests.send(
             self._document,
             call,

@@ -33,6 +33,7 @@ class Entry:
         finish: why the text ended.
         mean_logprob: mean natural log-probability per token; None where the engine gives none.
         usage: token counts of the request, for display.
+        ahead: it was asked for before the user got there.
     """
 
     request_id: str
@@ -41,6 +42,7 @@ class Entry:
     finish: Finish
     mean_logprob: float | None = None
     usage: Usage | None = None
+    ahead: bool = False
 
     @property
     def whole(self) -> bool:
@@ -113,6 +115,13 @@ class CompletionCache:
             self._hits += 1
             self._entries.move_to_end(nothing.entry.request_id)
         return nothing
+
+    def knows(self, place: Place) -> bool:
+        """Whether :meth:`get` would answer; counts as no use."""
+        return any(
+            entry.strand.rest_at(place) or (entry.whole and not entry.strand.text and entry.strand.place == place)
+            for entry in self._at(place)
+        )
 
     def statistics(self) -> CacheStatistics:
         return CacheStatistics(len(self._entries), len(self._rows), self._hits, self._misses, self._evicted)

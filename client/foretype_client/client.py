@@ -196,7 +196,7 @@ async def open_client(
     )
     assemblers = Assemblers(session, clock)
     session.on_profile = assemblers.begin
-    feedback = Feedback()
+    feedback = Feedback.of(options.policy.switches)
     telemetry: Telemetry | None = None
     if options.telemetry:
         # Unique across users and restarts; `rng` may be seeded, and then is not.

@@ -32,6 +32,7 @@ from foretype_client.feedback_events import (
 )
 from foretype_client.feedback_offer import Offer, is_typing, result_digest, step
 from foretype_client.places import Place, Strand
+from foretype_client.switches import Switches
 
 __all__ = [
     "AcceptKind",
@@ -48,6 +49,7 @@ __all__ = [
     "Taken",
 ]
 
+_REOFFER_S: Final = 600.0
 _ENDED_KEPT: Final = 64
 _REJECTED_KEPT: Final = 256
 _GRAFTS_KEPT: Final = 64
@@ -71,15 +73,24 @@ class _Past(NamedTuple):
 
 
 class Feedback:
-    """Tracks the visible suggestion of each document. Every method takes `now` in monotonic seconds and returns events."""
+    """Tracks the visible suggestion of each document. Every method takes `now` in monotonic seconds and returns events.
 
-    def __init__(self, *, display_ms: float = 750.0, reoffer_s: float = 600.0) -> None:
+    Args:
+        display_ms: after this long a suggestion counts as displayed, where no editor says so.
+        reoffer_s: how long what was rejected at a place is not offered there again; 0 forgets rejections at once.
+    """
+
+    def __init__(self, *, display_ms: float = 750.0, reoffer_s: float = _REOFFER_S) -> None:
         self._display_s = display_ms / 1000
         self._reoffer_s = reoffer_s
         self._offers: dict[str, Offer] = {}
         self._ended: OrderedDict[str, _Past] = OrderedDict()
         self._rejected: OrderedDict[_Refusal, _Rejection] = OrderedDict()
         self._grafts: list[Graft] = []
+
+    @classmethod
+    def of(cls, switches: Switches) -> Feedback:
+        return cls(reoffer_s=_REOFFER_S if switches.remember_rejections else 0.0)
 
     def grafts(self) -> list[Graft]:
         """Texts that accepts have put into documents since the last call. Kept for a caller who comes often, or never."""
@@ -230,7 +241,7 @@ class Feedback:
         rejection = self._rejected.get(key)
         if rejection is None:
             return False
-        if now - rejection.at_s > self._reoffer_s:
+        if now - rejection.at_s >= self._reoffer_s:
             del self._rejected[key]
             return False
         # Typed on past the point of rejection, the line has changed, and the text may be right after all.

@@ -17,13 +17,15 @@ from foretype_context.profile import Profile
 from foretype_context.syntax import in_comment_or_string
 
 from foretype_client.answers import Answers
-from foretype_client.attempt import Attempt, FlowOptions, PlanBook, Planner
+from foretype_client.attempt import Attempt, FlowOptions
+from foretype_client.background import Background
 from foretype_client.cache import CompletionCache
-from foretype_client.feedback import Accepted, Ended, Feedback, FeedbackEvent, Taken
+from foretype_client.feedback import Accepted, Ended, Feedback, FeedbackEvent, PartiallyAccepted, Taken
 from foretype_client.inflight import Flight
 from foretype_client.judging import Finisher, Question, selected_rest
 from foretype_client.local_model import LocalModel
 from foretype_client.places import Place
+from foretype_client.planning import PlanBook, Planner
 from foretype_client.policy import Ask, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
 from foretype_client.ports import Clock, Gateway, GatewayError
 from foretype_client.requests import Requests
@@ -31,6 +33,7 @@ from foretype_client.sources.shelf import Sources
 from foretype_client.suggestion import FlowState, FlowStatus, Origin, Outcome, SelectedCompletion, Suggestion, Tally
 from foretype_client.telemetry.observer import FlowObserver
 from foretype_client.tracked import Pending, TrackedDocument
+from foretype_client.wire import RequestClass
 
 __all__ = [
     "CompletionFlow",
@@ -84,7 +87,8 @@ class CompletionFlow:
         self._policy = policy
         self._policy_state = PolicyState()
         self._cache = cache
-        self._feedback = feedback or Feedback()
+        switches = policy.options.switches
+        self._feedback = feedback or Feedback.of(switches)
         self._ids = _Ids(rng)
         self._answers = Answers(cache, self._feedback, finisher, local, new_id=self._ids.new, tell=self._tell)
         self._requests = Requests(
@@ -93,6 +97,18 @@ class CompletionFlow:
         self._options = options or FlowOptions()
         self._sources = sources or Sources.none()
         self._book = PlanBook()
+        self._background = Background(
+            gateway,
+            assembler_for,
+            self._requests,
+            self._book,
+            cache,
+            new_id=self._ids.new,
+            clock=clock,
+            switches=switches,
+            options=self._options.background,
+            deadline_ms=self._options.deadline_ms,
+        )
         self.on_grew = on_grew
         self.on_event = on_event
         self._observer = observer
@@ -115,7 +131,8 @@ class CompletionFlow:
         """Call after every change, before the next `suggest`: its arrival starts the debounce."""
         now = self._clock()
         document = self._track(snapshot)
-        document.snapshot, document.changed_s = snapshot, now
+        document.change(snapshot, now)
+        self._background.changed(document)
         if self._observer is not None:
             self._observer.changed(snapshot)
         self._tell(self._feedback.changed(snapshot, now))
@@ -128,6 +145,7 @@ class CompletionFlow:
         self._tell(self._feedback.closed(snapshot.uri, self._clock()))
         if self._observer is not None:
             self._observer.closed(snapshot.uri)
+        self._background.closed(snapshot.uri)
         document = self._documents.pop(snapshot.uri, None)
         if document is not None:
             self._book.forget(snapshot.uri)
@@ -144,6 +162,11 @@ class CompletionFlow:
     def partially_accepted(self, id: str, characters: int) -> None:
         """The editor reports that `characters` of the suggestion, counted from its start, were accepted."""
         self._tell(self._feedback.partially_accepted(id, characters, self._clock()))
+
+    def rested(self, snapshot: Snapshot, offset: int) -> None:
+        """The cursor stands at character `offset`, and nothing was typed: its prompt may be computed beforehand."""
+        if not self._closed:
+            self._background.rested(self._track(snapshot), snapshot, min(max(offset, 0), len(snapshot.text)))
 
     async def suggest(
         self,
@@ -179,7 +202,11 @@ class CompletionFlow:
             if self._observer is not None:
                 self._observer.answered(pending.question, result)
             document.release(pending)
-        return result if isinstance(result, Suggestion) else None
+        if not isinstance(result, Suggestion):
+            return None
+        if not pending.superseded:
+            self._background.shown(document, snapshot, offset, result)
+        return result
 
     def status(self) -> FlowStatus:
         state = FlowState.READY
@@ -197,6 +224,7 @@ class CompletionFlow:
     async def close(self) -> None:
         """Answer every waiting question with nothing, cancel every request, and wait until nothing runs."""
         self._closed = True
+        self._background.close()
         for uri, document in self._documents.items():
             self._let_go(document)
             self._tell(self._feedback.closed(uri, self._clock()))
@@ -275,6 +303,7 @@ class CompletionFlow:
             characters=len(snapshot.text),
             excluded=document.reason_excluded(snapshot),
             in_comment_or_string=not options.in_comments_and_strings and in_comment_or_string(snapshot, offset),
+            deleted=document.only_deleted(offset),
         )
 
     def _progressed(self, document: TrackedDocument, flight: Flight) -> None:
@@ -296,7 +325,11 @@ class CompletionFlow:
             self._tally.used(flight.done.usage)
         if (entry := flight.entry()) is not None:
             self._cache.put(entry)
-        if isinstance(flight.error, GatewayError) and flight.error.retry_after_ms is not None:
+        if flight.class_ in (RequestClass.SPECULATIVE, RequestClass.WARM):
+            self._background.landed(
+                flight, now
+            )  # that these are refused first says nothing about what the user asks for
+        elif isinstance(flight.error, GatewayError) and flight.error.retry_after_ms is not None:
             retry_after_ms = flight.error.retry_after_ms
             self._policy_state = self._policy.pause(self._policy_state, retry_after_ms=retry_after_ms, now=now)
         if flight.error is not None:
@@ -307,6 +340,8 @@ class CompletionFlow:
         for event in events:
             accepted = isinstance(event, Accepted) and event.how is not Taken.TYPED
             refused = isinstance(event, Ended) and event.rejected
+            if accepted or isinstance(event, PartiallyAccepted):
+                self._policy_state = self._policy.took(self._policy_state, now)
             # What a local candidate guessed says nothing about whether asking the gateway is welcome.
             if (accepted or refused) and event.served_from != Origin.LOCAL:
                 self._policy_state = self._policy.reacted(self._policy_state, accepted=accepted, now=now)

@@ -12,7 +12,7 @@ from foretype_context.plan import SuggestionKind
 from foretype_client.cache import Entry
 from foretype_client.places import Strand
 from foretype_client.ports import CompletionStream, GatewayError, GatewayGone
-from foretype_client.wire import Delta, Done, Finish
+from foretype_client.wire import Delta, Done, Finish, RequestClass
 
 __all__ = ["AnswerRules", "Flight", "Ripe", "ripe"]
 
@@ -52,6 +52,7 @@ class Flight:
     kind: SuggestionKind
     stream: CompletionStream
     sent_s: float
+    class_: RequestClass = RequestClass.INTERACTIVE
     debounce_ms: float = 0.0
     assemble_ms: float = 0.0
     first_s: float | None = None
@@ -92,6 +93,11 @@ class Flight:
     def ttft_ms(self) -> float | None:
         return None if self.first_s is None else (self.first_s - self.sent_s) * 1000
 
+    @property
+    def ahead(self) -> bool:
+        """Asked for before the user got there."""
+        return self.class_ is RequestClass.SPECULATIVE
+
     def so_far(self, rest: str) -> str:
         """What of `rest` is whole: all of it at the end, whole lines with their line breaks before."""
         return rest if self.complete else rest[: rest.rfind("\n") + 1]
@@ -128,14 +134,16 @@ class Flight:
 
     def entry(self) -> Entry | None:
         """What of an ended flight the cache may keep: all of it, or the whole lines of one that was cut short."""
+        if self.class_ is RequestClass.WARM:
+            return None  # a single token, asked for so that the prompt is computed
         mean = self.mean_logprob
         if self.done is not None and self.complete:
-            return Entry(self.id, self.strand, self.kind, self.done.finish, mean, self.done.usage)
+            return Entry(self.id, self.strand, self.kind, self.done.finish, mean, self.done.usage, self.ahead)
         lines = self.so_far(self.strand.text)
         if not lines.strip():
             return None
         usage = None if self.done is None else self.done.usage
-        return Entry(self.id, Strand(self.strand.place, lines), self.kind, Finish.CANCELLED, mean, usage)
+        return Entry(self.id, Strand(self.strand.place, lines), self.kind, Finish.CANCELLED, mean, usage, self.ahead)
 
 
 class Ripe(NamedTuple):

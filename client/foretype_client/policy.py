@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from foretype_client.switches import Switches
+
 __all__ = [
     "Ask",
     "Decision",
@@ -33,6 +35,8 @@ _CLOSERS_RIGHT: Final = re.compile(r"^\s*[)>}\]\"'`]*\s*[:{;,]?\s*$")
 
 _CLOSERS_CHARS_MAX: Final = 200
 _REACTIONS_KEPT: Final = 10
+_ACCEPTING_S: Final = 0.05
+"""An editor may tell of an acceptance shortly before the change that it makes."""
 
 
 def closers_only(right_of_cursor: str) -> bool:
@@ -52,6 +56,7 @@ class SkipReason(StrEnum):
     IN_COMMENT_OR_STRING = "in_comment_or_string"
     EXCLUDED = "excluded"
     TOO_LARGE = "too_large"
+    DELETION = "deletion"
     PAUSED = "paused"
 
 
@@ -65,6 +70,7 @@ class Ask(NamedTuple):
         characters: length of the document.
         excluded: why this file is never sent (secret, binary, minified …); None if it may be.
         in_comment_or_string: whether the cursor stands there; only looked at where `PolicyOptions` cares.
+        deleted: the last change only took text away.
     """
 
     trigger: Trigger
@@ -74,6 +80,7 @@ class Ask(NamedTuple):
     characters: int
     excluded: str | None = None
     in_comment_or_string: bool = False
+    deleted: bool = False
 
 
 class Skip(NamedTuple):
@@ -101,10 +108,11 @@ class Reaction(NamedTuple):
 
 
 class PolicyState(NamedTuple):
-    """What policy remembers: the last reactions of this user, and a pause that the gateway asked for."""
+    """What policy remembers: the last reactions of this user, a pause that the gateway asked for, and the last acceptance."""
 
     reactions: tuple[Reaction, ...] = ()
     paused_until_s: float = -math.inf
+    accepted_s: float = -math.inf
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +126,7 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
             purpose: most suggestions are refused, and a debounce of 150 ms already halves the requests of 75.
         file_chars_max: longer documents are never completed.
         in_comments_and_strings: whether to complete there.
+        switches: which parts of the policy are on.
     """
 
     debounce_ms: float = 75.0
@@ -128,6 +137,7 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
     debounce_max_ms: float = 150.0
     file_chars_max: int = 5_000_000
     in_comments_and_strings: bool = True
+    switches: Switches = Switches()
 
     def __post_init__(self) -> None:
         for name in ("debounce_ms", "debounce_min_ms", "debounce_max_ms", "decay_s"):
@@ -151,6 +161,8 @@ class Policy:
             return Skip(reason)
         if ask.trigger is Trigger.INVOKED or ask.changed_s is None or not ask.left.strip():
             return Now()
+        if self.options.switches.hot_streak and ask.changed_s <= state.accepted_s + _ACCEPTING_S:
+            return Now()  # the last change was the acceptance itself, so no key is to be expected right behind it
         # From the change, not from the request: the editor's own delay is not added to ours.
         until_s = ask.changed_s + self.debounce_ms(state, now) / 1000
         return Wait(until_s) if until_s > now else Now()
@@ -159,7 +171,7 @@ class Policy:
         """The debounce after the user's own reactions, each fading over `decay_s`."""
         options = self.options
         factor = 1.0
-        for reaction in state.reactions:
+        for reaction in state.reactions if options.switches.adaptive_debounce else ():
             weight = options.accepted_factor if reaction.accepted else options.rejected_factor
             age_s = max(0.0, now - reaction.at_s)
             factor *= 1 + (weight - 1) * (math.exp(-age_s / options.decay_s) if options.decay_s else 0.0)
@@ -170,6 +182,10 @@ class Policy:
     def reacted(self, state: PolicyState, *, accepted: bool, now: float) -> PolicyState:
         """The state after the user took or refused a displayed suggestion."""
         return state._replace(reactions=(*state.reactions, Reaction(now, accepted))[-_REACTIONS_KEPT:])
+
+    def took(self, state: PolicyState, now: float) -> PolicyState:
+        """The state after the user took a suggestion or a part of one, wherever it came from."""
+        return state._replace(accepted_s=now)
 
     def pause(self, state: PolicyState, *, retry_after_ms: float, now: float) -> PolicyState:
         """The state after the gateway asked to be left alone for a while."""
@@ -185,6 +201,8 @@ class Policy:
                 return SkipReason.MID_LINE
             if ask.in_comment_or_string and not self.options.in_comments_and_strings:
                 return SkipReason.IN_COMMENT_OR_STRING
+            if ask.deleted and self.options.switches.skip_deletions:
+                return SkipReason.DELETION
         # Last: files that are never completed do not get a local candidate either, a pause does.
         if now < state.paused_until_s:
             return SkipReason.PAUSED

@@ -59,22 +59,45 @@ class Requests:
         assemble_ms: float,
         supersedes: Flight | None,
     ) -> Flight:
-        """Send `call`, which names `supersedes` as the request it replaces, and read its stream from now on."""
-        stream = self._gateway.complete(call)
-        flight = Flight(
-            call.id,
-            strand,
-            kind,
-            stream,
-            self._clock(),
+        """Send `call`, which names `supersedes` as the request it replaces, for the question of `document`."""
+        flight = self.start(
+            document,
+            call,
+            strand=strand,
+            kind=kind,
+            healed=healed,
             debounce_ms=debounce_ms,
             assemble_ms=assemble_ms,
-            healed=healed,
         )
         if supersedes is not None:
             supersedes.dropped = True
             self.cancelled += 1
         document.flights.append(flight)
+        return flight
+
+    def start(
+        self,
+        document: TrackedDocument,
+        call: Call,
+        *,
+        strand: Strand,
+        kind: SuggestionKind,
+        healed: str,
+        debounce_ms: float = 0.0,
+        assemble_ms: float,
+    ) -> Flight:
+        """Send `call` and read its stream from now on; no question of the document knows of it."""
+        flight = Flight(
+            call.id,
+            strand,
+            kind,
+            self._gateway.complete(call),
+            self._clock(),
+            class_=call.class_,
+            debounce_ms=debounce_ms,
+            assemble_ms=assemble_ms,
+            healed=healed,
+        )
         if self._on_sent is not None:
             self._on_sent(flight, call)
         self.sent += 1

@@ -144,7 +144,7 @@ class Tally:
             asked=self.asked,
             requests=requests,
             cancelled=cancelled,
-            cache_hits=self.counts[Origin.CACHE],
+            cache_hits=self.counts[Origin.CACHE] + self.counts[Origin.SPECULATIVE],
             in_flight_reuses=self.counts[Origin.IN_FLIGHT],
             local=self.counts[Origin.LOCAL],
             cached_share=self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None,

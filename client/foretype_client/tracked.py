@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from foretype_context.document import Snapshot
 from foretype_context.exclude import reason_to_exclude
 from foretype_context.plan import SuggestionKind
+from foretype_context.sources import Snippet
 
 from foretype_client.inflight import Flight
 from foretype_client.judging import Question
@@ -18,6 +19,7 @@ from foretype_client.suggestion import Suggestion
 __all__ = ["Pending", "Shown", "Sorted", "TrackedDocument"]
 
 _HEAD_CHARS: Final = 8_192
+_LOOK_CHARS: Final = 256
 _HARMLESS: Final = frozenset({"generated", "lock file"})
 """Not worth showing as context to others, but whoever edits one may be helped."""
 
@@ -62,6 +64,8 @@ class TrackedDocument:
         snapshot: newest known state.
         changed_s: arrival of the last change; None before the first.
         flights: requests that run, and ended ones that the waiting question has not judged yet.
+        snippets: what the last prompt was offered of other files.
+        before: text before the last change.
     """
 
     snapshot: Snapshot
@@ -69,8 +73,24 @@ class TrackedDocument:
     flights: list[Flight] = field(default_factory=list[Flight])
     pending: Pending | None = None
     shown: Shown | None = None
+    snippets: tuple[Snippet, ...] = ()
+    before: str = ""
     head: tuple[str, str] | None = None
     excluded: str | None = None
+
+    def change(self, snapshot: Snapshot, now: float) -> None:
+        """The document is `snapshot` from now (monotonic seconds) on."""
+        self.before, self.snapshot, self.changed_s = self.snapshot.text, snapshot, now
+
+    def only_deleted(self, offset: int) -> bool:
+        """Whether the last change did nothing around character `offset` but take away what stood right of it."""
+        text, before = self.snapshot.text, self.before
+        gone, low, high = len(before) - len(text), max(0, offset - _LOOK_CHARS), offset + _LOOK_CHARS
+        return (
+            gone > 0
+            and text[low:offset] == before[low:offset]
+            and text[offset:high] == before[offset + gone : high + gone]
+        )
 
     def take_over(self, pending: Pending) -> None:
         """Make `pending` the question that waits; an older one is answered with nothing, at once."""

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from foretype_client.policy import PolicyOptions
 from foretype_client.suggestion import FlowState, Suggestion
 
@@ -118,7 +119,9 @@ class Connection:
                 token = Path(options.token_file).expanduser().read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 problem = Problem("tokenFile", f"cannot be read: {error}; going on without")
-        policy = PolicyOptions() if options.debounce_ms is None else PolicyOptions(debounce_ms=options.debounce_ms)
+        policy = PolicyOptions(switches=options.policies)
+        if options.debounce_ms is not None:
+            policy = msgspec.structs.replace(policy, debounce_ms=options.debounce_ms)
         client_options = ClientOptions(
             gateway=options.gateway_url or None,
             token=token,
@@ -143,6 +146,7 @@ def _needs_another_client(before: Options, now: Options) -> bool:
         "state_dir",
         "model",
         "debounce_ms",
+        "policies",
         "telemetry",
     )
     return any(getattr(before, name) != getattr(now, name) for name in names)

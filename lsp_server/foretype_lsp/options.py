@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Final, cast
 
 import msgspec
+from foretype_client.switches import Switches
 from msgspec import Meta
 
 __all__ = ["IndexOptions", "LogLevel", "Options", "Problem", "parse"]
@@ -52,6 +53,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         index: other files as context; a single boolean means `enable`.
         log_level: of the server's own log; warnings, because editors show standard error as errors (Neovim, Helix).
         suggestion_grew: the client understands `foretype/suggestionGrew`.
+        policies: parts of the client's policy, each a boolean (`foretype_client.switches`).
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
     """
 
@@ -67,6 +69,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     index: IndexOptions = IndexOptions()
     log_level: LogLevel = LogLevel.WARNING
     suggestion_grew: bool = False
+    policies: Switches = Switches()
     telemetry: bool = True
 
     def enabled(self, language: str) -> bool:
@@ -114,7 +117,7 @@ def parse(raw: object) -> tuple[Options, list[Problem]]:
                 problems.append(Problem(str(name), f"unknown; the options are {', '.join(sorted(_FIELDS))}"))
             continue
         if value is None or (
-            value == [] and field.name in ("enable", "index")
+            value == [] and field.name in ("enable", "index", "policies")
         ):  # how Lua and Lisp clients spell "not set"
             continue
         if field.name == "enable" and isinstance(value, bool):

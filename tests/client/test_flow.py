@@ -8,6 +8,7 @@ from foretype_client.local_model import CopyLine
 from foretype_client.policy import Policy, PolicyOptions, Trigger
 from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_client.suggestion import FlowState, Origin, SelectedCompletion, Suggestion
+from foretype_client.switches import Switches
 from foretype_client.wire import ErrorCode, Finish, RequestClass
 from foretype_context.document import Document
 from foretype_context.finish import Finished
@@ -806,7 +807,8 @@ def test_a_position_outside_the_document_is_clamped() -> None:
 
 def test_what_was_shown_and_rejected_is_not_offered_there_again() -> None:
     async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
+        policy = Policy(PolicyOptions(switches=Switches(skip_deletions=False, speculative=False)))
+        async with Desk(ScriptedGateway(ANSWER), policy=policy) as desk:
             desk.type("x = ")
             assert text_of(await desk.ask()) == "foo(a)"
             await asyncio.sleep(1)

@@ -13,6 +13,7 @@ from foretype_client.policy import (
     Wait,
     closers_only,
 )
+from foretype_client.switches import Switches
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -108,3 +109,33 @@ def test_no_debounce_stays_none() -> None:
 def test_options_that_make_no_sense_name_their_field(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         PolicyOptions(**options)
+
+
+def test_right_after_an_acceptance_nothing_is_waited_for() -> None:
+    policy = Policy()
+    state = policy.took(PolicyState(), 10.0)
+    assert policy.decide(state, ask(changed_s=10.0), 10.0) == Now()
+    assert policy.decide(state, ask(changed_s=10.02), 10.02) == Now()
+    assert policy.decide(state, ask(changed_s=10.3), 10.3) == Wait(10.375)
+    without = Policy(PolicyOptions(switches=Switches(hot_streak=False)))
+    assert without.decide(state, ask(changed_s=10.0), 10.0) == Wait(10.075)
+
+
+def test_a_deletion_asks_nothing_unless_invoked_or_switched_off() -> None:
+    policy = Policy()
+    assert policy.decide(PolicyState(), ask(deleted=True), 10.0) == Skip(SkipReason.DELETION)
+    assert policy.decide(PolicyState(), ask(deleted=True, trigger=Trigger.INVOKED), 10.0) == Now()
+    without = Policy(PolicyOptions(switches=Switches(skip_deletions=False)))
+    assert without.decide(PolicyState(), ask(deleted=True), 10.0) == Wait(10.075)
+
+
+def test_without_the_adaptive_debounce_reactions_change_nothing() -> None:
+    policy = Policy(PolicyOptions(switches=Switches(adaptive_debounce=False)))
+    state = policy.reacted(PolicyState(), accepted=False, now=0.0)
+    assert policy.debounce_ms(state, 0.0) == 75.0
+
+
+def test_a_switch_that_does_not_exist_is_named_with_those_that_do() -> None:
+    assert not Switches().without(["hot-streak"]).hot_streak
+    with pytest.raises(ValueError, match=r"hot: the switches are .*hot_streak"):
+        Switches().without(["hot"])

@@ -12,8 +12,9 @@ from client.scripted_gateway import ScriptedGateway
 from foretype_client.cache import CompletionCache
 from foretype_client.feedback import FeedbackEvent
 from foretype_client.flow import CompletionFlow
-from foretype_client.policy import Policy
+from foretype_client.policy import Policy, PolicyOptions
 from foretype_client.suggestion import Suggestion
+from foretype_client.switches import Switches
 from foretype_context.document import Document, Edit, Snapshot
 from foretype_context.plan import Plan, PlanState, SuggestionKind
 from foretype_context.profile import Profile, Stop
@@ -70,7 +71,8 @@ class Desk:
         self.planner = options.pop("planner", None) or LinePlanner()
         planner = self.planner
         options.setdefault("assembler_for", lambda profile: planner)
-        options.setdefault("policy", Policy())
+        # Requests that nobody waits for have tests of their own.
+        options.setdefault("policy", Policy(PolicyOptions(switches=Switches(speculative=False, preload=False))))
         options.setdefault("local", None)
         self.flow = CompletionFlow(
             gateway,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from foretype_client.ports import GatewayGone
+from foretype_client.switches import Switches
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +28,9 @@ def replay(
     systems: Annotated[str, typer.Option(help="Of model, network, adaptive, copy_line, empty.")] = ",".join(SYSTEMS),
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     client: Annotated[str, typer.Option(help="reuse (the product's) or strict.")] = "reuse",
+    without: Annotated[
+        str, typer.Option(help=f"Parts of the client's policy to switch off, of {', '.join(Switches.names())}.")
+    ] = "",
     debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
     decide_ms: Annotated[float, typer.Option(min=0, help="A suggestion is read this long before it is taken.")] = 200.0,
     layout: Annotated[str | None, typer.Option(help="Prompt layout; default is the profile's.")] = None,
@@ -58,6 +62,7 @@ def replay(
             systems=named,
             rule=accept,
             reuse=client == "reuse",
+            without=_switched_off(without),
             debounce_ms=debounce_ms,
             layout=layout,
             decide_ms=decide_ms,
@@ -77,6 +82,16 @@ def replay(
         print_json(result)
     else:
         _print(result)
+
+
+def _switched_off(names: str) -> tuple[str, ...]:
+    """Ends the command at a name that is no switch."""
+    listed = tuple(sorted(name.strip().replace("-", "_") for name in names.split(",") if name.strip()))
+    try:
+        Switches().without(listed)
+    except ValueError as error:
+        fail(f"--without: {error}")
+    return listed
 
 
 def _print(result: dict[str, Any]) -> None:

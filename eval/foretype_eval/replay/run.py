@@ -22,6 +22,7 @@ from foretype_client.cache import CompletionCache
 from foretype_client.flow import CompletionFlow
 from foretype_client.local_model import CopyLine, LocalModel
 from foretype_client.policy import Policy, PolicyOptions
+from foretype_client.switches import Switches
 from foretype_context.assemble import Assembler
 from foretype_context.languages import language_of
 
@@ -53,6 +54,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
         reuse: the product's client; False is the strict one.
         simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
         previous_model: another model file; the product with it is the row `previous_model`.
+        without: parts of the client's policy that are switched off (:class:`foretype_client.switches.Switches`).
         decide_ms: how long a suggestion must be visible before it can be accepted.
     """
 
@@ -64,6 +66,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     reuse: bool = True
     debounce_ms: float = 75.0
     layout: str | None = None
+    without: Sequence[str] = ()
     decide_ms: float = 200.0
     seed: int = 0
     simulate: bool = False
@@ -126,6 +129,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         "accept_rule": str(options.rule),
         "client": "reuse" if options.reuse else "strict",
         "debounce_ms": options.debounce_ms,
+        "without": list(options.without),
         "decide_ms": options.decide_ms,
         "layout": options.layout,
         "latency": "trace" if trace is not None else "measured",
@@ -176,7 +180,7 @@ async def _work(
             gateway,
             lambda _: planner,
             clock=loop.time,
-            policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms)),
+            policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms, switches=Switches().without(options.without))),
             cache=CompletionCache(),
             local=local,
             rng=random.Random(seed),

@@ -1,0 +1,40 @@
+"""Which parts of the client's policy are on. Each is one boolean, so that a replay can say what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+__all__ = ["Switches"]
+
+
+class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Parts of the policy; the defaults are what a replay with and without each has justified (decision 0008).
+
+    Attributes:
+        adaptive_debounce: the user's own rejections lengthen the debounce, acceptances shorten it.
+        hot_streak: right after an acceptance nothing is waited for.
+        skip_deletions: a change that only deletes is no reason to ask the gateway.
+        remember_rejections: what the user refused at a place is not offered there again.
+        speculative: what comes after a suggestion is asked for while it is still looked at.
+        preload: the prompt of a place where the cursor rests is computed before anybody types there.
+    """
+
+    adaptive_debounce: bool = True
+    hot_streak: bool = True
+    skip_deletions: bool = True
+    remember_rejections: bool = True
+    speculative: bool = True
+    preload: bool = True
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        return cls.__struct_fields__
+
+    def without(self, names: Iterable[str]) -> Switches:
+        """These switched off. Raises ValueError for what is no switch."""
+        off = {name.strip().replace("-", "_"): False for name in names}
+        if unknown := sorted(off.keys() - set(self.names())):
+            raise ValueError(f"{', '.join(unknown)}: the switches are {', '.join(self.names())}")
+        return msgspec.structs.replace(self, **off)
