@@ -5,12 +5,15 @@ Imports wait until the command runs: an editor starts this with every window, an
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 __all__ = ["app", "main"]
+
+_SWITCH_S: Final = 0.0005
 
 app = typer.Typer(help="Language server on standard input and output.", add_completion=False)
 
@@ -70,6 +73,8 @@ def main(overrides: dict[str, object] | None = None, log_file: Path | None = Non
     from foretype_lsp.server import Server
 
     configure(log_file, str((overrides or {}).get("logLevel", "warning")))
+    # Sources of other files' snippets compute in threads of their own; a key must not wait 5 ms for its turn.
+    sys.setswitchinterval(_SWITCH_S)
     try:
         return asyncio.run(run(Server(overrides, popup=popup), 0, out_fd))
     except KeyboardInterrupt:
