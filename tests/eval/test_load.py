@@ -10,8 +10,9 @@ import pytest
 from foretype_client.ports import Endpoint, GatewayGone
 from foretype_eval.cli import bench
 from foretype_eval.load.connection import Connection, open_connection
+from foretype_eval.load.drive import schedule
 from foretype_eval.load.recorder import Recorder, percentiles_ms
-from foretype_eval.load.run import LoadOptions, run_load, schedule
+from foretype_eval.load.run import LoadOptions, run_load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner

@@ -16,6 +16,7 @@ from rich.table import Table
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.latency.workload import WorkloadError
+from foretype_eval.load.beside import PeerOptions, run_peer
 from foretype_eval.load.run import LoadOptions, run_load
 
 __all__ = ["load"]
@@ -37,6 +38,10 @@ def load(
     token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
     profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+    peer: Annotated[
+        str | None,
+        typer.Option(help="litellm, smg, foretype or http://…: the same load through /v1/completions over SSE."),
+    ] = None,
 ) -> None:
     """Simulated developers against a gateway: added latency, cancels, refusals, leaks, CPU per request."""
     try:
@@ -54,7 +59,21 @@ def load(
             gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
         )
         with progress_bars() as progress:
-            result = _run(run_load(options, progress=progress))
+            if peer is None:
+                result = _run(run_load(options, progress=progress))
+            else:
+                beside = PeerOptions(
+                    peer=peer,
+                    rate=rate,
+                    seconds=seconds,
+                    developers=developers,
+                    search=search,
+                    limit_ms=limit_ms,
+                    frame_ms=frame_ms,
+                    seed=seed,
+                    pin=pin,
+                )
+                result = _run(run_peer(beside, progress=progress))
     except (GatewayGone, GatewayError, WorkloadError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json:
@@ -73,12 +92,16 @@ def _run(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
 
 def _print(result: dict[str, Any]) -> None:
     console = Console()
-    table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {result['developers']} developers")
+    where = result.get("peer") or f"{result['developers']} developers"
+    table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {where}")
     for column in ("ms", "n", "p50", "p95", "p99", "max"):
         table.add_column(column, justify="left" if column == "ms" else "right")
     rows = {"added by the gateway": result.get("added_ms"), "cancel, sent to done": result.get("cancel_ms")}
     rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
-    rows |= {f"whole answer, {name}": row for name, row in result.get("total_ms", {}).items()}
+    if "peer" in result:
+        rows |= {"engine asked directly": result["direct"]["added_ms"], "whole answer": result["total_ms"]}
+    else:
+        rows |= {f"whole answer, {name}": row for name, row in result.get("total_ms", {}).items()}
     rows["generator behind its plan"] = result.get("generator_late_ms")
     for name, row in rows.items():
         if row is not None:

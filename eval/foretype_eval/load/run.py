@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
-from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
 import msgspec
-import numpy as np
-import psutil
 from foretype_client.ports import GatewayGone
 
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.latency.requests import engine_counters
 from foretype_eval.load.connection import Connection, open_connection
 from foretype_eval.load.developer import Developer, Habits
+from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, schedule
 from foretype_eval.load.gateway import Target, cores, pinned, target
 from foretype_eval.load.recorder import Recorder
-from foretype_eval.load.scripts import Step, arrivals_s, make_scripts
+from foretype_eval.load.scripts import Step, make_scripts
+from foretype_eval.load.search import highest_rate
 
-__all__ = ["LoadOptions", "run_load", "schedule"]
+__all__ = ["LoadOptions", "run_load"]
 
 _DRAIN_S: Final = 5.0
 _AT_ONCE: Final = 64
-_TRIES: Final = 14
 _LEAKS: Final = ("foretype_running", "foretype_waiting", "foretype_engine_running", "foretype_engine_waiting")
-
-Progress = Callable[[str, int, int], None]
 
 
 class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,53 +148,20 @@ class _Fleet:
     async def measure(self, rate: float, progress: Progress) -> dict[str, Any]:
         """One rate: warm up, measure, let what runs come home."""
         await self._drive(rate, self._options.warm_up_s, False, "warm-up", progress)
-        recorder, seconds = self._recorder, self._options.seconds
-        own = psutil.Process()
-        cpu, own_cpu = self._target.cpu_s(), own.cpu_times()
-        gc.disable()  # a pause of the generator is no latency of the gateway
-        try:
-            await self._drive(rate, seconds, True, f"{rate:g}/s", progress)
-        finally:
-            gc.enable()
-        used, own_after = self._target.cpu_s(), own.cpu_times()
+        recorder = self._recorder
+        usage = Usage(self._target)
+        with quiet_collector():
+            await self._drive(rate, self._options.seconds, True, f"{rate:g}/s", progress)
+        figures = usage.report(self._options.seconds, recorder.requests)
         await self._drain()
-        report = recorder.report(seconds=seconds, engine_first_s=self._options.frame_ms / 1000)
-        if cpu is not None and used is not None and recorder.requests:
-            report["gateway_cpu_ms_per_request"] = round((used - cpu) * 1000 / recorder.requests, 4)
-            report["gateway_cpu_share"] = round((used - cpu) / seconds, 3)
-        busy = own_after.user + own_after.system - own_cpu.user - own_cpu.system
-        report["generator_cpu_share"] = round(busy / seconds, 3)
-        resident = self._target.resident_bytes()
-        if resident is not None:
-            report["gateway_resident_mib"] = round(resident / (1 << 20), 1)
+        report = recorder.report(seconds=self._options.seconds, engine_first_s=self._options.frame_ms / 1000)
         self._reset()
-        return report
+        return report | figures
 
     async def search(self, progress: Progress) -> dict[str, Any]:
-        """Double the rate while it holds, then halve the gap: the highest rate that holds, and every one that was tried.
-
-        A rate fails when it fails twice: one pause of the machine is no property of the gateway.
-        """
-        tried: list[dict[str, Any]] = []
-        good: dict[str, Any] | None = None
-        low, high = 0.0, float("inf")
-        rate = self._options.rate
-        again = False
-        while len(tried) < _TRIES and high - low > 0.08 * rate:
-            found = await self.measure(rate, progress)
-            p99 = found["added_ms"]["p99"]
-            holds = p99 is not None and p99 <= self._options.limit_ms and found["availability"] >= 0.999
-            tried.append({"rate": rate, "holds": holds, "added_ms": found["added_ms"]} | _brief(found))
-            if not holds and not again:
-                again = True
-                continue
-            again = False
-            if holds:
-                low, good = rate, found
-            else:
-                high = rate
-            rate = round(low * 2 if high == float("inf") else (low + high) / 2, 1)
-        return {**(good or {}), "highest_rate": low, "limit_ms": self._options.limit_ms, "tried": tried}
+        return await highest_rate(
+            lambda rate: self.measure(rate, progress), start=self._options.rate, limit_ms=self._options.limit_ms
+        )
 
     def close(self) -> None:
         for connection in self._connections:
@@ -211,25 +174,11 @@ class _Fleet:
             developer.recorder = self._recorder
 
     async def _drive(self, rate: float, seconds: float, measured: bool, name: str, progress: Progress) -> None:
-        """Send what is due when it is due, whatever has come back by then."""
         typing = self._developers[: self._options.developers]
         plan = schedule(len(typing), rate, seconds, self._rng)
-        clock = time.perf_counter
-        began = clock()
-        for sent, (moment_s, number) in enumerate(plan):
-            planned = began + moment_s
-            delay = planned - clock()
-            if delay > 0.0005:
-                await asyncio.sleep(delay)
-            elif not sent % 16:
-                await asyncio.sleep(0)  # behind: what came in is still read
-            typing[number].ask(planned, measured)
-            if not sent % 256:
-                progress(name, sent, len(plan))
-        rest = began + seconds - clock()
-        if rest > 0:
-            await asyncio.sleep(rest)
-        progress(name, len(plan), len(plan))
+        await drive(
+            plan, lambda planned, number: typing[number].ask(planned, measured), seconds, partial(progress, name)
+        )
 
     async def _drain(self) -> None:
         deadline = time.monotonic() + _DRAIN_S
@@ -239,27 +188,3 @@ class _Fleet:
             await asyncio.sleep(0.02)
         for developer in self._developers:
             developer.live.clear()
-
-
-def schedule(developers: int, rate: float, seconds: float, rng: Random) -> list[tuple[float, int]]:
-    """(moment, developer) in order of time: each types in bursts and pauses, all together exactly `rate` a second.
-
-    Every developer is met at a random moment of a long sequence, so that the first second is like any other.
-    """
-    wanted = max(1, round(rate * seconds))
-    each = max(64, 2 * wanted // developers)
-    gap = developers / rate
-    moments: list[tuple[float, int]] = []
-    for number in range(developers):
-        sequence = np.array(arrivals_s(rng, requests=each))
-        begin = rng.random() * each
-        turned = np.sort((sequence - begin) % each) * gap
-        moments += [(float(at), number) for at in turned[: 2 * wanted]]
-    moments.sort()
-    scale = seconds / moments[wanted][0]
-    return [(at * scale, number) for at, number in moments[:wanted]]
-
-
-def _brief(found: dict[str, Any]) -> dict[str, Any]:
-    names = ("achieved_rate", "availability", "refused", "gateway_cpu_share", "generator_cpu_share", "cancel_ms")
-    return {name: found[name] for name in names if name in found} | {"generator_late_ms": found["generator_late_ms"]}
