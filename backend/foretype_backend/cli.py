@@ -13,6 +13,9 @@ import typer
 from foretype_backend.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from foretype_backend.engines.port import Engine
     from foretype_backend.identity.identity import Identity
     from foretype_backend.prefix.salt import SaltBook
     from foretype_backend.telemetry.sink import TelemetrySink
@@ -117,6 +120,7 @@ async def _main(config: Config) -> None:
         raise error if isinstance(error, ConfigError) else ConfigError("engine", str(error)) from error
     try:
         profile = make_profile(config, parts)
+        salts = _salts(config, identity) if identity is not None or config.engine.name == "vllm-server" else None
         gateway = create_app(
             config,
             parts.engine,
@@ -125,8 +129,10 @@ async def _main(config: Config) -> None:
             tokenizer_file=parts.tokenizer_file,
             feedback=telemetry,
             identity=identity,
-            salts=None if identity is None else _salts(config, identity),
+            salts=salts,
         )
+        if config.engine.name == "vllm-server":
+            _attach(config, gateway, parts.engine, salts)
 
         def ready(address: Address) -> None:
             host, port = address
@@ -204,15 +210,33 @@ async def _telemetry(config: Config) -> TelemetrySink | None:
     return sink
 
 
-def _salts(config: Config, identity: Identity) -> SaltBook:
+def _attach(config: Config, gateway: FastAPI, pool: Engine, salts: SaltBook | None) -> None:
+    from foretype_backend.pools.attach import attach_pool
+    from foretype_backend.pools.pool import ReplicaPool
+    from foretype_backend.prefix.epochs import EpochFile
+
+    if isinstance(pool, ReplicaPool):
+        epochs = None if salts is None else EpochFile(_epochs_path(config), salts)
+        attach_pool(gateway, pool, epochs=epochs, shared=config.identity.on)
+
+
+def _epochs_path(config: Config) -> Path:
+    return state_dir(config) / "prefix" / "epochs.json"
+
+
+def _salts(config: Config, identity: Identity | None) -> SaltBook:
     """Salts of this deployment's secret; every gateway of it needs the same file to share caches."""
+    from foretype_backend.prefix.epochs import EpochsUnreadable, read_epochs
     from foretype_backend.prefix.salt import SaltBook
     from foretype_backend.telemetry.errors import StoreError
     from foretype_backend.telemetry.texts import read_key
 
     path = Path(config.identity.salt_file) if config.identity.salt_file else state_dir(config) / "identity" / "salt"
-    epochs = {(tenant.name, ""): tenant.epoch for tenant in identity.directory.tenants.values()}
+    tenants = {} if identity is None else identity.directory.tenants
     try:
+        epochs = read_epochs(_epochs_path(config)) | {(one.name, ""): one.epoch for one in tenants.values()}
         return SaltBook(read_key(path, "identity.salt_file"), epochs)
     except StoreError as error:
         raise ConfigError("identity.salt_file", str(error).partition(": ")[2]) from error
+    except EpochsUnreadable as error:
+        raise ConfigError("state_dir", str(error)) from error

@@ -52,6 +52,7 @@ from foretype_client.wire import MAX_FRAME_BYTES
 from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
 from foretype_context.strategy import Strategy
 
+from foretype_backend.pools.config import FastConfig, FastProblem
 from foretype_backend.settings import (
     AdmissionConfig,
     IdentityConfig,
@@ -231,6 +232,8 @@ def load_config(
     merged_engine = msgspec.structs.replace(file.engine, **_given(model=model))
     if engine is not None:
         merged_engine = _convert(msgspec.to_builtins(merged_engine) | {"name": engine}, EngineConfig, "engine")
+    if file.pool.fast.replicas and engine is None and merged_engine == EngineConfig():
+        merged_engine = EngineConfig(name="vllm-server")
     if merged_engine.model is not None and model is None and "://" not in merged_engine.model:
         merged_engine = msgspec.structs.replace(merged_engine, model=str(base / merged_engine.model))
     if merged_engine.api_key_file is not None:
@@ -293,10 +296,11 @@ def _telemetry(file: TelemetryConfig, base: Path, *, enabled: bool | None, url: 
 
 
 def _pools(file: PoolsConfig, base: Path) -> PoolsConfig:
+    fast = msgspec.structs.replace(file.fast, **_relative(file.fast, base, "api_key_file"))
     if file.quality is None:
-        return file
+        return PoolsConfig(fast=fast)
     paths = _relative(file.quality, base, "api_key_file", "tokenizer")
-    return PoolsConfig(quality=msgspec.structs.replace(file.quality, **paths))
+    return PoolsConfig(fast=fast, quality=msgspec.structs.replace(file.quality, **paths))
 
 
 def _relative(section: msgspec.Struct, base: Path, *names: str) -> dict[str, Any]:
@@ -348,9 +352,32 @@ def _check(config: Config) -> None:
     if gateway.linger_s < 0:
         raise ConfigError("gateway.linger_s", "seconds cannot be negative; 0 ends with the last connection")
     _check_team(config)
+    _check_fast(config)
     for name in msgspec.structs.asdict(limits):
         if getattr(limits, name) <= 0:
             raise ConfigError(f"limits.{name}", "must be above zero; leave it out for the default")
+
+
+def _check_fast(config: Config) -> None:
+    fast, engine = config.pool.fast, config.engine
+    try:
+        fast.check()
+    except FastProblem as error:
+        raise ConfigError(error.field, str(error)) from error
+    if engine.name != "vllm-server":
+        if fast != FastConfig():
+            raise ConfigError(
+                "engine.name", f"`{engine.name}` beside [pool.fast]; leave [engine] out, or choose `vllm-server`"
+            )
+        return
+    if bool(fast.replicas) == bool(engine.model):
+        raise ConfigError("pool.fast.replicas", "name the replicas here, or one URL with --model; one of the two")
+    if config.identity.on and config.identity.salt_file is None:
+        raise ConfigError(
+            "identity.salt_file",
+            "replicas shared by tenants need one secret, the same on every gateway; name a file of 32 bytes "
+            "(`openssl rand 32 > FILE`)",
+        )
 
 
 def _check_team(config: Config) -> None:

@@ -21,6 +21,7 @@ from foretype_backend.engines.port import Engine
 
 __all__ = ["Parts", "make_profile", "prepare"]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a gateway is made of, before anything runs; `tokenizer_file` holds the bytes that clients get."""

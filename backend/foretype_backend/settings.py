@@ -23,6 +23,7 @@
 | `leases.redis_url` | none | Redis that gateways share budgets through; without it each gateway counts alone |
 | `leases.slice_s` | 1 | seconds' worth of a budget that one gateway holds |
 | `prices.prompt_per_million`, `cached_per_million`, `generated_per_million`, `engine_hour` | 0 | for `foretype usage` |
+| `pool.fast.*` | none | replicas of `vllm serve`: see `foretype_backend.pools.config` |
 | `pool.quality.url` | none | OpenAI-compatible server for chat and `class: block` |
 | `pool.quality.model`, `free_model` | what the server serves | its names; tenants of the free tier may get a smaller one |
 | `pool.quality.api_key_file` | none | file with the server's key |
@@ -37,6 +38,8 @@
 from __future__ import annotations
 
 import msgspec
+
+from foretype_backend.pools.config import FastConfig
 
 __all__ = [
     "AdmissionConfig",
@@ -131,6 +134,7 @@ class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class PoolsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    fast: FastConfig = FastConfig()
     quality: QualityConfig | None = None
 
 

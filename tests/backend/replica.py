@@ -26,8 +26,16 @@ class Replica:
     """
 
     def __init__(
-        self, *, model: str = "coder", context: int = 4096, block: int = 16, aborts: bool = True, ids: bool = True
+        self,
+        *,
+        model: str = "coder",
+        context: int = 4096,
+        block: int = 16,
+        aborts: bool = True,
+        ids: bool = True,
+        vocabulary: int = VOCABULARY,
     ) -> None:
+        self.vocabulary = vocabulary
         self.model, self.context, self.aborts, self.ids = model, context, aborts, ids
         self.cache = ShadowPrefixCache(4096, block)
         self.behaviour = "ok"
@@ -89,7 +97,7 @@ class Replica:
             if self.behaviour in ("error", "busy"):
                 status = 500 if self.behaviour == "error" else 503
                 return JSONResponse({"error": {"message": "told to"}}, status)
-            if any(not 0 <= one < VOCABULARY for one in body["prompt"]):
+            if any(not 0 <= one < self.vocabulary for one in body["prompt"]):
                 return JSONResponse({"error": {"message": "Token id is out of vocabulary"}}, 400)
             if not body.get("stream"):
                 await self._maybe_hang()

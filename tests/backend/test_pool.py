@@ -48,6 +48,13 @@ async def pool_of(
             await replica.stop()
 
 
+class Told:
+    def __init__(self, told: list[Retire | Purge]) -> None:
+        self.tell = told.extend
+
+    async def close(self) -> None: ...
+
+
 async def ask(pool: ReplicaPool, ids: list[int], name: str = "r", *, max_tokens: int = 3, **fields: Any) -> list[Chunk]:
     params = GenerationParams(max_tokens=max_tokens)
     return [chunk async for chunk in pool.generate(name, ids, params, salt="s", origin=origin(**fields))]
@@ -213,7 +220,7 @@ async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
     async with pool_of(one, start=False) as quiet:
         engines = [member.engine for member in quiet._members.values()]  # pyright: ignore[reportPrivateUsage]
         options = PoolOptions(health=QUICK, expire_every_s=0.05)
-        pool = ReplicaPool(engines, options, tell=told.extend)
+        pool = ReplicaPool(engines, options, sender=Told(told))
         await pool.start()
         pool.book.directory._retire_after_s = 0.05  # pyright: ignore[reportPrivateUsage]
         await ask(pool, PROMPT)

@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
+from foretype_client.segment_cache import SegmentCache
 from foretype_client.wire import (
     Ack,
     Cancel,
@@ -99,6 +100,8 @@ class StreamDoor:
         self.max_connections = max_connections
         self.feedback = feedback
         self.changed = changed
+        self.left: Callable[[str], None] = lambda _session: None
+        """Told when a session has ended."""
         self.feedback_failing = False
         self.connections: set[Connection] = set()
         self.activity = asyncio.Event()
@@ -171,6 +174,11 @@ class Connection:
         self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
         self._loop = asyncio.get_running_loop()
 
+    def forget(self) -> None:
+        """Drop the texts and ids that are kept for later requests; the client is asked for them again."""
+        self.session.cache = SegmentCache(self.session.cache.capacity_bytes)
+        self._memo = MemoTokenizer(self.door.renderer.tokenizer)
+
     def send(self, message: GatewayMessage) -> None:
         """Queue a message; never blocks. Deltas of one completion merge while the socket is slow."""
         self._outbox.put(message)
@@ -193,6 +201,7 @@ class Connection:
             await self._read(writer)
         finally:
             self.door.service.disconnect(self.session.name)
+            self.door.left(self.session.name)
             tasks = [writer, *self._tasks]
             for task in tasks:
                 task.cancel()

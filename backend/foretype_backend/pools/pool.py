@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from foretype_backend.engines.port import (
 )
 from foretype_backend.engines.vllm_server import ReplicaIdentity
 from foretype_backend.pools.health import HealthOptions, HealthStatistics, ReplicaHealth
+from foretype_backend.pools.kv_events import follow_events
 from foretype_backend.prefix.book import CacheBook, LookUp
 from foretype_backend.prefix.retire_feed import Purge, Retire
 from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RouterStatistics, RoutingOptions
@@ -54,6 +56,14 @@ class Replica(Engine, Protocol):
     async def check(self) -> None:
         """Generate something and read the engine's figures. Raises EngineUnavailable."""
         ...
+
+
+class Sender(Protocol):
+    """Takes messages to the tiers; must not block."""
+
+    def tell(self, messages: Iterable[Retire | Purge]) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +116,8 @@ class ReplicaPool:
     """See the module.
 
     Args:
-        tell: hands what was retired or purged to the tiers; must not block.
+        sender: takes what was retired or purged to the tiers of the replicas; closed with the pool.
+        events: by replica, the ZMQ address of its cache events, on this host.
         clock: seconds, for all decisions.
 
     Raises:
@@ -118,13 +129,16 @@ class ReplicaPool:
         replicas: Sequence[Replica],
         options: PoolOptions | None = None,
         *,
-        tell: Callable[[Iterable[Retire | Purge]], None] = lambda _messages: None,
+        sender: Sender | None = None,
+        events: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not replicas:
             raise ValueError("a pool needs at least one replica; list them in `[pool.fast] replicas`")
         self.options = options or PoolOptions()
-        self._tell = tell
+        self._sender = sender
+        self._events = dict(events or {})
+        self._listeners: list[asyncio.Task[None]] = []
         self._clock = clock
         now = clock()
         self._members = {one.name: _Member(one, ReplicaHealth(self.options.health, now)) for one in replicas}
@@ -167,16 +181,24 @@ class ReplicaPool:
         for one in up:
             self._comes(one)
         self._ticker = asyncio.create_task(self._tick(), name="replica pool")
+        self._listeners = [
+            asyncio.create_task(
+                follow_events(endpoint, self.book.block_tokens, functools.partial(self.book.heard, name)),
+                name=f"cache events of {name}",
+            )
+            for name, endpoint in self._events.items()
+        ]
 
     async def close(self) -> None:
-        tasks = [one.check for one in self._members.values() if one.check is not None]
-        if self._ticker is not None:
-            tasks.append(self._ticker)
-        self._ticker = None
+        checks = [one.check for one in self._members.values() if one.check is not None]
+        tasks = [*checks, *self._listeners, *([] if self._ticker is None else [self._ticker])]
+        self._ticker, self._listeners = None, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(one.engine.close() for one in self._members.values()))
+        if self._sender is not None:
+            await self._sender.close()
 
     async def _start(self, member: _Member) -> EngineUnavailable | None:
         try:
@@ -281,8 +303,12 @@ class ReplicaPool:
                 self._router.prefilled(choice, tokens)
             self._router.end(choice)
             member.health.ended(served=served)
-            if generated and not self.options.pass_through:
-                self.book.answered(found, generated, choice.replica, self._clock())
+            if not self.options.pass_through:
+                now = self._clock()
+                if generated:
+                    self.book.answered(found, generated, choice.replica, now)
+                if not found.origin.document:  # a stateless client: there is no session that could end
+                    self.book.left(found.origin.session, now)
 
     def _agree(self, choice: Choice, found: LookUp, cached_tokens: int) -> None:
         predicted = found.held.get(choice.replica, 0)
@@ -375,6 +401,10 @@ class ReplicaPool:
     def _why(self) -> str:
         reasons = (f"{name} ({one.health.reason})" for name, one in self._members.items())
         return "no replica is in service: " + ", ".join(reasons)
+
+    def _tell(self, messages: Iterable[Retire | Purge]) -> None:
+        if self._sender is not None:
+            self._sender.tell(messages)
 
     # Questions
 

@@ -20,6 +20,8 @@ from foretype_backend.prefix.salt import Namespace, tier_namespace
 __all__ = ["CacheBook", "LookUp"]
 
 _SESSIONS_MAX: Final = 20_000
+FORGET_AFTER_S: Final = 600.0
+"""How long a session's ids stay in memory after its last request."""
 
 
 class LookUp(NamedTuple):
@@ -45,6 +47,7 @@ class CacheBook:
         self.block_tokens = block_tokens
         self.directory = PrefixDirectory(capacity_blocks=capacity_blocks, retire_after_s=retire_after_s)
         self._makers: OrderedDict[str, ChainMaker] = OrderedDict()
+        self._last_sent: OrderedDict[str, float] = OrderedDict()  # by session, longest ago first
         self._salts: dict[Namespace, str] = {}
 
     # A request
@@ -77,6 +80,8 @@ class CacheBook:
 
     def _place(self, found: LookUp, chain: Chain, replica: str | None, now: float) -> None:
         origin = found.origin
+        self._last_sent[origin.session] = now
+        self._last_sent.move_to_end(origin.session)
         namespace = Namespace(origin.tenant, origin.repository)
         self._salts[namespace] = found.salt
         self.directory.place(namespace, origin.session, origin.document, chain, replica=replica, now=now)
@@ -90,6 +95,7 @@ class CacheBook:
     def left(self, session: str, now: float) -> None:
         """A session disconnected: its ids leave memory."""
         self._makers.pop(session, None)
+        self._last_sent.pop(session, None)
         self.directory.left(session, now)
 
     def heard(self, replica: str, change: CacheChange) -> None:
@@ -101,6 +107,8 @@ class CacheBook:
 
     def expire(self, now: float) -> list[Retire]:
         """What nobody used for a minute, as the tiers are told: for each document the first character that is not wanted."""
+        while self._last_sent and next(iter(self._last_sent.values())) + FORGET_AFTER_S <= now:
+            self.left(next(iter(self._last_sent)), now)
         first: dict[tuple[str, str], int] = {}
         for one in self.directory.expire(now):
             for namespace, document, start in self._spans_of(one):

@@ -1,0 +1,114 @@
+"""Operators' door to the prefix cache: what is cached for a repository, how much, since when; and its purge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from foretype_backend.admission.outcomes import InvalidRequest
+from foretype_backend.doors.auth import principal_of
+from foretype_backend.doors.http import read_body
+from foretype_backend.pools.pool import ReplicaPool
+from foretype_backend.prefix.directory import Held
+from foretype_backend.prefix.epochs import EpochFile
+
+__all__ = ["PrefixDoor"]
+
+_MAX_BODY_BYTES: Final = 64 * 1024
+
+
+class PurgeBody(msgspec.Struct, frozen=True):
+    """`tenant` counts from the gateway's owner alone; everybody else purges their own."""
+
+    repository: str = ""
+    tenant: str | None = None
+
+
+class PrefixDoor:
+    """`GET /admin/prefix?repository=…` and `POST /admin/prefix/purge`.
+
+    Args:
+        pool: keeps the book of caches.
+        epochs: ends a namespace's epoch, which makes its blocks unreachable; None where salts are not used.
+        shared: tenants are those of an identity store, which has their epochs.
+        forget: drops the segments and ids of a tenant's open connections.
+        clock: the pool's clock, seconds.
+    """
+
+    def __init__(
+        self,
+        pool: ReplicaPool,
+        epochs: EpochFile | None,
+        *,
+        shared: bool,
+        forget: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool = pool
+        self._epochs = epochs
+        self._shared = shared
+        self._forget = forget
+        self._clock = clock
+
+    async def show(self, request: Request) -> Response:
+        """What is believed, or known by the replicas' events, to be cached; by document, largest first."""
+        repository = request.query_params.get("repository", "")
+        tenant = _tenant(request, request.query_params.get("tenant"))
+        held = self._pool.book.contents(tenant, repository)
+        now = self._clock()
+        statistics = self._pool.pool_statistics()
+        return JSONResponse(
+            {
+                "tenant": tenant,
+                "repository": repository,
+                "tokens": sum(one.tokens for one in held),
+                "block_tokens": self._pool.book.block_tokens,
+                "documents": [_row(one, now) for one in held],
+                "replicas": {name: one._asdict() for name, one in statistics.replicas.items()},
+                "agreement": statistics.agreement._asdict(),
+            }
+        )
+
+    async def purge(self, request: Request) -> Response:
+        """Makes everything of a repository, or with none of the tenant, unreachable at once."""
+        try:
+            body = await read_body(request, PurgeBody, max_bytes=_MAX_BODY_BYTES)
+        except InvalidRequest as error:
+            return _refused(error.field, str(error))
+        if self._shared and not body.repository:
+            return _refused("repository", "missing; a whole tenant is purged on all gateways: `foretype tenants purge`")
+        tenant = _tenant(request, body.tenant)
+        epoch = None if self._epochs is None else self._epochs.purge(tenant, body.repository)
+        blocks = self._pool.purge(tenant, body.repository)
+        self._forget(tenant)
+        return JSONResponse({"tenant": tenant, "repository": body.repository, "blocks": blocks, "epoch": epoch})
+
+
+def _tenant(request: Request, named: str | None) -> str:
+    """An administrator sees their own tenant; the owner's token, and a gateway without credentials, any."""
+    principal = principal_of(request.scope)
+    owner = principal.credential in ("", "token")
+    return named if owner and named is not None else principal.tenant
+
+
+def _refused(field: str | None, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"message": message, "code": "invalid_request", "param": field}}, status_code=400)
+
+
+def _row(held: Held, now: float) -> dict[str, Any]:
+    return {
+        "document": held.document,
+        "scope": held.scope.value,
+        "blocks": held.blocks,
+        "tokens": held.tokens,
+        "retired_blocks": held.retired_blocks,
+        "sessions": held.sessions,
+        "replicas": list(held.replicas),
+        "since_s": round(now - held.since, 1),
+        "last_used_s": round(now - held.last_used, 1),
+    }

@@ -1,0 +1,108 @@
+"""`foretype prefix show` and `foretype prefix purge`: a running gateway's prefix cache, for operators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The prefix cache: what is cached, and its purge.")
+
+_Repository = Annotated[
+    str, typer.Argument(help="a folder of the repository, or its id as `show` prints it; empty for everything")
+]
+_Gateway = Annotated[str, typer.Option("--gateway", help="URL of the gateway")]
+_Token = Annotated[Path | None, typer.Option("--token-file", help="file that holds a credential with scope admin")]
+_Tenant = Annotated[str | None, typer.Option("--tenant", help="with the gateway's own token: whose; default: your own")]
+_Json = Annotated[bool, typer.Option("--json", help="print JSON")]
+_DEFAULT = "http://127.0.0.1:7878"
+
+
+@app.command()
+def show(
+    repository: _Repository = "",
+    gateway: _Gateway = _DEFAULT,
+    token_file: _Token = None,
+    tenant: _Tenant = None,
+    as_json: _Json = False,
+) -> None:
+    """What is cached of a repository, by document: how much, where, since when."""
+    wanted = {"repository": _id(repository)} | ({"tenant": tenant} if tenant is not None else {})
+    found = _ask("GET", gateway, "/admin/prefix", token_file, params=wanted)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{found['tokens']:,} tokens in blocks of {found['block_tokens']}", title_justify="left")
+    for column in ("document", "scope", "tokens", "retired", "sessions", "replicas", "since", "last used"):
+        table.add_column(column, justify="left" if column in ("document", "scope", "replicas") else "right")
+    for row in found["documents"]:
+        table.add_row(
+            row["document"] or "(no document)",
+            row["scope"],
+            f"{row['tokens']:,}",
+            str(row["retired_blocks"]),
+            str(row["sessions"]),
+            ", ".join(row["replicas"]),
+            f"{row['since_s']:.0f} s ago",
+            f"{row['last_used_s']:.0f} s ago",
+        )
+    console = Console()
+    console.print(table)
+    for name, replica in found["replicas"].items():
+        console.print(f"{name}: {replica['standing']} {replica['reason']}".rstrip())
+
+
+@app.command()
+def purge(
+    repository: _Repository = "",
+    gateway: _Gateway = _DEFAULT,
+    token_file: _Token = None,
+    tenant: _Tenant = None,
+    as_json: _Json = False,
+) -> None:
+    """Make everything cached of a repository unreachable at once."""
+    body = {"repository": _id(repository), "tenant": tenant}
+    done = _ask("POST", gateway, "/admin/prefix/purge", token_file, json=body)
+    typer.echo(json.dumps(done) if as_json else f"{done['blocks']:,} blocks are unreachable; epoch {done['epoch']}")
+
+
+def _id(repository: str) -> str:
+    """The id that clients send: a folder's, or what was given."""
+    if not repository or not Path(repository).is_dir():
+        return repository
+    from foretype_client.workspaces import workspace_of
+
+    return workspace_of(Path(repository).resolve()).repository
+
+
+def _ask(method: str, gateway: str, path: str, token_file: Path | None, **request: Any) -> dict[str, Any]:
+    import httpx
+
+    from foretype_backend.config import ConfigError, read_token
+
+    try:
+        headers = {} if token_file is None else {"Authorization": f"Bearer {read_token(token_file, '--token-file')}"}
+        response = httpx.request(method, gateway.rstrip("/") + path, headers=headers, timeout=10.0, **request)
+        answer: Any = response.json()
+    except ConfigError as error:
+        _fail(str(error))
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        _fail(f"--gateway: {gateway} does not answer as a gateway ({error}); start it with `foretype serve`")
+    if response.status_code == 404:
+        _fail("this gateway has no pool of replicas; see `[pool.fast]` in docs/operations.md")
+    if response.status_code >= 400:
+        error: Any = answer.get("error", answer)
+        _fail(str(error.get("message", error)) if isinstance(error, dict) else str(error))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return answer
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"foretype prefix: {message}", err=True)
+    raise typer.Exit(2)

@@ -1,0 +1,212 @@
+"""A gateway on a pool of replicas: configuration, salts, what sessions do to the book of caches, the operators' door."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backend.replica import Replica
+from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
+from foretype_backend.config import ConfigError, load_config
+from foretype_backend.launch import prepare
+from foretype_backend.pools.attach import attach_pool
+from foretype_backend.pools.build import make_pool
+from foretype_backend.pools.config import FastConfig
+from foretype_backend.pools.pool import ReplicaPool
+from foretype_backend.prefix.cli import app as prefix_commands
+from foretype_backend.prefix.epochs import EpochFile, EpochsUnreadable, read_epochs
+from foretype_backend.prefix.salt import SaltBook
+from foretype_client.wire import VERSION, Changed, ChangeReason, Done, Hello, Workspace
+from foretype_context.segments import Source
+from msgspec.structs import replace
+from typer.testing import CliRunner
+
+LINES = "".join(f"value_{at} = compute({at}, 'some text that makes tokens')\n" for at in range(40))
+SECRET = b"s" * 32
+
+
+@contextlib.asynccontextmanager
+async def fleet(
+    tmp_path: Path, *, count: int = 2, token: str | None = None
+) -> AsyncGenerator[tuple[World, list[Replica]]]:
+    replicas = [Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(count)]
+    for one in replicas:
+        await one.start()
+    fast = FastConfig(replicas=tuple(f"{one.url}/v1" for one in replicas))
+    pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
+    salts = SaltBook(SECRET, read_epochs(tmp_path / "epochs.json"))
+    async with gateway(pool, salts=salts, token=token) as world:
+        attach_pool(world.app, pool, epochs=EpochFile(tmp_path / "epochs.json", salts))
+        try:
+            yield world, replicas
+        finally:
+            for one in replicas:
+                await one.stop()
+
+
+def asked(document: str = "file:///src/shop/cart.py") -> dict[str, Any]:
+    parts = [replace(one, source=Source(document=document, path="cart.py", end=len(LINES))) for one in segments(LINES)]
+    return {"segments": parts, "document": document, "max_tokens": 2}
+
+
+async def hello(peer: Peer) -> None:
+    await peer.send(Hello(v=VERSION, workspaces=[Workspace(root="/src/shop", repository="shop")]))
+    await peer.receive()
+
+
+async def cached(peer: Peer, name: str, **fields: Any) -> int:
+    _, end, _ = await peer.ask(name, **(asked() | fields))
+    assert isinstance(end, Done), end
+    return end.usage.cached_tokens
+
+
+def bodies(replicas: list[Replica]) -> list[dict[str, Any]]:
+    return [body for one in replicas for body in one.bodies]
+
+
+async def test_a_colleague_is_warm_another_repository_is_not_and_a_purge_makes_all_cold(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as (world, replicas), world.peer(hello=False) as one, world.peer(hello=False) as two:
+        await hello(one)
+        await hello(two)
+        assert await cached(one, "a") == 0
+        warm = await cached(one, "b")
+        assert warm > 400
+        assert await cached(two, "c") == warm  # sharing is by repository, and both are sent where it is
+        assert await cached(one, "d", document="file:///elsewhere/x.py") == 0
+        salts = {body["cache_salt"] for body in bodies(replicas)}
+        assert len(salts) == 2
+        assert all(len(salt) == 43 for salt in salts)
+
+        async with world.http() as http:
+            shown = (await http.get("/admin/prefix", params={"repository": "shop"})).json()
+            assert shown["tokens"] >= warm
+            assert {row["sessions"] for row in shown["documents"]} == {2}
+            assert shown["agreement"]["within_block"] == shown["agreement"]["requests"] == 4
+            purged = (await http.post("/admin/prefix/purge", json={"repository": "shop"})).json()
+            assert purged["epoch"] == 1
+            assert purged["blocks"] > 20
+            assert (await http.get("/admin/prefix", params={"repository": "shop"})).json()["documents"] == []
+        _, end, _ = await one.ask("e", **asked())  # text again: the gateway forgot it
+        assert isinstance(end, Done)
+        assert end.usage.cached_tokens == 0
+    async with fleet(tmp_path) as (world, _replicas):
+        assert world.service.salts is not None
+        assert world.service.salts.namespace("default", "shop").epoch == 1  # it survives a restart
+
+
+async def test_leaving_and_changed_documents_end_the_use_of_blocks(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as (world, _replicas):
+        pool = world.engine
+        assert isinstance(pool, ReplicaPool)
+        async with world.peer(hello=False) as peer:
+            await hello(peer)
+            await cached(peer, "a")
+            used = pool.book.directory.statistics().used_blocks
+            assert used > 20
+            await peer.send(Changed(documents=["file:///src/shop/cart.py"], reason=ChangeReason.BRANCH))
+            await until(lambda: pool.book.directory.statistics().used_blocks < used)
+            await cached(peer, "b")
+            assert pool.book.directory.statistics().used_blocks == used
+        await until(lambda: pool.book.directory.statistics().used_blocks == 0)
+        async with world.http() as http:
+            answer = await http.post("/v1/completions", json={"prompt": LINES, "max_tokens": 1})
+            assert answer.status_code == 200
+        assert pool.book.directory.statistics().sessions == 0  # a stateless client leaves nothing behind
+
+
+async def test_the_door_asks_for_the_token_and_names_what_is_wrong(tmp_path: Path) -> None:
+    async with fleet(tmp_path, count=1, token=TOKEN) as (world, _replicas), world.http() as http:
+        assert (await http.get("/admin/prefix")).status_code == 401
+        assert (await http.post("/admin/prefix/purge", json={})).status_code == 401
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        wrong = await http.post("/admin/prefix/purge", json={"repository": 7}, headers=headers)
+        assert wrong.status_code == 400
+        assert wrong.json()["error"]["param"] == "repository"
+        assert (await http.get("/admin/prefix", headers=headers)).json()["tokens"] == 0
+
+
+async def test_the_commands_show_and_purge(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    async with (
+        fleet(tmp_path, token=TOKEN) as (world, _replicas),
+        world.peer(hello=False, additional_headers={"Authorization": f"Bearer {TOKEN}"}) as peer,
+    ):
+        await hello(peer)
+        await cached(peer, "a")
+        options = ["--gateway", world.url, "--token-file", str(token), "--json"]
+
+        def run(*arguments: str) -> dict[str, Any]:
+            result = CliRunner().invoke(prefix_commands, [*arguments, *options])
+            assert result.exit_code == 0, result.output
+            return json.loads(result.output)
+
+        shown = await asyncio.to_thread(run, "show", "shop")
+        assert shown["tokens"] > 400
+        assert (await asyncio.to_thread(run, "purge", "shop"))["epoch"] == 1
+        assert (await asyncio.to_thread(run, "show", "shop"))["tokens"] == 0
+        table = await asyncio.to_thread(CliRunner().invoke, prefix_commands, ["show", *options[:-1]])
+        assert "in_service" in table.output
+        denied = await asyncio.to_thread(CliRunner().invoke, prefix_commands, ["show", "--gateway", world.url])
+        assert denied.exit_code == 2
+        assert "credential" in denied.output
+    gone = await asyncio.to_thread(CliRunner().invoke, prefix_commands, ["show", "--gateway", world.url])
+    assert gone.exit_code == 2
+    assert "foretype serve" in gone.output
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [
+        ("replicas = ['ftp://x']", "pool.fast.replicas[0]"),
+        ("replicas = ['http://x/v1', 'http://x/v1/']", "pool.fast.replicas[1]"),
+        ("replicas = 'http://x'", "pool.fast.replicas"),
+        ("replica = ['http://x']", "pool.fast"),
+        ("replicas = ['http://x/v1', 'http://y/v1']\nrouting = 'pass_through'", "pool.fast.routing"),
+        ("replicas = ['http://x/v1']\nrouting = 'random'", "pool.fast.routing"),
+        ("replicas = ['http://x/v1']\nbatch = 0", "pool.fast.batch"),
+        ("replicas = ['http://x/v1']\nload_factor = 0.5", "pool.fast.load_factor"),
+        ("replicas = ['http://x/v1']\nsilence_s = 0.0", "pool.fast.silence_s"),
+        ("replicas = ['http://x/v1']\nkv_events = ['tcp://10.0.0.1:5557']", "pool.fast.kv_events[0]"),
+        ("replicas = ['http://x/v1']\nkv_events = ['tcp://*:5557']", "pool.fast.kv_events[0]"),
+        ("replicas = ['http://x/v1']\nkv_events = ['tcp://127.0.0.1:1', 'tcp://127.0.0.1:2']", "pool.fast.kv_events"),
+        ("replicas = ['http://x/v1']\nretire_url = 'http://x'", "pool.fast.retire_url"),
+        ("replicas = ['http://x/v1']\nshared_tier_tenants = ['a']", "pool.fast.shared_tier_tenants"),
+        ("replicas = ['http://x/v1']\n[engine]\nname = 'openai'\nmodel = 'http://z/v1'", "engine.name"),
+        ("batch = 8\n[engine]\nname = 'vllm-server'", "pool.fast.replicas"),
+        ("replicas = ['http://x/v1']\n[identity]\nenabled = true", "identity.salt_file"),
+    ],
+)
+def test_settings_that_cannot_be_meant_name_their_field(tmp_path: Path, section: str, field: str) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text(f"[pool.fast]\n{section}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(profile=path)
+    assert caught.value.field == field
+
+
+def test_replicas_choose_the_engine_and_a_tokenizer_must_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text("[pool.fast]\nreplicas = ['http://127.0.0.1:1/v1']\nkv_events = ['ipc:///run/events']\n")
+    config = load_config(profile=path)
+    assert config.engine.name == "vllm-server"
+    with pytest.raises(ConfigError, match=r"model\.tokenizer"):
+        prepare(config)
+    one = load_config(engine="vllm-server", model="http://127.0.0.1:1/v1")
+    assert one.engine.model == "http://127.0.0.1:1/v1"
+
+
+def test_damaged_epochs_are_not_overlooked(tmp_path: Path) -> None:
+    path = tmp_path / "epochs.json"
+    assert read_epochs(path) == {}
+    path.write_text('[["acme", "shop", 3]]')
+    assert read_epochs(path) == {("acme", "shop"): 3}
+    for text in ("{", '[["acme", 3]]', ""):
+        path.write_text(text)
+        with pytest.raises(EpochsUnreadable, match="delete it"):
+            read_epochs(path)
