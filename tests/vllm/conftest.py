@@ -12,7 +12,8 @@ import pytest
 from foretype_models.artifacts import locate
 
 HERE = Path(__file__).parent
-INSTALLED = importlib.util.find_spec("vllm") is not None
+_FOUND = importlib.util.find_spec("vllm")
+INSTALLED = _FOUND is not None and _FOUND.origin is not None  # without an origin it is this folder
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,7 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.vllm)
-        item.add_marker(pytest.mark.asyncio(loop_scope="module"))
         item.add_marker(pytest.mark.timeout(300))
         if not INSTALLED:
             item.add_marker(

@@ -15,6 +15,8 @@ from foretype_backend.prefix.salt import Namespace, SaltBook
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import locate
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # the engine lives on one loop
+
 GREEDY = GenerationParams(max_tokens=12)
 
 

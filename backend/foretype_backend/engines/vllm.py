@@ -148,7 +148,7 @@ class VllmEngine:
         deadline: float | None,
         origin: Origin | None,
     ) -> AsyncIterator[Chunk]:
-        llm, library = self._ready()
+        llm, library = self.library()
         max_tokens = check_prompt(
             token_ids,
             params.max_tokens,
@@ -283,7 +283,8 @@ class VllmEngine:
 
     # Inside
 
-    def _ready(self) -> tuple[Any, Library]:
+    def library(self) -> tuple[Any, Library]:
+        """The running `AsyncLLM` and the names it came with, for who measures it. Raises EngineUnavailable."""
         if self._llm is None or self._library is None:
             raise EngineUnavailable(self._down)
         if self._llm.errored:

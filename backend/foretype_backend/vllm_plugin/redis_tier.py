@@ -1,7 +1,7 @@
 """vLLM's third tier: a Redis or Valkey that the fleet shares. The scheduler's thread never waits for it.
 
 Every method that vLLM calls only books, hands work to a thread, or takes results. Whatever goes wrong is a miss: the store away,
-slow or full, a damaged chunk, too much in flight. Used only for requests that carry a namespace, which the gateway gives to tenants
+slow or full, a damaged chunk, too much in flight. Used only for requests that the gateway marks as shared, which it does for tenants
 that opted in, and only where the cost gate finds loading cheaper than computing.
 
 Configuration, in `kv_connector_extra_config.secondary_tiers`::
@@ -129,9 +129,10 @@ class RedisTier(SecondaryTierManager):
         return RequestOffloadingContext()
 
     def lookup(self, key: OffloadKey, req_context: ReqContext) -> LookupResult:
-        namespace = placement_in(req_context).namespace
-        if not namespace:
+        placement = placement_in(req_context)
+        if not placement.shared:
             return LookupResult.MISS
+        namespace = placement.namespace
         now = time.monotonic()
         known = self._known.get((namespace, key))
         if known is not None:
@@ -154,8 +155,8 @@ class RedisTier(SecondaryTierManager):
     def submit_store(self, job_metadata: TransferJob) -> None:
         placement = placement_in(job_metadata.req_context)
         now = time.monotonic()
-        if not placement.namespace or self._full() or not self._health.may_ask(now):
-            self._dropped += bool(placement.namespace)
+        if not placement.shared or self._full() or not self._health.may_ask(now):
+            self._dropped += placement.shared
             self._done(JobResult(job_metadata.job_id, success=False))
             return
         keys = list(job_metadata.keys)
@@ -197,6 +198,7 @@ class RedisTier(SecondaryTierManager):
     def shutdown(self) -> None:
         self._closing.set()
         self._pool.shutdown(wait=True, cancel_futures=False)
+        self._memory.release()  # vLLM unmaps it next, which a view would forbid
         self._chunks.close()
 
     def statistics(self) -> TierStatistics:
@@ -265,6 +267,9 @@ class RedisTier(SecondaryTierManager):
             self._health.refused(str(error), time.monotonic())
             _log.error("the Redis tier is not used: %s", error)
             return None
+        except BaseException as error:
+            self._down(type(error).__name__)  # else a probe that ended like this would be waited for without end
+            raise
         if self._health.reason:
             _log.info("the Redis tier is back")
         self._health.succeeded()

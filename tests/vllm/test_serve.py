@@ -1,0 +1,231 @@
+"""A real `vllm serve` behind the pool: streams, cached tokens, aborts, its own events, and what the directory makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+import pytest_asyncio
+from foretype_backend.engines.port import (
+    Chunk,
+    EngineFinish,
+    EngineUnavailable,
+    GenerationParams,
+    Origin,
+    PromptRefused,
+)
+from foretype_backend.engines.vllm_metrics import read_metrics
+from foretype_backend.engines.vllm_server import VllmServerEngine
+from foretype_backend.pools.build import make_pool
+from foretype_backend.pools.config import FastConfig
+from foretype_backend.pools.pool import ReplicaPool
+from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.tokens import load_tokenizer
+from foretype_models.artifacts import locate
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BLOCK = 32
+START_S = 240.0
+
+
+class Served(NamedTuple):
+    url: str
+    events: str
+    process: subprocess.Popen[bytes]
+
+
+@pytest.fixture(scope="module")
+def served(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("serve")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    events = f"ipc://{folder}/events"
+    command = [
+        # What `vllm serve` runs; the command itself looks for a distribution `vllm`, which the CPU build is not.
+        *(sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_folder)),
+        *("--served-model-name", "shipped", "--host", "127.0.0.1", "--port", str(port)),
+        *("--block-size", str(BLOCK), "--enforce-eager", "--max-num-seqs", "8", "--dtype", "float32"),
+        *("--scheduling-policy", "priority", "--enable-prompt-tokens-details", "--enable-scale-out"),
+        *("--kv-events-config", f'{{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"{events}"}}'),
+    ]
+    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                break
+            try:
+                if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
+                    break
+            except httpx.HTTPError:
+                time.sleep(0.5)
+        else:
+            raise AssertionError(f"not up after {START_S} s: {(folder / 'log').read_text()[-3000:]}")
+        assert process.poll() is None, (folder / "log").read_text()[-3000:]
+        yield Served(url, events, process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+TOKENIZER = load_tokenizer(locate().tokenizer_path)
+SOURCE = Path(sys.modules["foretype_context.tokens"].__file__ or "").read_text("utf-8")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(served: Served) -> AsyncIterator[VllmServerEngine]:
+    engine = VllmServerEngine.from_config(url=f"{served.url}/v1", vocabulary_tokens=TOKENIZER.vocabulary_tokens)
+    await engine.start()
+    yield engine
+    await engine.close()
+
+
+async def collect(engine: VllmServerEngine, name: str, ids: list[int], **options: Any) -> list[Chunk]:
+    params = GenerationParams(max_tokens=options.pop("max_tokens", 8), end_token_ids=options.pop("ends", frozenset()))
+    return [chunk async for chunk in engine.generate(name, ids, params, **options)]
+
+
+def tokens_of(chunks: list[Chunk]) -> list[int]:
+    return [token for chunk in chunks for token in chunk.token_ids]
+
+
+async def running(served: Served) -> int:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        return read_metrics((await client.get(f"{served.url}/metrics")).text).running
+
+
+async def test_what_the_server_says_of_itself(engine: VllmServerEngine) -> None:
+    capabilities = engine.capabilities()
+    assert (capabilities.model, capabilities.block_tokens) == ("shipped", BLOCK)
+    assert capabilities.priority
+    assert capabilities.notes == ("aborts by endpoint",)
+    assert engine.metrics.cache_blocks > 100
+    assert engine.process is not None
+    await engine.check()
+
+
+async def test_ids_stream_with_log_probabilities_and_the_end_token_stays_behind(engine: VllmServerEngine) -> None:
+    ids = TOKENIZER.encode(SOURCE[:2000])
+    chunks = await collect(engine, "a", ids, salt="stream")
+    tokens = tokens_of(chunks)
+    assert len(tokens) == 8
+    assert len([chunk for chunk in chunks if chunk.token_ids]) > 4  # streamed, not at once
+    assert all(len(one.logprobs) == len(one.token_ids) and all(value <= 0 for value in one.logprobs) for one in chunks)
+    assert chunks[-1].finish is EngineFinish.LENGTH
+    at = (
+        next(at for at, token in enumerate(tokens) if token not in tokens[:at] and at >= 1)
+        if len(set(tokens)) > 1
+        else 0
+    )
+    ended = await collect(engine, "b", ids, salt="stream", ends=frozenset({tokens[at]}))
+    assert tokens_of(ended) == tokens[:at]
+    assert ended[-1].finish is EngineFinish.END_TOKEN
+
+
+async def test_a_salt_is_a_cache_of_its_own(engine: VllmServerEngine) -> None:
+    ids = TOKENIZER.encode(SOURCE[2000:5000])
+    whole = (len(ids) - 1) // BLOCK * BLOCK
+    figures = [(await collect(engine, f"s{at}", ids, salt=salt))[-1].cached_tokens for at, salt in enumerate("aabab")]
+    assert figures == [0, whole, 0, whole, whole]
+
+
+@pytest.mark.parametrize("endpoint", [True, False])
+async def test_an_abort_frees_the_engine(served: Served, engine: VllmServerEngine, endpoint: bool) -> None:
+    engine._abort_endpoint = endpoint  # pyright: ignore[reportPrivateUsage]
+    seen = 0
+    async for chunk in engine.generate("gone", TOKENIZER.encode(SOURCE[:1500]), GenerationParams(max_tokens=1000)):
+        seen += len(chunk.token_ids)
+        if chunk.finish is not None:
+            assert chunk.finish is EngineFinish.ABORTED
+            break
+        await engine.abort("gone")
+    assert 0 < seen < 100
+    for _ in range(100):
+        if not await running(served):
+            break
+        await asyncio.sleep(0.02)
+    assert await running(served) == 0
+    engine._abort_endpoint = True  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_prompts_it_cannot_take_are_refused(engine: VllmServerEngine) -> None:
+    limit = engine.capabilities().context_limit_tokens
+    for ids in ([], [TOKENIZER.vocabulary_tokens], [5] * limit):
+        with pytest.raises(PromptRefused):
+            await collect(engine, "x", ids)
+
+
+async def test_a_tokenizer_of_another_model_is_refused_at_start(served: Served) -> None:
+    other = VllmServerEngine.from_config(url=f"{served.url}/v1", vocabulary_tokens=TOKENIZER.vocabulary_tokens + 5000)
+    with pytest.raises(EngineUnavailable, match="tokenizer do not match"):
+        await other.start()
+
+
+def session() -> Iterator[tuple[str, list[int], Origin]]:
+    """Two colleagues in one file: typing, an edit in the middle, its undo, another file. Session, ids, origin."""
+
+    def asked(who: str, document: str, text: str) -> tuple[str, list[int], Origin]:
+        ids = TOKENIZER.encode(text)
+        source = Source(document=document, version=1, start=0, end=len(text))
+        segment = Segment(kind=Kind.PREFIX, scope=Scope.FILE, source=source, text="")
+        placed = (PlacedSegment(segment=segment, start=0, end=len(ids)),)
+        return who, ids, Origin(tenant="t", repository="r", session=who, document=document, placed=placed)
+
+    cursor = 2400
+    for at in range(12):
+        yield asked("ann", "tokens.py", SOURCE[: cursor + 40 * at])
+    for at in range(6):
+        yield asked("bob", "tokens.py", SOURCE[: cursor + 40 * at])
+    edited = SOURCE[:1200] + "# a line between\n" + SOURCE[1200 : cursor + 300]
+    for at in range(4):
+        yield asked("ann", "tokens.py", edited + SOURCE[cursor + 300 : cursor + 300 + 30 * at])
+    for at in range(3):
+        yield asked("bob", "tokens.py", SOURCE[: cursor + 240 + 40 * at])
+    yield asked("ann", "tokens.py", SOURCE[: cursor + 480])  # undo
+    for at in range(4):
+        yield asked("ann", "other.py", SOURCE[4000 : 5500 + 50 * at])
+
+
+@pytest.mark.parametrize("events", [False, True])
+async def test_the_directory_predicts_the_engines_figure_on_a_replayed_session(served: Served, events: bool) -> None:
+    fast = FastConfig(replicas=(f"{served.url}/v1",), kv_events=(served.events,) if events else ())
+    pool: ReplicaPool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
+    await pool.start()
+    if events:
+        await asyncio.sleep(0.5)  # a subscriber of ZMQ hears what is published after it has joined
+    salt = f"session-{events}"
+    requests = 0
+    for requests, (_, ids, origin) in enumerate(session(), 1):
+        stream = pool.generate(f"{salt}-{requests}", ids, GenerationParams(max_tokens=6), salt=salt, origin=origin)
+        assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
+        if events:
+            await asyncio.sleep(0.05)
+    agreement = pool.pool_statistics().agreement
+    assert agreement.requests == agreement.within_block == requests == 30
+    assert agreement.cached_tokens > 0.8 * sum(len(ids) for _, ids, _ in session())
+    if events:
+        assert agreement.predicted_tokens == agreement.cached_tokens
+        assert pool.book.directory._replicas[served.url].tells  # pyright: ignore[reportPrivateUsage]
+    print(f"{events=} {agreement}")
+    await pool.close()
