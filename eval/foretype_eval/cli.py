@@ -9,6 +9,7 @@ from foretype_eval.adaptive.command import adaptive
 from foretype_eval.assembly.command import context
 from foretype_eval.compare.command import compare
 from foretype_eval.counters.command import counters
+from foretype_eval.engine.command import engine_bench
 from foretype_eval.events.command import events
 from foretype_eval.fim.cli import fim
 from foretype_eval.fleet.command import prefix_cache, routing
@@ -42,6 +43,7 @@ bench.command("context")(context)
 bench.command("load")(load)
 bench.command("events")(events)
 bench.command("counters")(counters)
+bench.command("engine")(engine_bench)
 bench.command("peer")(peer)
 bench.command("peer-page")(peer_page)
 bench.command("routing")(routing)

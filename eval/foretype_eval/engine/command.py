@@ -1,0 +1,116 @@
+"""The command `foretype bench engine`."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from foretype_models.artifacts import ArtifactError, locate
+from foretype_models.export import ExportError, write_safetensors
+from foretype_models.gguf_file import read_config, read_weights
+from foretype_models.outside.vllm_engine import VllmError, find_vllm
+from rich.console import Console
+from rich.table import Table
+
+from foretype_eval.console import fail, print_json
+from foretype_eval.engine.options import PARTS, EngineBenchOptions
+
+__all__ = ["engine_bench", "run_engine_bench"]
+
+
+def run_engine_bench(options: EngineBenchOptions, model: Path | None) -> dict[str, Any]:
+    """Measure in vLLM's own environment.
+
+    Args:
+        model: a GGUF file, by default the shipped one, or a folder as vLLM loads it.
+
+    Raises:
+        VllmError: the environment is missing, or the run failed; its own words stand on standard error.
+        ArtifactError, ExportError, OSError: the model cannot be prepared.
+    """
+    python = find_vllm()
+    shipped = locate()
+    with tempfile.TemporaryDirectory(prefix="foretype-engine-") as scratch:
+        folder = model if model is not None and model.is_dir() else Path(scratch) / "model"
+        path = shipped.path if model is None else model
+        if folder != model:
+            config = read_config(path)
+            write_safetensors(read_weights(path, config), config, shipped.tokenizer_path, folder)
+        options = msgspec.structs.replace(options, model=str(folder.resolve()))
+        child = subprocess.run(
+            [str(python), "-m", "foretype_eval.engine.child"],
+            input=msgspec.json.encode(options),
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+    if child.returncode != 0:
+        raise VllmError(f"the measurement ended with status {child.returncode}; see above")
+    found: dict[str, Any] = msgspec.json.decode(child.stdout)
+    return {"model": path.name, "samples": options.samples, **found}
+
+
+def engine_bench(
+    engine: Annotated[str, typer.Option(help="vllm, in the environment of `make vllm-env`.")] = "vllm",
+    model: Annotated[Path | None, typer.Option(help="GGUF file, or a folder as vLLM loads it.")] = None,
+    draft: Annotated[
+        Path | None, typer.Option(help="Folder of a draft model; its speculation is measured too.")
+    ] = None,
+    texts: Annotated[list[Path] | None, typer.Option(help="Folders with source files to continue; repeatable.")] = None,
+    parts: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}.")] = ",".join(PARTS),
+    samples: Annotated[int, typer.Option(min=8, help="Of each row.")] = 60,
+    seed: Annotated[int, typer.Option()] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """The in-process vLLM engine: what gateway and adapter add, cancels, tenants, speculation."""
+    if engine != "vllm":
+        fail(f"--engine: {engine!r} is unknown; vllm is the one that is measured here")
+    wanted = tuple(part.strip() for part in parts.split(",") if part.strip())
+    if unknown := [part for part in wanted if part not in PARTS]:
+        fail(f"--parts: {', '.join(unknown)} is none of {', '.join(PARTS)}")
+    options = EngineBenchOptions(
+        model="",
+        draft=None if draft is None else str(draft.resolve()),
+        texts=tuple(str(one.resolve()) for one in texts or ()),
+        parts=wanted,
+        samples=samples,
+        seed=seed,
+    )
+    try:
+        result = run_engine_bench(options, model)
+    except (VllmError, ArtifactError, ExportError, OSError) as error:
+        fail(str(error))
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _print(result: dict[str, Any]) -> None:
+    table = Table("ms", "n", "p50", "p95", "p99", title=f"{result.get('engine', 'vllm')}, {result['model']}")
+    for label, values in _rows(result):
+        table.add_row(
+            label, *("–" if values[key] is None else f"{values[key]:.1f}" for key in ("n", "p50", "p95", "p99"))
+        )
+    console = Console()
+    console.print(table)
+    for method, found in result.get("speculation", {}).get("methods", {}).items():
+        for language, one in found["languages"].items():
+            console.print(
+                f"{method}, {language}: {one['tokens_per_step']} tokens a step; equal {one['equal']}, ties {one['tie']}, "
+                f"different {one['different']}"
+            )
+
+
+def _rows(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    rows: list[tuple[str, dict[str, Any]]] = []
+    for tokens, found in result.get("serving", {}).items():
+        rows += [
+            (f"{tokens} tokens: {name.removesuffix('_ms')}", one) for name, one in found.items() if name.endswith("_ms")
+        ]
+    rows += [(name, one) for name, one in result.get("cancel", {}).items() if name.endswith("_ms")]
+    rows += [(f"tenants: {name}", one["ttft_ms"]) for name, one in result.get("isolation", {}).items()]
+    return rows

@@ -1,0 +1,31 @@
+"""What a run of `bench engine` measures; it crosses from the command to the process that runs in vLLM's environment."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+__all__ = ["PARTS", "EngineBenchOptions"]
+
+PARTS: Final = ("serving", "cancel", "isolation", "speculation")
+
+
+class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths are absolute.
+
+    Attributes:
+        model: folder with config.json and safetensors.
+        draft: such a folder; None leaves `draft_model` out.
+        texts: folders whose files give prompts for speculation; the language is by the file's ending.
+        samples: of each row.
+    """
+
+    model: str
+    draft: str | None = None
+    texts: tuple[str, ...] = ()
+    parts: tuple[str, ...] = PARTS
+    samples: int = 60
+    prompt_tokens: tuple[int, ...] = (2000, 6000)
+    speculation_tokens: int = 4
+    seed: int = 0

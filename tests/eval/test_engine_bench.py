@@ -1,0 +1,39 @@
+"""What needs no vLLM of `bench engine`: the verdict on speculation, the refusals, and an environment that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from foretype_eval.cli import bench
+from foretype_eval.engine.speculation import lossless
+from typer.testing import CliRunner
+
+GAPS = [1.0, 0.0005, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("other", "verdict"),
+    [
+        ([1, 2, 3], "equal"),
+        ([1, 9, 9], "tie"),  # what follows a tie is another text, and no error
+        ([1, 2, 9], "different"),
+        ([9, 2, 3], "different"),
+        ([1, 2], "different"),
+    ],
+)
+def test_texts_may_part_only_where_two_tokens_are_as_good_as_equal(other: list[int], verdict: str) -> None:
+    assert lossless([1, 2, 3], GAPS, other) == verdict
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--engine", "other"], "--engine"), (["--parts", "serving,all"], "all is none of"), ([], "vllm-env")],
+)
+def test_what_cannot_be_measured_is_said(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FORETYPE_VLLM_PYTHON", str(tmp_path / "none"))
+    result = CliRunner().invoke(bench, ["engine", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output
