@@ -9,7 +9,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-vscode vsix train-env peer-env vllm-env parity clean
+.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-vscode vsix train-env peer-env vllm-env test-vllm parity clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -90,7 +90,11 @@ vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
 	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
 	@.venv-vllm/bin/pip install --disable-pip-version-check -q -r requirements/vllm.txt
 	@.venv-vllm/bin/pip uninstall -q -y torchvision torchaudio torchcodec  # built for GPUs: their import fails here
+	@.venv-vllm/bin/pip install --disable-pip-version-check -q --no-deps -e .
 	@.venv-vllm/bin/python -P -c 'import vllm; print("vllm", vllm.__version__)'
+
+test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
+	@.venv-vllm/bin/python -m pytest -q -rs tests/vllm -m vllm
 
 parity: ## The shipped model in OpenVINO, llama.cpp and vLLM against transformers in fp32 (STORE=folder with validation/)
 	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (models/README.md)"; exit 1; }
