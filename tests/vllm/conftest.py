@@ -60,3 +60,21 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def options(model_folder: Path) -> dict[str, object]:
     """For the tests of a module that need no more than an engine."""
     return {"model": model_folder, "eager": True, "cache_gib": 1.0, "block_tokens": 32}
+
+
+@pytest.fixture(scope="session")
+def draft_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A draft with the model's tokenizer: the model's own first two layers. It guesses badly, and is a real second model."""
+    from foretype_models.export import write_safetensors
+    from foretype_models.gguf_file import read_config, read_weights
+
+    shipped = locate()
+    config = read_config(shipped.path)
+    kept = {
+        name: matrix
+        for name, matrix in read_weights(shipped.path, config).items()
+        if not name.startswith("model.layers.") or int(name.split(".")[2]) < 2
+    }
+    folder = tmp_path_factory.mktemp("vllm") / "draft"
+    write_safetensors(kept, {**config, "layers": 2}, shipped.tokenizer_path, folder)
+    return folder

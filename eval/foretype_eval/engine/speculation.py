@@ -141,7 +141,7 @@ def _prompts(options: EngineBenchOptions) -> dict[str, list[list[int]]]:
     prompts: dict[str, list[list[int]]] = {}
     for language, some in sorted(texts.items()):
         rng.shuffle(some)
-        for text in some[:_PER_LANGUAGE]:
+        for text in some[: min(_PER_LANGUAGE, options.samples)]:
             at = text.rfind("\n", 0, rng.randrange(1_500, max(1_600, min(len(text), 8_000)))) + 1
             ids = tokenizer.encode(text[:at])[-_PROMPT_TOKENS:]
             prompts.setdefault(language, []).append(list(ids))

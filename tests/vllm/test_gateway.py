@@ -1,0 +1,122 @@
+"""`foretype serve --engine vllm`: a gateway that completes for a client, and starts that end in a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from foretype_client.ports import Call
+from foretype_client.session import Session
+from foretype_client.wire import Delta, Done
+from foretype_context.segments import Kind, Scope, Segment, Source
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+START_S = 240.0
+
+
+async def serve(*arguments: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "foretype_backend", "serve", "--engine", "vllm", "--port", "0", "--no-telemetry"),
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def url(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    profile = tmp_path_factory.mktemp("profile") / "cpu.toml"
+    profile.write_text(
+        f'[engine]\nname = "vllm"\nmodel = "{model_folder}"\n[engine.options]\neager = true\ncache_gib = 1.0\n'
+    )
+    process = await serve("--profile", str(profile))
+    assert process.stdout is not None and process.stderr is not None
+    drained = asyncio.create_task(process.stderr.read())
+    async with asyncio.timeout(START_S):
+        while not (line := (await process.stdout.readline()).decode()).startswith("ready"):
+            assert line, (await drained).decode()[-2000:]
+    yield line.split()[1]
+    process.terminate()
+    async with asyncio.timeout(30):
+        await process.wait()
+        await drained
+
+
+async def complete(session: Session, name: str) -> tuple[str, Done]:
+    def segment(kind: Kind, text: str) -> Segment:
+        source = Source(document="file:///w/a.py", path="a.py", version=1, start=0, end=len(text))
+        return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
+
+    above = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
+    call = Call(
+        id=name,
+        document="file:///w/a.py",
+        version=1,
+        language="python",
+        segments=[
+            segment(Kind.PATH, ""),
+            segment(Kind.PREFIX, above),
+            segment(Kind.SUFFIX, "\n"),
+            segment(Kind.MIDDLE, "def function_40(value):\n    return "),
+        ],
+        prompt_tokens=None,
+        max_tokens=12,
+        deadline_ms=30_000.0,
+    )
+    text = ""
+    async for event in session.complete(call):
+        if isinstance(event, Delta):
+            text += event.text
+        else:
+            return text, event
+    raise AssertionError("no done")
+
+
+async def test_a_client_gets_text_and_the_second_time_out_of_the_cache(url: str, tmp_path: Path) -> None:
+    session = Session(
+        url.replace("http", "ws") + "/v1/stream",
+        client_name="test",
+        clock=time.monotonic,
+        rng=random.Random(0),
+        cache_dir=tmp_path,
+    )
+    await session.start()
+    try:
+        profile = await session.ready()
+        assert profile.grammar == "foretype-1" and profile.block_tokens == 32
+        first, done = await complete(session, "one")
+        assert done.usage.cached_tokens == 0 and done.usage.generated_tokens > 0
+        again, warm = await complete(session, "two")
+        assert again == first
+        assert warm.usage.prompt_tokens - 32 <= warm.usage.cached_tokens < warm.usage.prompt_tokens
+    finally:
+        await session.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("context_tokens = 100000", "made for 8192"),
+        ("nonsense = 1", "no option 'nonsense'"),
+        ("cache_gib = 0.001", "too small for one prompt"),
+        ('speculation = { method = "draft_model", model = "/nowhere" }', "speculation.model"),
+        ("eager = true\ncache_gib = 100000.0", "vLLM did not start"),
+    ],
+)
+async def test_a_profile_that_cannot_work_ends_with_the_reason(
+    model_folder: Path, tmp_path: Path, options: str, message: str
+) -> None:
+    profile = tmp_path / "bad.toml"
+    profile.write_text(f'[engine]\nmodel = "{model_folder}"\n[engine.options]\n{options}\n')
+    process = await serve("--profile", str(profile))
+    async with asyncio.timeout(START_S):
+        _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert message in errors.decode().splitlines()[-1]
