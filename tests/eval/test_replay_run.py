@@ -11,8 +11,10 @@ from eval.git_repo import git
 from foretype_eval.cli import app
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.commits import RepositoryError
+from foretype_eval.replay.recorded import load_recorded
 from foretype_eval.replay.run import ReplayOptions, run_replay
 from foretype_eval.replay.trace import LatencyTrace, TraceError, TraceRow
+from foretype_eval.replay.typist import keys_of
 from foretype_models.artifacts import locate
 from typer.testing import CliRunner
 
@@ -149,3 +151,46 @@ def test_the_previous_model_is_a_row_of_its_own(repo: Path) -> None:
     systems = run_replay(options, progress=quiet)["systems"]
     assert list(systems) == ["empty", "previous_model"]
     assert systems["previous_model"]["requests"] > 0
+
+
+RECORDING: list[dict[str, Any]] = [
+    {"kind": "documentEncountered", "id": 0, "time": 0, "relativePath": "checks.py"},
+    {"kind": "setContent", "id": 0, "time": 0, "content": BASE},
+]
+
+
+def recorded(folder: Path, edits: list[tuple[int, int, int, str]]) -> Path:
+    path = folder / "session.jsonl"
+    entries = RECORDING + [
+        {"kind": "changed", "id": 0, "time": at_ms, "edit": [[start, end, text]]} for at_ms, start, end, text in edits
+    ]
+    path.write_text("\n".join(map(json.dumps, entries)), "utf-8")
+    return path
+
+
+def test_a_recording_is_replayed_as_what_finally_stood_there(tmp_path: Path, trace: Path) -> None:
+    end = len(BASE)
+    keys = [(1000 + at, end + at, end + at, key) for at, key in enumerate(ADDED)]
+    wrong = len(ADDED) + end
+    slip = [(4000, wrong, wrong, "xy"), (4100, wrong, wrong + 2, "")]
+    paste = [(700_000, 0, 0, "#" * 201)]
+    later = [(701_000, 0, 0, "# note")]
+    path = recorded(tmp_path, [*keys, *slip, *paste, *later])
+    newest, oldest = load_recorded(path)
+    assert [s.target for s in oldest.stretches] == [ADDED] and oldest.stretches[0].before == BASE
+    assert [s.target for s in newest.stretches] == ["# note"] and newest.skipped == {"pasted": 1}
+    options = ReplayOptions(repo=path, simulate=True, latency_trace=trace, systems=("copy_line", "adaptive", "empty"))
+    result = run_replay(options, progress=quiet)
+    assert result["commits"] == 2 and result["systems"]["copy_line"]["ksr"] > 0
+    assert result["systems"]["empty"]["keys_with"] == keys_of(ADDED) + len("# note")
+
+
+@pytest.mark.parametrize(("content", "message"), [("not a recording", "not JSON"), ("", "nothing was changed")])
+def test_a_file_that_is_no_recording_is_refused_with_a_remedy(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_text(content)
+    with pytest.raises(RepositoryError, match=rf"{message}.*give a git repository or a recording"):
+        run_replay(ReplayOptions(repo=path), progress=quiet)
+    only_a_paste = recorded(tmp_path, [(10, 0, 0, "#" * 201)])
+    with pytest.raises(RepositoryError, match=r"nothing was typed.*pasted"):
+        run_replay(ReplayOptions(repo=only_a_paste), progress=quiet)

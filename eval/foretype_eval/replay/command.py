@@ -22,7 +22,7 @@ __all__ = ["replay"]
 
 
 def replay(
-    repo: Annotated[Path, typer.Option(help="Git repository whose commits are typed.")],
+    repo: Annotated[Path, typer.Option(help="Git repository whose commits are typed, or a recording of edits.")],
     commits: Annotated[str, typer.Option(help="Number of newest commits, or a range A..B.")] = "10",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     systems: Annotated[str, typer.Option(help="Of model, network, adaptive, copy_line, empty.")] = ",".join(SYSTEMS),

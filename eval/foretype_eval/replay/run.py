@@ -31,6 +31,7 @@ from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 from foretype_eval.replay.developer import Developer, Flow
 from foretype_eval.replay.journal import Journal
+from foretype_eval.replay.recorded import load_recorded
 from foretype_eval.replay.results import CommitRow, row_of, summary
 from foretype_eval.replay.sides import RealSide, Simulator
 from foretype_eval.replay.strict import StrictFlow
@@ -48,6 +49,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One replay.
 
     Attributes:
+        repo: a git repository, or a recording of edits.
         commits: number of newest commits, or a range `A..B`.
         systems: of `model` (the product), `network` (the product without its local candidate), `adaptive` (the local
             candidate alone), `copy_line`, `empty`.
@@ -86,12 +88,8 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
     trace = LatencyTrace.load(options.latency_trace) if options.latency_trace is not None else None
     if options.simulate and trace is None:
         raise TraceError("--simulate needs --latency-trace FILE; a run with --save-trace FILE makes one")
-    ids = commits_of(options.repo, options.commits, suffixes=options.suffixes)
-    if not ids:
-        raise RepositoryError(
-            f"{options.repo}: no commits in {options.commits!r} that touch {', '.join(options.suffixes)}"
-        )
-    commits = [load_commit(options.repo, id, suffixes=options.suffixes) for id in ids]
+    commits = _commits(options)
+    ids = [commit.id for commit in commits]
     measured: list[TraceRow] = []
     with contextlib.ExitStack() as stack:
         needs_gateway = not options.simulate and set(NEURAL) & set(options.systems)
@@ -140,6 +138,18 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
             for system in systems
         },
     }
+
+
+def _commits(options: ReplayOptions) -> list[Commit]:
+    """What is typed. Raises RepositoryError."""
+    if options.repo.is_file():
+        return load_recorded(options.repo)
+    ids = commits_of(options.repo, options.commits, suffixes=options.suffixes)
+    if not ids:
+        raise RepositoryError(
+            f"{options.repo}: no commits in {options.commits!r} that touch {', '.join(options.suffixes)}"
+        )
+    return [load_commit(options.repo, id, suffixes=options.suffixes) for id in ids]
 
 
 def replay_commit(
@@ -212,6 +222,8 @@ def _local(options: ReplayOptions, system: str, commit: Commit, root: str) -> Lo
     if system not in ("model", "adaptive", PREVIOUS):
         return None
     model = AdaptiveModel(_table())
+    if options.repo.is_file():  # a recording knows no file but those that were opened
+        return model
     for path, text in files_before(options.repo, commit.id, suffixes=options.suffixes).items():
         model.learn(f"file://{root}/{path}", text)
     return model
