@@ -14,7 +14,7 @@ from typing import Final
 from foretype_context.document import Snapshot
 from foretype_context.languages import language_spec
 
-__all__ = ["Surroundings", "excess_closer", "open_quote", "surroundings"]
+__all__ = ["Surroundings", "excess_closer", "in_comment_or_quotes", "open_quote", "surroundings"]
 
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
 _OPENERS: Final = frozenset(_PAIRS.values())
@@ -40,6 +40,7 @@ class _Scanner:
     def __init__(self, line_comment: str) -> None:
         self._code = _code(line_comment)
         self.quote = ""
+        self.in_comment = False
 
     def brackets(self, text: str) -> Iterator[tuple[int, str]]:
         at = 0
@@ -54,6 +55,7 @@ class _Scanner:
             elif found["comment"]:
                 at = text.find("\n", at)
                 if at < 0:
+                    self.in_comment = True
                     return
             elif found["quote"]:
                 self.quote = found["quote"]
@@ -67,6 +69,14 @@ def open_quote(text: str, line_comment: str) -> str:
     for _ in scanner.brackets(text):
         pass
     return scanner.quote
+
+
+def in_comment_or_quotes(snapshot: Snapshot, offset: int) -> bool:
+    """Whether `offset` is in a line comment or a string, told from the start of the enclosing statement by the scanner alone."""
+    scanner = _Scanner(language_spec(snapshot.language).line_comment)
+    for _ in scanner.brackets(snapshot.text[_statement_start(snapshot, offset) : offset]):
+        pass
+    return scanner.in_comment or scanner.quote != ""
 
 
 class Surroundings:
@@ -92,15 +102,19 @@ def _is_outer(line: str) -> bool:
     return bool(line.strip()) and not line[0].isspace() and line[0] not in ")]}"
 
 
-def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> Surroundings:
-    """Scans from the enclosing outermost line to the next one; `skip_right` characters right of the cursor are left out."""
-    line = snapshot.line_of(offset)
-    first = line
+def _statement_start(snapshot: Snapshot, offset: int) -> int:
+    """Start of the nearest outermost line above `offset`, or of the line where the search ends."""
+    line = first = snapshot.line_of(offset)
     while first > 0 and line - first < _LOOK_LINES and not _is_outer(snapshot.line_text(first)):
         first -= 1
-    start = snapshot.line_start(first)
-    known = (first == 0 or _is_outer(snapshot.line_text(first))) and offset - start <= _LOOK_CHARS
-    if not known:
+    return snapshot.line_start(first)
+
+
+def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> Surroundings:
+    """Scans from the enclosing outermost line to the next one; `skip_right` characters right of the cursor are left out."""
+    line, start = snapshot.line_of(offset), _statement_start(snapshot, offset)
+    known = start == 0 or _is_outer(snapshot.line_text(snapshot.line_of(start)))
+    if not known or offset - start > _LOOK_CHARS:
         return Surroundings(False, (), 0, "")
     scanner = _Scanner(language_spec(snapshot.language).line_comment)
     stack: list[str] = []

@@ -37,6 +37,7 @@ class LanguageSpec:
         id: LSP language id.
         suffixes, names: what a path must end with, or be called.
         wheel, entry: module of the grammar wheel and the function in it that gives the grammar.
+        fragment_entry: the function that gives the grammar of what is cut out of a file, where that is another one.
         comments, strings: node types that hold text, not code.
         scopes: node types that hold a body (functions, classes).
         blocks: node types of a body itself.
@@ -51,6 +52,7 @@ class LanguageSpec:
     names: tuple[str, ...] = ()
     wheel: str = ""
     entry: str = "language"
+    fragment_entry: str = ""
     comments: frozenset[str] = frozenset({"comment", "line_comment", "block_comment"})
     strings: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
@@ -207,6 +209,7 @@ _ALL: Final = (
         suffixes=(".php",),
         wheel="tree_sitter_php",
         entry="language_php",
+        fragment_entry="language_php_only",
         comments=_set("comment"),
         strings=_set("string encapsed_string heredoc nowdoc"),
         scopes=_set("function_definition method_declaration class_declaration"),
@@ -250,14 +253,19 @@ def language_spec(language: str) -> LanguageSpec:
 
 
 @cache
-def grammar_of(language: str) -> Language | None:
-    """The grammar of a language, or None where its wheel is not installed or is too old or new for tree-sitter."""
+def grammar_of(language: str, *, fragment: bool = False) -> Language | None:
+    """The grammar of a language, or None where its wheel is not installed or is too old or new for tree-sitter.
+
+    Args:
+        fragment: of text from the middle of a file.
+    """
     spec = language_spec(language)
+    entry = (fragment and spec.fragment_entry) or spec.entry
     if not spec.wheel:
         return None
     try:
         # The wheel gives a capsule; the stub's other overload, an int, is the deprecated one.
-        pointer = cast("object", getattr(importlib.import_module(spec.wheel), spec.entry)())
+        pointer = cast("object", getattr(importlib.import_module(spec.wheel), entry)())
         return Language(pointer)
     except (ImportError, AttributeError, ValueError):
         return None
@@ -272,7 +280,7 @@ def missing_grammars() -> dict[str, str]:
     }
 
 
-def parser_for(language: str) -> Parser | None:
-    """A parser of one's own (parsers are not shared between threads), or None."""
-    grammar = grammar_of(language)
+def parser_for(language: str, *, fragment: bool = False) -> Parser | None:
+    """A parser of one's own (parsers are not shared between threads), or None. `fragment`: as for :func:`grammar_of`."""
+    grammar = grammar_of(language, fragment=fragment)
     return None if grammar is None else Parser(grammar)

@@ -28,7 +28,7 @@ from foretype_context.node_types import (
 from foretype_context.parsing import parse_in_steps
 from foretype_context.tokens import well_formed
 
-__all__ = ["OUTLINE_CHARS", "Part", "outline", "parse_bounded", "parts_of"]
+__all__ = ["OUTLINE_CHARS", "Part", "defines", "outline", "parse_bounded", "parts_of"]
 
 OUTLINE_CHARS: Final = 1_000
 """200 to 300 tokens of source."""
@@ -390,6 +390,11 @@ _IMPORT_LINE: Final = re.compile(
     r"^(?:import|from|use|using|require|require_relative|include|#include|package|@import|source)\b"
 )
 _ASSIGNS: Final = re.compile(r"^(?P<name>[A-Za-z_$][\w$]*)\s*(?:\(|[:=])")
+
+
+def defines(line: str) -> bool:
+    """Whether a line looks like the first one of a definition, in any language."""
+    return _DEFINES.match(line) is not None
 
 
 def _by_indentation(text: str, language: str) -> Iterator[Part]:

@@ -15,15 +15,16 @@ from tree_sitter import Parser, Tree
 
 __all__ = ["parse_in_steps"]
 
-_READ_BYTES: Final = 1 << 16
+_READ_BYTES: Final = 4096
 _EDIT_READ_BYTES: Final = 512
 """An incremental parse looks at about a hundred places, a few bytes each."""
 
 
 def parse_in_steps(parser: Parser, source: bytes, steps: int, base: Tree | None = None) -> Tree | None:
-    """The tree of `source`, or None where the parser needs more than `steps` progress calls.
+    """The tree of `source`, or None where the parser needs more than `steps` progress calls and reads together.
 
-    Steps and not time, so that the same text gives the same tree on every machine.
+    Steps and not time, so that the same text gives the same tree on every machine. Reads count, since a grammar's own scanner may
+    run to the end of the text again and again between two progress calls (Ruby's does after `%w(`: seconds).
 
     Args:
         base: an older tree, edited to the same text; what did not change is taken from it.
@@ -32,6 +33,10 @@ def parse_in_steps(parser: Parser, source: bytes, steps: int, base: Tree | None 
     view, chunks = memoryview(source), list[bytes]()
 
     def read(byte: int, _: object) -> bytes:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            return b""  # ends the text here; the next progress call ends the parse
         # A copy, never `source` itself: each chunk's references are counted below.
         chunk = bytes(view[byte : byte + size])
         chunks.append(chunk)
@@ -44,8 +49,10 @@ def parse_in_steps(parser: Parser, source: bytes, steps: int, base: Tree | None 
 
     try:
         if base is None:
-            return parser.parse(read, encoding="utf8", progress_callback=overdue)
-        return parser.parse(read, base, "utf8", overdue)
+            tree = parser.parse(read, encoding="utf8", progress_callback=overdue)
+        else:
+            tree = parser.parse(read, base, "utf8", overdue)
+        return tree if left >= 0 else None
     except ValueError:
         # The progress callback stopped it; without a reset the next parse would go on with this text.
         parser.reset()

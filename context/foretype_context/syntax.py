@@ -7,14 +7,13 @@ the live document and cost the neighbourhood of the cursor, never the file.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final, NamedTuple
 
-from tree_sitter import Node, Tree
+from tree_sitter import Node
 
-from foretype_context.brackets import open_quote
+from foretype_context.brackets import in_comment_or_quotes, open_quote
 from foretype_context.document import Snapshot
-from foretype_context.languages import LanguageSpec, language_spec, parser_for
+from foretype_context.languages import LanguageSpec, language_spec
 from foretype_context.plan import SuggestionKind
 
 __all__ = [
@@ -37,9 +36,6 @@ CLOSERS_ONLY: Final = re.compile(r"""^\s*[)>}\]"'`]*\s*[:{;,]?\s*$""")
 
 _TAB_COLUMNS: Final = 4
 _LOOK_LINES: Final = 200
-_REGION_LINES: Final = 120
-_REGION_LINES_BELOW: Final = 20
-_REGION_CHARS: Final = 10_000
 
 
 def indent_columns(line: str) -> int:
@@ -73,12 +69,6 @@ def next_filled_line(snapshot: Snapshot, line: int) -> str | None:
     return None
 
 
-@lru_cache(maxsize=16)
-def _parsed_region(language: str, text: str) -> Tree | None:
-    parser = parser_for(language)
-    return None if parser is None else parser.parse(text.encode())
-
-
 class Spot(NamedTuple):
     """The smallest node that holds the character left of a place, and that place's byte offset in the node's tree."""
 
@@ -87,40 +77,21 @@ class Spot(NamedTuple):
 
 
 def spot_before(snapshot: Snapshot, offset: int) -> Spot | None:
-    """Looks into the tree, or where there is none into one made of the enclosing outermost statement and some lines more.
-
-    That smaller tree costs the neighbourhood and does not suffer from what is broken elsewhere.
-    """
-    if offset == 0:
+    """Looks into the tree around `offset`; None at the text's start and where there is no tree."""
+    region = snapshot.syntax_at(offset)
+    if region is None or offset == region.start:
         return None
-    tree, start = snapshot.tree, 0
-    if tree is None:
-        line = snapshot.line_of(offset)
-        first = line
-        while first > 0 and line - first < _REGION_LINES:
-            text = snapshot.line_text(first)
-            if text[:1].strip() and text[0] not in ")]}":
-                break
-            first -= 1
-        last = min(line + _REGION_LINES_BELOW, snapshot.line_count - 1)
-        start, end = snapshot.line_start(first), snapshot.line_end(last)
-        if start == offset or end - start > _REGION_CHARS:
-            return None
-        tree = _parsed_region(snapshot.language, snapshot.text[start:end])
-        if tree is None:
-            return None
-    byte = snapshot.byte_of(offset) if start == 0 else len(snapshot.text[start:offset].encode())
-    node = tree.root_node.descendant_for_byte_range(byte - 1, byte - 1)
+    byte = len(snapshot.text[region.start : offset].encode())
+    node = region.tree.root_node.descendant_for_byte_range(byte - 1, byte - 1)
     return None if node is None else Spot(node, byte)
 
 
 def in_comment_or_string(snapshot: Snapshot, offset: int) -> bool:
-    """Whether text typed at `offset` is part of a comment or string. Without a tree only line comments are known."""
+    """Whether text typed at `offset` is part of a comment or string. Without a tree quotes and line comments tell."""
     spec = language_spec(snapshot.language)
     spot = spot_before(snapshot, offset)
     if spot is None:
-        typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset]
-        return typed.lstrip().startswith(spec.line_comment)
+        return in_comment_or_quotes(snapshot, offset)
     node, byte = spot
     broken = spot.node.has_error or spot.node.type == "ERROR"
     while node is not None:

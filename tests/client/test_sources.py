@@ -40,7 +40,7 @@ class Scripted:
         self.closes = 0
 
     def snippets(self, snapshot: Any, offset: int, *, limit: int) -> Any:
-        self.trees.append(snapshot.tree)
+        self.trees.append(snapshot.syntax_at(offset))
         self.heard.append(("asked", offset))
         self.gate.wait(30)
         if isinstance(self.said, Exception):

