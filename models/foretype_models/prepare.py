@@ -1,6 +1,7 @@
 """From the source list to what training reads: ``python -m foretype_models.prepare STEP --work DIR``.
 
-Steps, in order: ``download`` (wheels and other sources), ``corpus`` (shards and manifest), ``tokenizer``, ``store`` (text stores).
+Steps, in order: ``download`` (wheels and other sources), ``corpus`` (shards and manifest), ``verify`` (the
+shards, read back), ``tokenizer``, ``store`` (text stores).
 """
 
 from __future__ import annotations
@@ -75,8 +76,23 @@ def corpus(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
         others=[source for source in others if source.kind == "git" or source.name in listed],
         never_others=list(sources.open_commits(plan.never_train, repositories)),
     )
-    manifest_of(plan_file).write_text(json.dumps(manifest, indent=1) + "\n")
+    build.write_manifest(manifest, manifest_of(plan_file))
     _say(json.dumps(manifest["totals"], indent=1))
+
+
+def verify(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
+    """Reads the shards back, as training would, and fails where one holds what must not be trained on."""
+    from foretype_models.corpus import build, sources, verify
+
+    never = sources.open_commits(sources.Plan.load(plan_file).never_train, work / "repositories")
+    texts = build.never_train_texts([*sources.open_wheels(work / "never"), *never], benchmarks)
+    manifest = json.loads(manifest_of(plan_file).read_text())
+    faults = list(verify.faults(manifest, work / "corpus", texts))
+    for fault in faults:
+        _say(fault)
+    if faults:
+        raise SystemExit(f"{len(faults)} faults; build the corpus again, and train on nothing before it verifies")
+    _say(f"{manifest['totals']['splits']['train']['files']} training files: nothing that must not be trained on")
 
 
 def tokenizer(work: Path, plan_file: Path) -> None:
@@ -108,7 +124,7 @@ def _say(text: str) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="Prepare what training reads.")
-    parser.add_argument("step", choices=["download", "corpus", "tokenizer", "store", "all"])
+    parser.add_argument("step", choices=["download", "corpus", "verify", "tokenizer", "store", "all"])
     parser.add_argument("--work", type=Path, required=True, help="folder for wheels, shards and stores (some 2 GB)")
     parser.add_argument("--benchmarks", type=Path, help="folder with HumanEval-Infilling files, for the content check")
     parser.add_argument("--plan", type=Path, default=_CORPUS / "sources.toml", help="source list (family.toml: 1 GB)")
@@ -116,6 +132,7 @@ def main() -> None:
     steps = {
         "download": lambda: download(options.work, options.plan),
         "corpus": lambda: corpus(options.work, options.benchmarks, options.plan),
+        "verify": lambda: verify(options.work, options.benchmarks, options.plan),
         "tokenizer": lambda: tokenizer(options.work, options.plan),
         "store": lambda: store(options.work),
     }

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_models.corpus import build, download, shards, sources
+from foretype_models.corpus import build, download, shards, sources, verify
+from foretype_models.corpus.languages import LANGUAGES
+from foretype_models.corpus.licences import permissive_expression
 from foretype_models.corpus.never import NeverTrain
 
-NEVER = NeverTrain.load(Path(__file__).parents[2] / "models" / "corpus" / "never_train.toml")
+CORPUS = Path(__file__).parents[2] / "models" / "corpus"
+NEVER = NeverTrain.load(CORPUS / "never_train.toml")
 
 
 def code(name: str, count: int = 8) -> str:
@@ -172,23 +175,54 @@ def test_a_wheel_is_read_without_unpacking_or_following_its_paths(tmp_path: Path
     assert {path.name for path in tmp_path.rglob("*")} == {"wheels", "evil-1.0-py3-none-any.whl"}
 
 
-def test_the_committed_manifest_keeps_its_promises() -> None:
-    folder = Path(__file__).parents[2] / "models" / "corpus"
-    manifest = json.loads((folder / "manifest.json").read_text())
-    plan = sources.Plan.load(folder / "sources.toml")
+def promises(name: str, plan: sources.Plan) -> dict[str, Any]:
+    manifest = json.loads((CORPUS / name).read_text())
     names = {item["name"] for item in manifest["sources"]}
     assert not [name for name in names if NEVER.refuses_project(name)]
-    assert names | {item["name"] for item in manifest["refused"]} <= {
-        *(sources.normalise(name) for name in plan.projects),
-        "cpython",
-    }
     held_out = {item["name"] for item in manifest["sources"] if item["split"] == "validation"}
     assert held_out <= plan.validation
-    assert len(held_out) >= 14
-    from foretype_models.corpus.licences import permissive_expression
-
     assert all(permissive_expression(item["licence"]) for item in manifest["sources"])
     assert "HumanEval" in manifest["never_train"]["benchmarks_checked"]
+    splits = manifest["totals"]["splits"]
+    assert sum(part["bytes"] for part in splits.values()) == sum(item["bytes"] for item in manifest["sources"])
+    return manifest
+
+
+def test_the_committed_manifest_keeps_its_promises() -> None:
+    plan = sources.Plan.load(CORPUS / "sources.toml")
+    manifest = promises("manifest.json", plan)
+    names = {item["name"] for item in [*manifest["sources"], *manifest["refused"]]}
+    assert names <= {*(sources.normalise(name) for name in plan.projects), "cpython"}
+    assert manifest["totals"]["splits"]["validation"]["projects"] >= 14
+
+
+def test_the_manifest_of_the_family_is_a_gigabyte_python_first_in_every_language() -> None:
+    plan = sources.Plan.load(CORPUS / "family.toml")
+    totals = promises("family.manifest.json", plan)["totals"]
+    assert totals["splits"]["train"]["bytes"] >= 1_000_000_000
+    assert totals["splits"]["validation"]["projects"] >= 30
+    assert set(totals["languages"]) == set(LANGUAGES)
+    assert all(of["validation_projects"] for of in totals["languages"].values())
+    everything = sum(of["bytes"] for of in totals["languages"].values())
+    assert totals["languages"]["python"]["bytes"] >= 0.6 * everything
+    assert {"near_duplicate", "generated", "minified", "secret", "never_train_run"} <= set(totals["dropped"])
+
+
+def test_a_corpus_with_something_that_must_not_be_trained_on_does_not_verify(
+    built: tuple[dict[str, Any], Path],
+) -> None:
+    manifest, out = built
+    secret = [("click:core.py", code("secret", 20), "python")]
+    assert list(verify.faults(manifest, out, secret)) == []
+    line = {"repo": "good", "path": "good/c.py", "language": "python", "text": "import os\n\n" + code("secret", 20)}
+    with gzip.open(out / "train-001.jsonl.gz", "wt") as stream:
+        stream.write(json.dumps(line) + "\n")
+        stream.write(json.dumps({**line, "repo": "held", "path": "held/d.py", "text": code("delta", 20)}) + "\n")
+    assert list(verify.faults(manifest, out, secret)) == [
+        "good:good/c.py: never_train_run",
+        "held:held/d.py: is in the shards of train and not in that part of the manifest",
+        "good: 2 files in the shards, 1 in the manifest",
+    ]
 
 
 def test_downloads_never_build_and_failures_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,4 +8,5 @@ Modules:
     sources: download and read source files from wheels and the standard library
     shards: kept text on disk, and the journal by which a stopped build goes on
     build: the pipeline and the manifest
+    verify: what a finished corpus must not hold, read back from the shards
 """

@@ -298,3 +298,18 @@ def _totals(entries: list[Entry]) -> dict[str, Any]:
         "bytes_by_licence": dict(licence_bytes.most_common()),
         "dropped": dict(dropped.most_common()),
     }
+
+
+def write_manifest(manifest: dict[str, Any], path: Path) -> None:
+    """Writes a manifest with a line for each source, so that a change of it is read source by source."""
+
+    def listed(items: Iterable[object]) -> str:
+        return "[\n" + ",\n".join(f"  {json.dumps(item)}" for item in items) + "\n ]"
+
+    parts = {
+        "totals": json.dumps(manifest["totals"]),
+        "sources": listed(manifest["sources"]),
+        "refused": listed(manifest["refused"]),
+        "never_train": json.dumps(manifest["never_train"]),
+    }
+    path.write_text("{\n" + ",\n".join(f' "{name}": {text}' for name, text in parts.items()) + "\n}\n", "utf-8")
