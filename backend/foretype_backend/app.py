@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from fastapi import FastAPI
 from foretype_client.wire import Changed
 from foretype_context.profile import Profile
 from foretype_context.templates import grammar
 from foretype_context.tokens import Tokenizer
 
+from foretype_backend.admission.accounts import Accounts
 from foretype_backend.config import Config
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
 from foretype_backend.doors.health import HealthDoor, gateway_version
@@ -21,9 +24,11 @@ from foretype_backend.doors.openai import OpenAIDoor
 from foretype_backend.doors.stream import ChangeSink, FeedbackSink, Sender, StreamDoor
 from foretype_backend.engines.port import Engine
 from foretype_backend.identity.directory import Directory
+from foretype_backend.playground.door import PlaygroundDoor
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
+from foretype_backend.settings import AdmissionConfig
 
 if TYPE_CHECKING:  # it brings the database's libraries
     from foretype_backend.identity.identity import Identity
@@ -42,6 +47,7 @@ def create_app(
     changed: ChangeSink | None = None,
     identity: Identity | None = None,
     salts: SaltBook | None = None,
+    accounts: Accounts | None = None,
 ) -> FastAPI:
     """Put the gateway together.
 
@@ -53,6 +59,7 @@ def create_app(
         changed: told about changed documents.
         identity: knows everybody's own credentials; started and closed by the caller.
         salts: isolate the prefix caches of tenants; a gateway with `identity` needs them.
+        accounts: budgets of everybody, and what they used.
     """
     limits = config.limits
     renderer = Renderer(tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens)
@@ -64,6 +71,8 @@ def create_app(
         limits=limits,
         connections=lambda: len(stream.connections),
         salts=salts,
+        admission=_admission(config),
+        accounts=accounts,
     )
     stream = StreamDoor(
         service,
@@ -76,7 +85,9 @@ def create_app(
         max_connections=config.gateway.max_connections,
     )
     if identity is not None:
-        identity.watch.changed = functools.partial(_follow, stream, salts)
+        follow = functools.partial(_follow, stream, salts, accounts)
+        identity.watch.changed = follow
+        follow(identity.directory)
         service.metrics.watch_identity(lambda: identity.watch.age_s)
     jobs = HttpJobs(service, renderer)
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
@@ -98,6 +109,7 @@ def create_app(
     app.add_route("/health", health.healthz, methods=["GET"])  # llama.cpp's name for it
     app.add_route("/metrics", health.metrics, methods=["GET"])
     app.add_route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"])
+    app.router.routes.extend(PlaygroundDoor(tokenizer, lambda: stream.profile, keeper).routes())
     return app
 
 
@@ -117,10 +129,18 @@ def _ignore(session: str, change: Changed) -> None:
     """Changed documents have no cache to retire yet."""
 
 
-def _follow(stream: StreamDoor, salts: SaltBook | None, directory: Directory) -> None:
-    """What changes at once with the tenants and keys: who stays connected, and whose cache is reachable."""
+def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | None, directory: Directory) -> None:
+    """What changes at once with the tenants and keys: who stays connected, what they may use, whose cache is reachable."""
     stream.recheck()
+    if accounts is not None:
+        accounts.quotas.follow(directory.tenants, asyncio.get_running_loop().time())
     if salts is not None:
         for tenant in directory.tenants.values():
             while salts.namespace(tenant.name).epoch < tenant.epoch:
                 salts.purge(tenant.name)
+
+
+def _admission(config: Config) -> AdmissionConfig:
+    """On one's own machine nothing is shed: a slow answer is better than none, and there is nobody to be fair to."""
+    given = config.admission
+    return given if given.shed is not None else msgspec.structs.replace(given, shed=config.engine.name != "embedded")

@@ -15,8 +15,11 @@ from foretype_backend.config import Config, ConfigError, load_config
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from foretype_backend.admission.accounts import Accounts
+    from foretype_backend.admission.redis_leases import RedisLeases
     from foretype_backend.engines.port import Engine
     from foretype_backend.identity.identity import Identity
+    from foretype_backend.identity.usage import UsageWriter
     from foretype_backend.prefix.salt import SaltBook
     from foretype_backend.telemetry.sink import TelemetrySink
 
@@ -118,7 +121,11 @@ async def _main(config: Config) -> None:
         listener.close()
         await _close(telemetry, identity)
         raise error if isinstance(error, ConfigError) else ConfigError("engine", str(error)) from error
+    accounts = writer = leases = None
     try:
+        if identity is not None:
+            accounts, writer = await _accounts(config)
+            leases = _leases(config, accounts)
         profile = make_profile(config, parts)
         salts = _salts(config, identity) if identity is not None or config.engine.name == "vllm-server" else None
         gateway = create_app(
@@ -130,6 +137,7 @@ async def _main(config: Config) -> None:
             feedback=telemetry,
             identity=identity,
             salts=salts,
+            accounts=accounts,
         )
         if config.engine.name == "vllm-server":
             _attach(config, gateway, parts.engine, salts)
@@ -147,11 +155,11 @@ async def _main(config: Config) -> None:
         with contextlib.ExitStack() as stack:
             await serve_until_told(gateway, config, listener, ready=ready)
     finally:
-        await _close(telemetry, identity)
+        await _close(leases, writer, telemetry, identity)
         await parts.engine.close()
 
 
-async def _close(*parts: TelemetrySink | Identity | None) -> None:
+async def _close(*parts: TelemetrySink | Identity | UsageWriter | RedisLeases | None) -> None:
     for part in parts:
         if part is not None:
             await part.close()
@@ -169,7 +177,7 @@ async def _identity(config: Config) -> Identity | None:
     try:
         identity = await open_identity(
             config.identity,
-            state_dir(config) / "identity",
+            identity_url(config),
             clock=time.monotonic,
             wall_ms=lambda: time.time_ns() // 1_000_000,
         )
@@ -177,6 +185,52 @@ async def _identity(config: Config) -> Identity | None:
     except StoreError as error:
         raise ConfigError("identity.url", str(error)) from error
     return identity
+
+
+async def _accounts(config: Config) -> tuple[Accounts, UsageWriter]:
+    """Budgets and the meter, and the task that stores what was used; it has a connection of its own."""
+    import os
+    import secrets
+    import time
+    from datetime import UTC, datetime
+
+    from foretype_backend.admission.accounts import Accounts
+    from foretype_backend.identity.store import IdentityStore
+    from foretype_backend.identity.usage import UsageWriter
+
+    accounts = Accounts(day=lambda: datetime.now(UTC).strftime("%Y-%m-%d"))
+    store = await IdentityStore.open(identity_url(config))
+    gateway = f"{os.getpid()}-{secrets.token_hex(8)}"
+    writer = UsageWriter(accounts.meter, store, gateway=gateway, wall_ms=lambda: time.time_ns() // 1_000_000)
+    writer.start()
+    return accounts, writer
+
+
+def _leases(config: Config, accounts: Accounts) -> RedisLeases | None:
+    """Budgets that gateways share; without Redis each of them counts alone."""
+    url, slice_s = config.leases.redis_url, config.leases.slice_s
+    if url is None:
+        return None
+    from foretype_backend.admission.leases import Leases
+
+    try:
+        from foretype_backend.admission.redis_leases import RedisLeases
+    except ImportError as error:
+        raise ConfigError("leases.redis_url", "needs `pip install 'foretype[tiers]'`") from error
+
+    clock = asyncio.get_running_loop().time
+    leases = Leases(accounts.quotas.budgets, slice_s=slice_s, now=clock())
+    try:
+        shared = RedisLeases(url, leases, slice_s=slice_s, clock=clock)
+    except ValueError as error:
+        raise ConfigError("leases.redis_url", f"{error}; it looks like redis://host:6379/0") from error
+    shared.start()
+    return shared
+
+
+def identity_url(config: Config) -> str:
+    """Where tenants, keys and usage are."""
+    return config.identity.url or str(state_dir(config) / "identity" / "identity.db")
 
 
 def state_dir(config: Config) -> Path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 
 from foretype_client.wire import Finish, RequestClass, Timings, Usage
 from foretype_context.profile import Stop
 
+from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
 from foretype_backend.engines.port import Chunk, Origin
 from foretype_backend.identity.directory import Principal
@@ -35,6 +37,7 @@ class Job:
         session: whose it is: a cancel or `supersedes` reaches requests of the same session only.
         prefill_only: compute and cache the prompt, generate nothing.
         principal: who asks, and pays.
+        objective: the promise it is held to, where it is not that of its class (`fim`).
         repository: with the principal's tenant, whose cache the prompt may share.
     """
 
@@ -51,6 +54,7 @@ class Job:
     temperature: float = 0.0
     prefill_only: bool = False
     principal: Principal = _ANYBODY
+    objective: str = ""
     repository: str = ""
     language: str = ""
 
@@ -90,6 +94,8 @@ class Record:
         decision: of admission: None starts it, a reason refuses it.
         guard: the deadline, and after a cancel the grace of the engine.
         stop_reason: why it is to end, once it is.
+        reservation: of the principal's budgets.
+        measured: the scheduler has heard of its first token.
         enough: the caller has enough text; it ends as if at its token limit.
     """
 
@@ -109,6 +115,8 @@ class Record:
     cached_tokens: int = 0
     cached_source: str = ""
     attempts: int = 0
+    reservation: Reservation | None = None
+    measured: bool = False
     enough: bool = False
 
     @property
@@ -160,6 +168,14 @@ class Record:
         retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
         refused = refusal(reason, message, field=field, retry_after_ms=retry)
         return Outcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
+
+    def rate_limited(self, denied: Denied, now: float) -> Outcome:
+        """The principal's budget is used up; the refusal says for how long."""
+        what = denied.name.partition(":")[0]
+        retry_ms = None if math.isinf(denied.retry_after_s) else max(1.0, denied.retry_after_s * 1000)
+        message = f"the {what}'s budget is used up" if retry_ms else f"larger than the burst of the {what}'s budget"
+        refused = refusal(Reason.RATE_LIMITED, message, retry_after_ms=retry_ms)
+        return Outcome(reason=Reason.RATE_LIMITED, finish=None, refusal=refused, timings_ms=self.timings(now))
 
     def timings(self, now: float) -> Timings:
         """Split the time of a request into its stages; they add up to `now - received`, in milliseconds."""

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from foretype_backend.admission.outcomes import Reason
+from foretype_backend.admission.outcomes import Decision, Reason
 from foretype_backend.admission.scheduler import SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.identity.directory import Denial
@@ -45,6 +45,9 @@ class Metrics:
         )
         self.requests = Counter(
             "foretype_requests", "Requests by class and by how they ended.", ["class", "reason"], registry=self.registry
+        )
+        self.admission = Counter(
+            "foretype_admission", "What admission decided, by class.", ["class", "decision"], registry=self.registry
         )
         self.prompt_tokens = Counter(
             "foretype_prompt_tokens", "Prompt tokens of requests that reached the engine.", registry=self.registry
@@ -100,6 +103,10 @@ class Metrics:
             long = isinstance(visible_ms, int | float) and visible_ms >= READ_MS
             outcome = "accepted" if event.get("end") == "accepted" else "read" if long else "glimpsed"
             self.suggestions.labels(outcome).inc()
+
+    def decided(self, class_: RequestClass, decision: Decision) -> None:
+        """Count one decision of admission."""
+        self.admission.labels(class_.value, decision.value).inc()
 
     def denied(self, denial: Denial) -> None:
         """Count a credential that was not taken."""

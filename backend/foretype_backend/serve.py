@@ -17,12 +17,18 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import replace
 
+import msgspec
+from foretype_client.wire import RequestClass
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission import scheduler
-from foretype_backend.admission.outcomes import Reason
-from foretype_backend.admission.scheduler import PRIORITY, Ticket
+from foretype_backend.admission.accounts import Accounts
+from foretype_backend.admission.limits import Denied
+from foretype_backend.admission.outcomes import Decision, Reason
+from foretype_backend.admission.pressure import Pressure
+from foretype_backend.admission.scheduler import PRIORITY, Scheduler, Ticket
 from foretype_backend.completion import Job, Outcome, Record
 from foretype_backend.config import LimitsConfig
 from foretype_backend.engines.port import (
@@ -37,6 +43,7 @@ from foretype_backend.logs import log_fault
 from foretype_backend.metrics import Metrics
 from foretype_backend.output import OutputText, TextDelta
 from foretype_backend.prefix.salt import SaltBook
+from foretype_backend.settings import AdmissionConfig
 
 __all__ = ["Job", "Outcome", "Service"]
 
@@ -44,6 +51,8 @@ _MAX_ENGINE_STOPS = 4
 """OpenAI-compatible servers answer 400 to more; the gateway enforces all of them itself."""
 
 _RETRY_PAUSE_S = 0.05
+_TICK_S = 0.1
+_SMOOTHING = 0.05
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -60,6 +69,8 @@ class Service:
         limits: LimitsConfig,
         connections: Callable[[], int] = lambda: 0,
         salts: SaltBook | None = None,
+        admission: AdmissionConfig | None = None,
+        accounts: Accounts | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.engine = engine
@@ -68,29 +79,36 @@ class Service:
         self.limits = limits
         self.end_token_ids = end_token_ids
         self.salts = salts
-        self._state = scheduler.State(
-            limits=scheduler.Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
-        )
+        self.accounts = accounts
+        self._objectives_s = {} if admission is None else objectives_s(admission)
+        self._scheduler = make_scheduler(limits, admission)
         self._records: dict[str, Record] = {}
         self._aborts: set[asyncio.Task[None]] = set()
+        self._cached_share = 0.0
+        self._ticking: asyncio.TimerHandle | None = None
         self.metrics = Metrics(
             engine=engine.statistics,
-            scheduler=lambda: self._state.statistics(),
+            scheduler=lambda: self._scheduler.statistics(),
             connections=connections,
             slots=limits.max_running,
         )
 
     def statistics(self) -> scheduler.SchedulerStatistics:
-        return self._state.statistics()
+        return self._scheduler.statistics()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """To look at; only this class changes it."""
+        return self._scheduler
 
     def __repr__(self) -> str:
-        return f"<Service: {self._state!r}>"
+        return f"<Service: {self._scheduler!r}>"
 
     def cancel(self, key: str) -> bool:
         """End a live request; its `run` returns with finish `cancelled`. False when there is none of that key."""
         if key not in self._records:
             return False
-        self._apply(scheduler.Cancel(key))
+        self._apply(self._scheduler.cancel(key, self._now()))
         return True
 
     def finish(self, key: str) -> None:
@@ -104,7 +122,7 @@ class Service:
 
     def disconnect(self, session: str) -> None:
         """End everything of a session."""
-        self._apply(scheduler.Disconnect(session))
+        self._apply(self._scheduler.disconnect(session, self._now()))
 
     async def run(self, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
         """Serve one completion; `deliver` is called with every piece of text and must not block.
@@ -128,9 +146,12 @@ class Service:
             return outcome
         finally:
             del self._records[job.key]
-            self._apply(scheduler.Leave(job.key))
+            self._apply(self._scheduler.leave(job.key, self._now()))
             reason = Reason.DISCONNECTED if outcome is None else outcome.reason
             usage = record.usage() if outcome is None else outcome.usage
+            if self.accounts is not None:
+                engine_s = 0.0 if record.started is None else self.clock() - record.started
+                self.accounts.over(record.reservation, job.principal, job.class_, usage, engine_s, loop.time())
             ttft_s = None if record.first_text is None else record.first_text - job.received
             self.metrics.finished(job.class_, reason, usage, ttft_s)
             _log.debug(
@@ -148,13 +169,18 @@ class Service:
         self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
     ) -> Outcome:
         job = record.job
-        ticket = Ticket(
-            key=job.key, session=job.session, document=job.document, class_=job.class_, deadline=job.deadline
-        )
+        if self.accounts is not None:
+            tokens = len(job.prompt.ids) + (0 if job.prefill_only else job.max_tokens)
+            reserved = self.accounts.reserve(job.principal, job.class_, tokens, loop.time())
+            if isinstance(reserved, Denied):
+                self.metrics.decided(job.class_, Decision.RATE_LIMITED)
+                return record.rate_limited(reserved, self.clock())
+            record.reservation = reserved
+        ticket = self._ticket(job, loop.time())
         try:
             async with asyncio.timeout_at(job.deadline) as guard:
                 record.guard = guard
-                self._apply(scheduler.Arrive(ticket, job.supersedes))
+                self._apply(self._scheduler.arrive(ticket, loop.time(), job.supersedes))
                 refused = await record.decision
                 if refused is not None:
                     return self._ended(record, refused, "admission refused it")
@@ -238,6 +264,8 @@ class Service:
         output = record.output
         async for chunk in stream:
             record.note(chunk, self.clock())
+            if not record.measured:
+                self._measure(record, loop.time())
             delta = output.feed(chunk)
             if record.stop_reason is not None:
                 if chunk.finish is None:
@@ -281,20 +309,67 @@ class Service:
         except EngineUnavailable:
             _log.warning("the engine was lost while a request was being closed")
 
-    def _apply(self, event: scheduler.Event) -> None:
-        """Run the scheduler and carry out its effects."""
-        self._state, effects = scheduler.step(self._state, event, asyncio.get_running_loop().time())
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _ticket(self, job: Job, now: float) -> Ticket:
+        principal = job.principal
+        return Ticket(
+            key=job.key,
+            session=job.session,
+            document=job.document,
+            class_=job.class_,
+            deadline=job.deadline,
+            tenant=principal.tenant,
+            weight=principal.weight,
+            uncached_tokens=len(job.prompt.ids) - self._guess_cached(len(job.prompt.ids)),
+            cost_tokens=max(1, job.max_tokens + len(job.prompt.ids) // 8),
+            objective_s=self._objectives_s.get(job.objective or job.class_.value),
+            arrived=now,
+        )
+
+    def _guess_cached(self, prompt_tokens: int) -> int:
+        """Before an engine has answered, the share of prompts that was cached lately is the best guess."""
+        return int(prompt_tokens * self._cached_share)
+
+    def _measure(self, record: Record, now: float) -> None:
+        """The first chunk says how fast the engine is, and how near the objective."""
+        record.measured = True
+        prompt_tokens = len(record.job.prompt.ids)
+        uncached = prompt_tokens - record.cached_tokens
+        self._cached_share += _SMOOTHING * (record.cached_tokens / max(1, prompt_tokens) - self._cached_share)
+        timings = record.timings(self.clock())
+        self._scheduler.first_token(
+            record.job.key,
+            now,
+            uncached_tokens=uncached,
+            prefill_s=timings.prefill / 1000,
+            ttft_s=self.clock() - record.job.received,
+        )
+
+    def _apply(self, effects: list[scheduler.Effect]) -> None:
+        """Carry out what the scheduler decided."""
         for effect in effects:
             record = self._records.get(effect.key)
             if record is None:
                 continue
-            match effect:
-                case scheduler.Start():
-                    record.decide(None)
-                case scheduler.Refuse(_, reason):
-                    record.decide(reason)
-                case scheduler.Stop(_, reason):
-                    self._stop(record, reason)
+            self.metrics.decided(record.job.class_, effect.decision)
+            if isinstance(effect, scheduler.Start):
+                record.decide(None)
+            elif isinstance(effect, scheduler.Refuse):
+                record.decide(effect.reason)
+            else:
+                self._stop(record, effect.reason)
+        if self._ticking is None and (self._records or self._level):
+            self._ticking = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = None
+        self._apply(self._scheduler.tick(self._now()))
+
+    @property
+    def _level(self) -> int:
+        return 0 if self._scheduler.pressure is None else self._scheduler.pressure.level
 
     def _stop(self, record: Record, reason: Reason) -> None:
         """Abort the engine's work at once; the request's own task then sees the end of the stream."""
@@ -318,3 +393,26 @@ class Service:
 
     def _ended(self, record: Record, reason: Reason, message: str = "", *, field: str | None = None) -> Outcome:
         return record.ended(reason, self.clock(), message, field=field)
+
+
+def objectives_s(admission: AdmissionConfig) -> dict[str, float]:
+    """Promised seconds to first token by class, and by the mode `fim`; empty where nothing is shed."""
+    if not admission.shed:
+        return {}
+    return {name: value / 1000 for name, value in msgspec.structs.asdict(admission.objectives_ms).items()}
+
+
+def make_scheduler(limits: LimitsConfig, admission: AdmissionConfig | None) -> Scheduler:
+    """The scheduler of a configuration."""
+    bounds = scheduler.Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
+    if admission is None:
+        return Scheduler(bounds)
+    reserved = {
+        RequestClass(name): slots for name, slots in msgspec.structs.asdict(admission.reserved).items() if slots
+    }
+    bounds = replace(bounds, reserved=reserved, refuse_share=admission.refuse_share)
+    by_class = {RequestClass(name): value for name, value in objectives_s(admission).items() if name != "fim"}
+    if not by_class:
+        return Scheduler(bounds)
+    shares = {"refuse_share": admission.refuse_share, "resume_share": admission.resume_share}
+    return Scheduler(bounds, Pressure(by_class, **shares))

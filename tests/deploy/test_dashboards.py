@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from foretype_backend.admission.outcomes import Reason
-from foretype_backend.admission.scheduler import SchedulerStatistics, State
+from foretype_backend.admission.scheduler import Scheduler, SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.metrics import Metrics
 from foretype_client.wire import RequestClass
@@ -33,7 +33,7 @@ needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="no
 
 @pytest.fixture(scope="module")
 def metrics() -> Metrics:
-    scheduler: SchedulerStatistics = State().statistics()
+    scheduler: SchedulerStatistics = Scheduler().statistics()
     return Metrics(
         engine=lambda: EngineStatistics(0, 0, 0, 0, 0, 0, 0),
         scheduler=lambda: scheduler,

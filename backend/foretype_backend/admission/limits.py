@@ -8,7 +8,7 @@ debt, and the next request waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,8 +61,13 @@ class _Bucket:
     reserved: int = 0
     used: int = 0
     denied: int = 0
+    leased: bool = False
+    wanted: float = 0.0
 
     def fill(self, now: float) -> None:
+        if self.leased:
+            self.at_s = now
+            return
         # A clock that went back fills nothing, and takes nothing away.
         gained = max(0.0, now - self.at_s) * self.budget.tokens_per_s
         # A live reservation has left the level already; what it gives back must find room below the burst.
@@ -92,6 +97,24 @@ class Budgets:
             bucket.budget = budget
             bucket.fill(now)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._buckets
+
+    def names(self) -> Iterable[str]:
+        return self._buckets.keys()
+
+    def budget(self, name: str) -> Budget | None:
+        bucket = self._buckets.get(name)
+        return None if bucket is None else bucket.budget
+
+    def forget_full(self, prefix: str, now: float) -> None:
+        """Drop buckets of this prefix that nobody uses: a full one is what a new one would be."""
+        for name in [name for name in self._buckets if name.startswith(prefix)]:
+            bucket = self._buckets[name]
+            bucket.fill(now)
+            if not bucket.reserved and bucket.level >= bucket.budget.burst_tokens:
+                del self._buckets[name]
+
     def reserve(self, names: Sequence[str], tokens: int, now: float) -> Reservation | Denied:
         """Claims tokens of every named budget, or of none.
 
@@ -107,6 +130,7 @@ class Budgets:
             missing = tokens - bucket.level
             if missing > 0:
                 bucket.denied += 1
+                bucket.wanted = max(bucket.wanted, tokens)
                 fits = tokens <= bucket.budget.burst_tokens
                 wait_s = missing / bucket.budget.tokens_per_s if fits else float("inf")
                 if worst is None or wait_s > worst.retry_after_s:
@@ -136,6 +160,31 @@ class Budgets:
     def abandon(self, reservation: Reservation, now: float) -> None:
         """The request never ran: everything goes back."""
         self.settle(reservation, 0, now)
+
+    def lease(self, now: float) -> None:
+        """From now on levels are granted from outside (:meth:`grant`) and do not fill by themselves."""
+        for bucket in self._buckets.values():
+            if not bucket.leased:
+                bucket.leased, bucket.level, bucket.at_s = True, min(bucket.level, 0.0), now
+
+    def needs(self, slice_s: float) -> dict[str, tuple[Budget, float]]:
+        """What each leased budget lacks of `slice_s` seconds' worth; negative where it has more.
+
+        A request that was denied since and is larger than that counts instead: else it would never be served.
+        """
+        found: dict[str, tuple[Budget, float]] = {}
+        for name, bucket in self._buckets.items():
+            if bucket.leased:
+                target = min(bucket.budget.burst_tokens, max(bucket.budget.tokens_per_s * slice_s, bucket.wanted))
+                found[name] = (bucket.budget, target - bucket.level - bucket.reserved)
+                bucket.wanted = 0.0
+        return found
+
+    def grant(self, name: str, tokens: float) -> None:
+        """More (or, where negative, less) of a leased budget. An unknown name changes nothing."""
+        bucket = self._buckets.get(name)
+        if bucket is not None and bucket.leased:
+            bucket.level += tokens
 
     def statistics(self, now: float) -> dict[str, BudgetStatistics]:
         for bucket in self._buckets.values():

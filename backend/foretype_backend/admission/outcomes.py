@@ -1,7 +1,7 @@
 """Every outcome a request can have, and how each door says it (design, section 7).
 
-One table, so that the WebSocket and the HTTP doors never disagree. A :class:`Reason` is also the metric label of the
-decision.
+One table, so that the WebSocket and the HTTP doors never disagree. A :class:`Reason` says how a request ended, a
+:class:`Decision` what admission decided about it; each is also the label of its metric.
 
 | reason | WebSocket | HTTP |
 |---|---|---|
@@ -10,6 +10,7 @@ decision.
 | expired before it | `error{expired}` | 408 |
 | cancelled, superseded, document_limit | `done{finish: cancelled}` | 499 |
 | disconnected | nobody is left to answer | 499 |
+| rate_limited | `error{rate_limited, retry_after_ms}` | 429 + Retry-After |
 | overloaded | `error{overloaded, retry_after_ms}` | 503 + Retry-After |
 | invalid | `error{invalid_request, field}`; the connection lives | 400 |
 | mismatch | `error{tokenizer_mismatch}` | 400 |
@@ -25,7 +26,16 @@ from typing import Final
 
 from foretype_client.wire import ErrorCode, Finish
 
-__all__ = ["FINISHES", "HTTP_STATUS", "InvalidRequest", "Reason", "Refusal", "refusal"]
+__all__ = [
+    "FINISHES",
+    "HTTP_STATUS",
+    "Decision",
+    "InvalidRequest",
+    "Reason",
+    "Refusal",
+    "reason_of",
+    "refusal",
+]
 
 
 class Reason(StrEnum):
@@ -39,6 +49,7 @@ class Reason(StrEnum):
     DOCUMENT_LIMIT = "document_limit"
     DISCONNECTED = "disconnected"
     EXPIRED = "expired"
+    RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
     INVALID = "invalid"
     MISMATCH = "mismatch"
@@ -64,6 +75,7 @@ HTTP_STATUS: Final = {
     Reason.DOCUMENT_LIMIT: 499,
     Reason.DISCONNECTED: 499,
     Reason.EXPIRED: 408,
+    Reason.RATE_LIMITED: 429,
     Reason.OVERLOADED: 503,
     Reason.INVALID: 400,
     Reason.MISMATCH: 400,
@@ -74,12 +86,48 @@ HTTP_STATUS: Final = {
 
 _CODES: Final = {
     Reason.EXPIRED: ErrorCode.EXPIRED,
+    Reason.RATE_LIMITED: ErrorCode.RATE_LIMITED,
     Reason.OVERLOADED: ErrorCode.OVERLOADED,
     Reason.INVALID: ErrorCode.INVALID_REQUEST,
     Reason.MISMATCH: ErrorCode.TOKENIZER_MISMATCH,
     Reason.ENGINE_LOST: ErrorCode.ENGINE_UNAVAILABLE,
     Reason.FAULT: ErrorCode.ENGINE_UNAVAILABLE,
 }
+
+
+class Decision(StrEnum):
+    """What admission decided about a request; the label of `foretype_admission_total`."""
+
+    STARTED = "started"
+    STARTED_AFTER_WAIT = "started_after_wait"
+    SUPERSEDED = "superseded"
+    DOCUMENT_LIMIT = "document_limit"
+    CANCELLED = "cancelled"
+    DISCONNECTED = "disconnected"
+    EXPIRED_ON_ARRIVAL = "expired_on_arrival"
+    EXPIRED_WAITING = "expired_waiting"
+    RATE_LIMITED = "rate_limited"
+    QUEUE_FULL = "queue_full"
+    DISPLACED = "displaced"
+    PREDICTED_LATE = "predicted_late"
+    LATE_IN_QUEUE = "late_in_queue"
+    CLASS_SHED = "class_shed"
+
+
+_REASONS: Final = {
+    Decision.SUPERSEDED: Reason.SUPERSEDED,
+    Decision.DOCUMENT_LIMIT: Reason.DOCUMENT_LIMIT,
+    Decision.CANCELLED: Reason.CANCELLED,
+    Decision.DISCONNECTED: Reason.DISCONNECTED,
+    Decision.EXPIRED_ON_ARRIVAL: Reason.EXPIRED,
+    Decision.EXPIRED_WAITING: Reason.EXPIRED,
+    Decision.RATE_LIMITED: Reason.RATE_LIMITED,
+}
+
+
+def reason_of(decision: Decision) -> Reason:
+    """How a request ends that was decided about like this; what is shed is `overloaded`."""
+    return _REASONS.get(decision, Reason.OVERLOADED)
 
 
 class InvalidRequest(Exception):

@@ -1,17 +1,20 @@
-"""The scheduler: `step(state, event, now) -> (state, effects)`, pure. No clock, no event loop, no I/O.
+"""The scheduler: every admission decision of a gateway. Pure: no clock, no event loop, no I/O; time is passed in.
 
-The mutable state of admission is the set of running and the queue of waiting requests; every change to it goes through
-:func:`step`, and what must happen outside (start, refuse, stop) comes back as effects. Rules:
+The mutable state of admission is the set of running and the queues of waiting requests. Every change goes through a method
+of :class:`Scheduler`, and what must happen outside (start, refuse, stop) comes back as effects. Rules:
 
 1. *Supersede*: an arrival cancels the request it names, if that belongs to the same session, and nothing else.
 2. *Two per document*: of a session's live interactive requests for one document the newest two stay; older ones stop.
 3. *Deadline*: a request is refused when `now + predicted TTFT > deadline`, on arrival, while waiting, and when it would start.
-4. *Order*: the highest class first; between sessions the one that waited longest; within a session the newest.
-5. *Full queue*: the oldest waiting request of the lowest class leaves, the arrival itself if it is of that class.
+4. *Objective*: with objectives, new work is refused when its predicted wait is above `refuse_share` of its objective, and
+   waiting work when it has waited for longer than that. Above the shedding level a class is refused as a whole (`pressure`).
+5. *Order*: the highest class first; tenants by deficit round robin; then the session that waited longest; its newest first.
+6. *Reserved slots*: a class never takes the slots that are kept for a higher one.
+7. *Full queue*: of the lowest class the tenant with most in the queue for its weight gives one up, the arrival if it is that one's.
 
-A stopped request keeps its slot until it has left (:class:`Leave`): the engine still works for it until then.
+A stopped request keeps its slot until it has left (:meth:`Scheduler.leave`): the engine still works for it until then.
 
-Complexity per event: O(running + waiting), both bounded by :class:`Limits`.
+An event costs O(live of its document) + O(tenants); :meth:`Scheduler.tick` and a full queue O(waiting).
 """
 
 from __future__ import annotations
@@ -22,86 +25,37 @@ from typing import Final, NamedTuple
 
 from foretype_client.wire import RequestClass
 
-from foretype_backend.admission.outcomes import Reason
+from foretype_backend.admission.outcomes import Decision, Reason, reason_of
+from foretype_backend.admission.pressure import Pressure, Rates
+from foretype_backend.admission.queue import ClassQueue, Ticket
 
-__all__ = [
-    "PRIORITY",
-    "Arrive",
-    "Cancel",
-    "Disconnect",
-    "Effect",
-    "Event",
-    "Leave",
-    "Limits",
-    "Refuse",
-    "SchedulerStatistics",
-    "Start",
-    "State",
-    "Stop",
-    "Tick",
-    "Ticket",
-    "step",
-]
+__all__ = ["PRIORITY", "Effect", "Limits", "Refuse", "Scheduler", "SchedulerStatistics", "Start", "Stop", "Ticket"]
 
 PRIORITY: Final[Mapping[RequestClass, int]] = {class_: rank for rank, class_ in enumerate(RequestClass)}
 """Rank of each class, 0 highest; also the engine's priority."""
+_BUSY_SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds: requests in the engine at once, requests waiting, live interactive requests per session and document."""
+    """Bounds: requests in the engine at once, requests waiting, live interactive requests per session and document.
+
+    Attributes:
+        reserved: slots of a class that lower ones never take.
+        refuse_share: of an objective; see rule 4.
+    """
 
     max_running: int = 64
     max_waiting: int = 256
     live_per_document: int = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
-    """What admission knows of a request. `deadline` is on the caller's clock, in seconds."""
-
-    key: str
-    session: str
-    document: str
-    class_: RequestClass
-    deadline: float
-    predicted_ttft_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Arrive:
-    ticket: Ticket
-    supersedes: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """The request is over and its engine slot is free. Idempotent."""
-
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Disconnect:
-    session: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time passed; waiting requests may have expired."""
-
-
-Event = Arrive | Cancel | Leave | Disconnect | Tick
+    reserved: Mapping[RequestClass, int] = field(default_factory=dict[RequestClass, int])
+    refuse_share: float = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     key: str
+    decision: Decision = Decision.STARTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +63,11 @@ class Refuse:
     """A request that never started ends."""
 
     key: str
-    reason: Reason
+    decision: Decision
+
+    @property
+    def reason(self) -> Reason:
+        return reason_of(self.decision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +75,11 @@ class Stop:
     """A running request is to end; it leaves by itself."""
 
     key: str
-    reason: Reason
+    decision: Decision
+
+    @property
+    def reason(self) -> Reason:
+        return reason_of(self.decision)
 
 
 Effect = Start | Refuse | Stop
@@ -129,129 +91,247 @@ class SchedulerStatistics(NamedTuple):
     waiting: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """Treat as immutable: :func:`step` copies what it changes. Insertion order is order of arrival."""
+@dataclass(slots=True, eq=False)
+class _Running:
+    ticket: Ticket
+    started: float
+    stopping: bool = False
+    prefilling: bool = True
 
-    limits: Limits = Limits()
-    running: Mapping[str, Ticket] = field(default_factory=dict[str, Ticket])
-    waiting: Mapping[str, Ticket] = field(default_factory=dict[str, Ticket])
-    stopping: frozenset[str] = frozenset()
 
-    def statistics(self) -> SchedulerStatistics:
-        return SchedulerStatistics(len(self.running), len(self.stopping), len(self.waiting))
+class Scheduler:
+    """The state of admission.
+
+    Args:
+        pressure: watches objectives; None sheds nothing early.
+    """
+
+    def __init__(self, limits: Limits | None = None, pressure: Pressure | None = None) -> None:
+        self.limits = limits or Limits()
+        self.pressure = pressure
+        self.rates = Rates()
+        self._running: dict[str, _Running] = {}
+        self._waiting: dict[str, Ticket] = {}
+        self._queues = {class_: ClassQueue() for class_ in RequestClass}
+        self._running_of = dict.fromkeys(RequestClass, 0)
+        self._of_session: dict[str, dict[str, None]] = {}
+        self._of_document: dict[tuple[str, str], dict[str, None]] = {}
+        self._stopping = 0
+        self._prefilling_tokens = 0
+        self._waiting_tokens = 0
 
     def __repr__(self) -> str:
-        return f"<State: {len(self.running)} running ({len(self.stopping)} stopping), {len(self.waiting)} waiting>"
+        return f"<Scheduler: {len(self._running)} running ({self._stopping} stopping), {len(self._waiting)} waiting>"
 
+    def statistics(self) -> SchedulerStatistics:
+        return SchedulerStatistics(len(self._running), self._stopping, len(self._waiting))
 
-def step(state: State, event: Event, now: float) -> tuple[State, list[Effect]]:
-    """Apply one event at time `now` (seconds on the clock of the deadlines)."""
-    draft = _Draft(state, now)
-    match event:
-        case Arrive(ticket, supersedes):
-            draft.arrive(ticket, supersedes)
-        case Cancel(key):
-            draft.end(key, Reason.CANCELLED)
-        case Disconnect(session):
-            for key in draft.keys_of(session):
-                draft.end(key, Reason.DISCONNECTED)
-        case Leave(key):
-            draft.leave(key)
-        case Tick():
-            draft.expire()
-    draft.fill()
-    return draft.done()
+    @property
+    def queued_tokens(self) -> int:
+        """Uncached prompt tokens that wait or are being computed: the signal to scale on."""
+        return self._prefilling_tokens + self._waiting_tokens
 
-
-class _Draft:
-    """The state under change within one step."""
-
-    def __init__(self, state: State, now: float) -> None:
-        self.limits = state.limits
-        self.now = now
-        self.running = dict(state.running)
-        self.waiting = dict(state.waiting)
-        self.stopping = set(state.stopping)
-        self.effects: list[Effect] = []
-
-    def done(self) -> tuple[State, list[Effect]]:
-        state = State(limits=self.limits, running=self.running, waiting=self.waiting, stopping=frozenset(self.stopping))
-        return state, self.effects
-
-    def keys_of(self, session: str) -> list[str]:
-        return [t.key for t in (*self.running.values(), *self.waiting.values()) if t.session == session]
-
-    def arrive(self, ticket: Ticket, supersedes: str | None) -> None:
-        if ticket.key in self.running or ticket.key in self.waiting:
+    def arrive(self, ticket: Ticket, now: float, supersedes: str | None = None) -> list[Effect]:
+        """A new request. Raises ValueError when its key is live already."""
+        if ticket.key in self._running or ticket.key in self._waiting:
             raise ValueError(f"request key {ticket.key!r} is live already; keys must be unique")
-        if supersedes is not None:
-            former = self.running.get(supersedes) or self.waiting.get(supersedes)
-            if former is not None and former.session == ticket.session:
-                self.end(supersedes, Reason.SUPERSEDED)
-        if self._late(ticket):
-            self.effects.append(Refuse(ticket.key, Reason.EXPIRED))
-            return
+        effects: list[Effect] = []
+        if supersedes is not None and supersedes in self._of_session.get(ticket.session, ()):
+            self._end(supersedes, Decision.SUPERSEDED, effects)
+        refused = self._refusal(ticket, now)
+        if refused is not None:
+            effects.append(Refuse(ticket.key, refused))
+            self._fill(now, effects)
+            return effects
         if ticket.class_ is RequestClass.INTERACTIVE and ticket.document:
-            self._make_room_in_document(ticket)
-        if len(self.waiting) >= self.limits.max_waiting and len(self.running) >= self.limits.max_running:
-            victim = self._lowest_waiting(ticket)
-            self.waiting.pop(victim.key, None)
-            self.effects.append(Refuse(victim.key, Reason.OVERLOADED))
-            if victim is ticket:
-                return
-        self.waiting[ticket.key] = ticket
+            self._make_room_in_document(ticket, effects)
+        if not self._waiting and self._available(ticket.class_):
+            self._remember(ticket)
+            self._start(ticket, now, effects, Decision.STARTED)
+            return effects
+        if len(self._waiting) >= self.limits.max_waiting and len(self._running) >= self.limits.max_running:
+            victim = self._victim(ticket)
+            if victim is None:
+                effects.append(Refuse(ticket.key, Decision.QUEUE_FULL))
+                return effects
+            self._end(victim.key, Decision.DISPLACED, effects)
+        self._remember(ticket)
+        self._waiting[ticket.key] = ticket
+        self._queues[ticket.class_].push(ticket)
+        self._waiting_tokens += ticket.uncached_tokens
+        self._fill(now, effects)
+        return effects
 
-    def end(self, key: str, reason: Reason) -> None:
-        if self.waiting.pop(key, None) is not None:
-            self.effects.append(Refuse(key, reason))
-        elif key in self.running and key not in self.stopping:
-            self.stopping.add(key)
-            self.effects.append(Stop(key, reason))
+    def cancel(self, key: str, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        self._end(key, Decision.CANCELLED, effects)
+        self._fill(now, effects)
+        return effects
 
-    def leave(self, key: str) -> None:
-        self.running.pop(key, None)
-        self.waiting.pop(key, None)
-        self.stopping.discard(key)
+    def disconnect(self, session: str, now: float) -> list[Effect]:
+        """End everything of a session."""
+        effects: list[Effect] = []
+        for key in list(self._of_session.get(session, ())):
+            self._end(key, Decision.DISCONNECTED, effects)
+        self._fill(now, effects)
+        return effects
 
-    def expire(self) -> None:
-        for ticket in [t for t in self.waiting.values() if self._late(t)]:
-            self.end(ticket.key, Reason.EXPIRED)
+    def first_token(self, key: str, now: float, *, uncached_tokens: int, prefill_s: float, ttft_s: float) -> None:
+        """A running request has been computed as far as its first token; that is measured. Once; later calls say nothing."""
+        running = self._running.get(key)
+        if running is None or not running.prefilling:
+            return
+        self._prefilled(running)
+        self.rates.prefilled(uncached_tokens, prefill_s)
+        if self.pressure is not None:
+            self.pressure.first_token(running.ticket.class_, ttft_s)
 
-    def fill(self) -> None:
-        while self.waiting and len(self.running) < self.limits.max_running:
-            ticket = self._next()
-            del self.waiting[ticket.key]
-            if self._late(ticket):
-                self.effects.append(Refuse(ticket.key, Reason.EXPIRED))
-            else:
-                self.running[ticket.key] = ticket
-                self.effects.append(Start(ticket.key))
+    def leave(self, key: str, now: float) -> list[Effect]:
+        """The request is over and its engine slot is free. Idempotent."""
+        effects: list[Effect] = []
+        running = self._running.pop(key, None)
+        if running is not None:
+            self._prefilled(running)
+            self._running_of[running.ticket.class_] -= 1
+            self._stopping -= running.stopping
+            self.rates.served(now - running.started)
+            self._forget(running.ticket)
+        elif key in self._waiting:
+            self._forget(self._unqueue(key))
+        self._fill(now, effects)
+        return effects
 
-    def _late(self, ticket: Ticket) -> bool:
-        return self.now + ticket.predicted_ttft_s > ticket.deadline
+    def tick(self, now: float) -> list[Effect]:
+        """Time passed: waiting requests may have expired, and the pressure may have changed."""
+        effects: list[Effect] = []
+        if self.pressure is not None:
+            self.pressure.turn(now)
+        for ticket in list(self._waiting.values()):
+            refused = self._late(ticket, now)
+            if refused is not None:
+                self._end(ticket.key, refused, effects)
+        self._fill(now, effects)
+        return effects
 
-    def _make_room_in_document(self, ticket: Ticket) -> None:
-        live = [
-            t.key
-            for t in (*self.running.values(), *self.waiting.values())
-            if t.session == ticket.session
-            and t.document == ticket.document
-            and t.class_ is RequestClass.INTERACTIVE
-            and t.key not in self.stopping
-        ]
+    def _refusal(self, ticket: Ticket, now: float) -> Decision | None:
+        """Why an arrival is refused; None when it may wait or start."""
+        free = not self._waiting and self._available(ticket.class_)
+        if self.pressure is not None:
+            if not free or len(self._running) >= _BUSY_SHARE * self.limits.max_running:
+                self.pressure.busy()
+            if self.pressure.sheds(ticket.class_):
+                return Decision.CLASS_SHED
+        wait_s = self._predicted_wait_s(ticket, free=free)
+        if now + wait_s + self.rates.prefill_s(ticket.uncached_tokens) > ticket.deadline:
+            return Decision.EXPIRED_ON_ARRIVAL
+        if self.pressure is None or ticket.objective_s is None or free:
+            return None
+        if wait_s > self.limits.refuse_share * ticket.objective_s:
+            return Decision.PREDICTED_LATE
+        return None if self.pressure.queues_interactive else Decision.PREDICTED_LATE
+
+    def _predicted_wait_s(self, ticket: Ticket, *, free: bool) -> float:
+        """Until the engine begins with it: slots by fair share, and prefill that is queued in the engine already."""
+        engine_s = self.rates.prefill_s(self._prefilling_tokens) / max(1, len(self._running))
+        if free:
+            return engine_s
+        ahead = 0
+        for class_, queue in self._queues.items():
+            if PRIORITY[class_] <= PRIORITY[ticket.class_]:
+                ahead += min(len(queue), (queue.waiting_of(ticket.tenant) + 1) * max(1, queue.tenants))
+        return self.rates.wait_s(ahead, self.limits.max_running)
+
+    def _late(self, ticket: Ticket, now: float) -> Decision | None:
+        if now + self.rates.prefill_s(ticket.uncached_tokens) > ticket.deadline:
+            return Decision.EXPIRED_WAITING
+        if self.pressure is None or ticket.objective_s is None:
+            return None
+        return Decision.LATE_IN_QUEUE if now - ticket.arrived > self.limits.refuse_share * ticket.objective_s else None
+
+    def _fill(self, now: float, effects: list[Effect]) -> None:
+        if not self._waiting:
+            return
+        for class_, queue in self._queues.items():
+            while len(queue) and self._available(class_):
+                ticket = queue.pop()
+                del self._waiting[ticket.key]
+                self._waiting_tokens -= ticket.uncached_tokens
+                refused = self._late(ticket, now)
+                if refused is None:
+                    self._start(ticket, now, effects, Decision.STARTED_AFTER_WAIT)
+                else:
+                    self._forget(ticket)
+                    effects.append(Refuse(ticket.key, refused))
+
+    def _available(self, class_: RequestClass) -> bool:
+        """Whether a slot is free for this class."""
+        free = self.limits.max_running - len(self._running)
+        if free > 0 and self.limits.reserved:
+            for higher, slots in self.limits.reserved.items():
+                if PRIORITY[higher] < PRIORITY[class_]:
+                    free -= max(0, slots - self._running_of[higher])
+        return free > 0
+
+    def _start(self, ticket: Ticket, now: float, effects: list[Effect], decision: Decision) -> None:
+        self._running[ticket.key] = _Running(ticket, now)
+        self._running_of[ticket.class_] += 1
+        self._prefilling_tokens += ticket.uncached_tokens
+        effects.append(Start(ticket.key, decision))
+
+    def _end(self, key: str, decision: Decision, effects: list[Effect]) -> None:
+        running = self._running.get(key)
+        if running is not None:
+            if not running.stopping:
+                running.stopping = True
+                self._stopping += 1
+                self._leave_document(running.ticket)
+                effects.append(Stop(key, decision))
+        elif key in self._waiting:
+            self._forget(self._unqueue(key))
+            effects.append(Refuse(key, decision))
+
+    def _unqueue(self, key: str) -> Ticket:
+        ticket = self._waiting.pop(key)
+        self._queues[ticket.class_].remove(ticket)
+        self._waiting_tokens -= ticket.uncached_tokens
+        return ticket
+
+    def _prefilled(self, running: _Running) -> None:
+        if running.prefilling:
+            running.prefilling = False
+            self._prefilling_tokens -= running.ticket.uncached_tokens
+
+    def _victim(self, arriving: Ticket) -> Ticket | None:
+        """Who leaves a full queue; None for the arrival itself."""
+        for class_ in reversed(RequestClass):
+            if class_ is arriving.class_:
+                return self._queues[class_].heaviest(arriving)
+            if len(self._queues[class_]):
+                return self._queues[class_].heaviest()
+        return None
+
+    def _make_room_in_document(self, ticket: Ticket, effects: list[Effect]) -> None:
+        live = list(self._of_document.get((ticket.session, ticket.document), ()))
         for key in live[: max(0, len(live) - self.limits.live_per_document + 1)]:
-            self.end(key, Reason.DOCUMENT_LIMIT)
+            self._end(key, Decision.DOCUMENT_LIMIT, effects)
 
-    def _lowest_waiting(self, arrival: Ticket) -> Ticket:
-        lowest = arrival
-        for ticket in self.waiting.values():
-            if PRIORITY[ticket.class_] > PRIORITY[lowest.class_]:
-                lowest = ticket
-        return lowest
+    def _remember(self, ticket: Ticket) -> None:
+        self._of_session.setdefault(ticket.session, {})[ticket.key] = None
+        if ticket.class_ is RequestClass.INTERACTIVE and ticket.document:
+            self._of_document.setdefault((ticket.session, ticket.document), {})[ticket.key] = None
 
-    def _next(self) -> Ticket:
-        best = min(PRIORITY[t.class_] for t in self.waiting.values())
-        candidates = [t for t in self.waiting.values() if PRIORITY[t.class_] == best]
-        session = candidates[0].session
-        return [t for t in candidates if t.session == session][-1]
+    def _forget(self, ticket: Ticket) -> None:
+        keys = self._of_session[ticket.session]
+        del keys[ticket.key]
+        if not keys:
+            del self._of_session[ticket.session]
+        self._leave_document(ticket)
+
+    def _leave_document(self, ticket: Ticket) -> None:
+        """A request that is over, or stopping, no longer counts among the document's live ones."""
+        place = (ticket.session, ticket.document)
+        live = self._of_document.get(place)
+        if live is not None:
+            live.pop(ticket.key, None)
+            if not live:
+                del self._of_document[place]

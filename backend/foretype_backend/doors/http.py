@@ -115,6 +115,7 @@ class HttpJobs:
             max_tokens=max(1, min(max_tokens, limits.max_tokens, room)),
             stop=stop,
             principal=principal,
+            objective="fim",
             temperature=temperature,
             prefill_only=prefill_only,
         )

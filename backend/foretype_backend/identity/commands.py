@@ -330,13 +330,12 @@ def _config(profile: Path | None) -> Config:
 
 def _with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
     """Run with the open store; what is wrong is said in one line, exit code 1 (2 for a configuration)."""
-    from foretype_backend.cli import state_dir
+    from foretype_backend.cli import identity_url
     from foretype_backend.identity.store import IdentityStore
 
     async def run() -> _T:
         config = _config(profile)
-        place = url or config.identity.url or str(state_dir(config) / "identity" / "identity.db")
-        store = await IdentityStore.open(place)
+        store = await IdentityStore.open(url or identity_url(config))
         try:
             return await work(store)
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from foretype_backend.identity.directory import Denial, Directory, Principal
 from foretype_backend.identity.keys import parse
@@ -66,15 +65,15 @@ class Identity:
 
 
 async def open_identity(
-    config: IdentityConfig, directory: Path, *, clock: Callable[[], float], wall_ms: Callable[[], int]
+    config: IdentityConfig, url: str, *, clock: Callable[[], float], wall_ms: Callable[[], int]
 ) -> Identity:
     """Open the store of a configuration; `start` loads it. Raises StoreError.
 
     Args:
-        directory: of the default store.
+        url: of the store.
         clock: monotonic seconds.
     """
-    store = await IdentityStore.open(config.url or str(directory / "identity.db"))
+    store = await IdentityStore.open(url)
     watch = DirectoryWatch(store, poll_s=config.poll_ms / 1000, clock=clock)
     if config.oidc is None:
         return Identity(watch, wall_ms=wall_ms)

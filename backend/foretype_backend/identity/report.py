@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from foretype_backend.identity.usage import UsageRow
 from foretype_backend.settings import PricesConfig
-
-if TYPE_CHECKING:
-    from foretype_backend.identity.store import UsageRow
 
 __all__ = ["cost_of", "usage_report"]
 

@@ -15,9 +15,10 @@ from foretype_backend.database import mapped, open_database, place_of
 from foretype_backend.identity.directory import Directory, KeyRecord, Scope, Tenant, Tier, User
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.schema import COUNTERS, SCHEMA, flushes, keys, state, teams, tenants, usage, users
+from foretype_backend.identity.usage import UsageKey, UsageRow
 from foretype_backend.telemetry.errors import StoreError
 
-__all__ = ["IdentityStore", "KeyRow", "NotThere", "UsageKey", "UsageRow"]
+__all__ = ["IdentityStore", "KeyRow", "NotThere"]
 
 
 class NotThere(StoreError):
@@ -30,30 +31,6 @@ class KeyRow(NamedTuple):
     record: KeyRecord
     created_ms: int
     successor: str
-
-
-class UsageKey(NamedTuple):
-    """What usage is added up by; `day` is UTC, YYYY-MM-DD."""
-
-    tenant: str
-    team: str
-    user: str
-    class_: str
-    day: str
-
-
-class UsageRow(NamedTuple):
-    """Counters of one key; see `schema.COUNTERS`."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    wasted_tokens: int = 0
-    engine_us: int = 0
-
-    def plus(self, other: UsageRow) -> UsageRow:
-        return UsageRow(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class IdentityStore:

@@ -1,0 +1,85 @@
+"""One gateway's share of budgets that several gateways spend: leased in slices, extended while the ledger is away. Pure.
+
+Every `slice_s` the gateway asks the ledger for what its buckets lack of a slice, so that a request reserves without a round trip.
+While the ledger does not answer, every bucket gets what it got on average before, and what was given so is owed: it is taken off
+the shared budget when the ledger is back. A ledger that forgot (restarted, evicted) starts with full buckets: at most one burst
+more is spent, and nothing is ever stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from foretype_backend.admission.limits import Budgets
+
+__all__ = ["Ask", "LeaseStatistics", "Leases"]
+
+_SMOOTHING: Final = 0.3
+
+
+class Ask(NamedTuple):
+    """What is asked of the ledger for one budget. `want` below zero gives back; `owed` was spent while it was away."""
+
+    name: str
+    tokens_per_s: float
+    burst_tokens: float
+    want: float
+    owed: float
+
+
+class LeaseStatistics(NamedTuple):
+    leased: int
+    owed_tokens: float
+    away_s: float
+
+
+class Leases:
+    """Args: `budgets` are filled from here alone from now on."""
+
+    def __init__(self, budgets: Budgets, *, slice_s: float, now: float) -> None:
+        self._budgets = budgets
+        self._slice_s = slice_s
+        self._rates: dict[str, float] = {}
+        self._owed: dict[str, float] = {}
+        self._at_s = now
+        self._answered_s = now
+
+    def __repr__(self) -> str:
+        return f"<Leases: {len(self._rates)} budgets, {sum(self._owed.values()):.0f} tokens owed>"
+
+    def asks(self, now: float) -> list[Ask]:
+        """What to ask now: nothing for budgets that neither lack nor have too much."""
+        self._budgets.lease(now)
+        asks: list[Ask] = []
+        for name, (budget, lacks) in self._budgets.needs(self._slice_s).items():
+            owed = self._owed.get(name, 0.0)
+            if abs(lacks) >= 1.0 or owed:
+                asks.append(Ask(name, budget.tokens_per_s, budget.burst_tokens, lacks, owed))
+        return asks
+
+    def answered(self, asks: Sequence[Ask], grants: Mapping[str, float], now: float) -> None:
+        """The ledger granted (or took back) so much of each."""
+        elapsed_s = max(now - self._at_s, 1e-3)
+        for ask in asks:
+            granted = grants.get(ask.name, 0.0)
+            self._budgets.grant(ask.name, granted)
+            self._owed.pop(ask.name, None)
+            rate = max(0.0, granted) / elapsed_s
+            before = self._rates.get(ask.name, rate)
+            self._rates[ask.name] = min(ask.tokens_per_s, before + _SMOOTHING * (rate - before))
+        self._at_s = self._answered_s = now
+
+    def away(self, asks: Sequence[Ask], now: float) -> None:
+        """The ledger did not answer: the last lease goes on at its average rate, and is owed."""
+        elapsed_s = max(0.0, now - self._at_s)
+        for ask in asks:
+            # A budget never leased before gets its share of a slice: nobody may be locked out by an absent ledger.
+            rate = self._rates.get(ask.name, ask.tokens_per_s * self._slice_s / 2)
+            given = max(0.0, min(ask.want, rate * elapsed_s))
+            self._budgets.grant(ask.name, given)
+            self._owed[ask.name] = self._owed.get(ask.name, 0.0) + given
+        self._at_s = now
+
+    def statistics(self, now: float) -> LeaseStatistics:
+        return LeaseStatistics(len(self._rates), sum(self._owed.values()), now - self._answered_s)

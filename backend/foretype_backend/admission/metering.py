@@ -1,0 +1,52 @@
+"""What was used, by whom, since the last batch. Pure. A batch is numbered: the store counts one that comes twice once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from foretype_client.wire import Usage
+
+from foretype_backend.identity.usage import UsageKey, UsageRow
+
+__all__ = ["Batch", "Meter"]
+
+
+class Batch(NamedTuple):
+    seq: int
+    rows: Mapping[UsageKey, UsageRow]
+
+
+class Meter:
+    """Adds up, and hands over one batch at a time until it is known to be stored."""
+
+    def __init__(self) -> None:
+        self._open: dict[UsageKey, UsageRow] = {}
+        self._batch: Batch | None = None
+        self._seq = 0
+
+    def __repr__(self) -> str:
+        return f"<Meter: {len(self._open)} rows open, batch {self._seq} {'waits' if self._batch else 'stored'}>"
+
+    def add(self, key: UsageKey, usage: Usage, engine_s: float) -> None:
+        row = UsageRow(
+            1,
+            usage.prompt_tokens,
+            usage.cached_tokens,
+            usage.generated_tokens,
+            usage.tokens_after_cancel,
+            round(engine_s * 1e6),
+        )
+        former = self._open.get(key)
+        self._open[key] = row if former is None else former.plus(row)
+
+    def batch(self) -> Batch | None:
+        """What is to be stored next: the same again until :meth:`stored`; None where nothing is."""
+        if self._batch is None and self._open:
+            self._seq += 1
+            self._batch, self._open = Batch(self._seq, self._open), {}
+        return self._batch
+
+    def stored(self, seq: int) -> None:
+        if self._batch is not None and self._batch.seq == seq:
+            self._batch = None

@@ -1,0 +1,99 @@
+"""The shell of `leases`: a ledger in Redis, asked in the background. A request never waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from foretype_backend.admission.leases import Ask, Leases
+
+__all__ = ["RedisLeases"]
+
+_log = logging.getLogger("foretype.gateway")
+
+_ANSWER_S: Final = 0.25
+_PREFIX: Final = "foretype:budget:"
+
+_TAKE: Final = """
+local t = redis.call('TIME')
+local now = tonumber(t[1]) + tonumber(t[2]) / 1e6
+local rate, burst, want, owed = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local kept = redis.call('HMGET', KEYS[1], 'level', 'at')
+local level, at = tonumber(kept[1]) or burst, tonumber(kept[2]) or now
+level = level + math.max(0, now - at) * rate - owed
+level = math.max(-burst, math.min(burst, level))
+local grant = want
+if want > 0 then grant = math.max(0, math.min(want, level)) end
+level = math.min(burst, level - grant)
+redis.call('HSET', KEYS[1], 'level', tostring(level), 'at', tostring(now))
+redis.call('PEXPIRE', KEYS[1], math.ceil(math.max(60, 2 * burst / rate) * 1000))
+return tostring(grant)
+"""
+"""A bucket on the server's own clock: gateways whose clocks differ share it all the same.
+
+What is owed is taken off what filled meanwhile, before the bucket is cut to its burst, and a debt is no deeper than one burst: a
+server that lost its memory must not lock anybody out.
+"""
+
+
+class RedisLeases:
+    """Renews leases every half slice.
+
+    Args:
+        clock: monotonic seconds, the one that `leases` was made with.
+    """
+
+    def __init__(self, url: str, leases: Leases, *, slice_s: float, clock: Callable[[], float]) -> None:
+        self.leases = leases
+        self._every_s = slice_s / 2
+        self._clock = clock
+        self._redis: Any = Redis.from_url(  # pyright: ignore[reportUnknownMemberType]
+            url, socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S
+        )
+        self._take: Any = self._redis.register_script(_TAKE)
+        self._task: asyncio.Task[None] | None = None
+        self._failing = False
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._redis.aclose()
+
+    async def renew(self) -> bool:
+        """Ask once; False when Redis did not answer, or refused."""
+        asks = self.leases.asks(self._clock())
+        if not asks:
+            return True
+        try:
+            async with asyncio.timeout(2 * _ANSWER_S):
+                grants = await self._ask(asks)
+        except (RedisError, OSError, TimeoutError, ValueError) as error:
+            if not self._failing:
+                _log.warning("the ledger of budgets does not answer (%s); the last leases go on", type(error).__name__)
+            self._failing = True
+            self.leases.away(asks, self._clock())
+            return False
+        self._failing = False
+        self.leases.answered(asks, grants, self._clock())
+        return True
+
+    async def _ask(self, asks: Sequence[Ask]) -> dict[str, float]:
+        async with self._redis.pipeline(transaction=False) as pipe:
+            for ask in asks:
+                await self._take(keys=[_PREFIX + ask.name], args=list(ask[1:]), client=pipe)
+            answers: list[bytes] = await pipe.execute()
+        return {ask.name: float(answer) for ask, answer in zip(asks, answers, strict=True)}
+
+    async def _run(self) -> None:
+        while True:
+            await self.renew()
+            await asyncio.sleep(self._every_s)

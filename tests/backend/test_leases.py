@@ -1,0 +1,146 @@
+"""Budgets that gateways share: slices, a ledger that goes away and comes back, and a real Redis."""
+
+import pytest
+from backend.redis_server import redis_server
+from foretype_backend.admission.leases import Ask, Leases
+from foretype_backend.admission.limits import Budget, Budgets, Denied, Reservation
+from foretype_backend.admission.redis_leases import RedisLeases
+
+NAME = "tenant:acme"
+
+
+class Ledger:
+    """A shared bucket in this process, by the rule of the script."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.level, self.at = budget, budget.burst_tokens, 0.0
+
+    def take(self, asks: list[Ask], now: float) -> dict[str, float]:
+        grants: dict[str, float] = {}
+        for ask in asks:
+            level, burst = self.level + (now - self.at) * self.budget.tokens_per_s - ask.owed, self.budget.burst_tokens
+            self.level, self.at = max(-burst, min(burst, level)), now
+            grants[ask.name] = ask.want if ask.want <= 0 else max(0.0, min(ask.want, self.level))
+            self.level -= grants[ask.name]
+        return grants
+
+
+class Gateway:
+    def __init__(self, budget: Budget, slice_s: float = 1.0) -> None:
+        self.budgets = Budgets({NAME: budget})
+        self.leases = Leases(self.budgets, slice_s=slice_s, now=0.0)
+        self.spent = 0
+
+    def renew(self, ledger: Ledger | None, now: float) -> None:
+        asks = self.leases.asks(now)
+        if ledger is None:
+            self.leases.away(asks, now)
+        else:
+            self.leases.answered(asks, ledger.take(asks, now), now)
+
+    def spend(self, tokens: int, now: float) -> bool:
+        reservation = self.budgets.reserve([NAME], tokens, now)
+        if isinstance(reservation, Denied):
+            return False
+        self.budgets.settle(reservation, tokens, now)
+        self.spent += tokens
+        return True
+
+
+def test_two_gateways_together_spend_what_one_may() -> None:
+    budget = Budget(tokens_per_s=100, burst_tokens=200)
+    ledger, gateways = Ledger(budget), [Gateway(budget), Gateway(budget)]
+    for tick in range(2000):
+        now = tick / 20
+        for gateway in gateways:
+            if tick % 10 == 0:
+                gateway.renew(ledger, now)
+            gateway.spend(20, now)
+    spent = sum(gateway.spent for gateway in gateways)
+    assert 0.95 * 100 * 100 <= spent <= 100 * 100 + 200
+
+
+def test_a_request_larger_than_a_slice_is_served_from_the_next_one() -> None:
+    gateway = Gateway(Budget(tokens_per_s=10, burst_tokens=500))
+    ledger = Ledger(gateway.budgets.budget(NAME) or Budget(tokens_per_s=1, burst_tokens=1))
+    gateway.renew(ledger, 0.0)
+    assert not gateway.spend(400, 0.1)
+    gateway.renew(ledger, 0.5)
+    assert gateway.spend(400, 0.6)
+
+
+def test_while_the_ledger_is_away_the_last_lease_goes_on_and_is_owed_afterwards() -> None:
+    budget = Budget(tokens_per_s=100, burst_tokens=200)
+    ledger, gateway = Ledger(budget), Gateway(budget)
+    for tick in range(4000):
+        now = tick / 20
+        away = 50 <= now < 100
+        before = gateway.spent
+        if tick % 10 == 0:
+            gateway.renew(None if away else ledger, now)
+        gateway.spend(20, now)
+        if away and tick == 1600:
+            assert gateway.spent > 0
+        assert gateway.spent - before <= 20
+    assert gateway.leases.statistics(200.0).owed_tokens == 0
+    assert 0.9 * 100 * 200 <= gateway.spent <= 100 * 200 + 400
+
+
+def test_what_is_not_used_goes_back() -> None:
+    budget = Budget(tokens_per_s=100, burst_tokens=100)
+    ledger, idle = Ledger(budget), Gateway(budget)
+    idle.renew(ledger, 0.0)
+    assert ledger.level == 0
+    idle.budgets.set(NAME, Budget(tokens_per_s=10, burst_tokens=100), 0.0)
+    idle.renew(ledger, 0.0)
+    assert ledger.level == 90
+
+
+async def spend_all(leases: RedisLeases, budgets: Budgets) -> int:
+    await leases.renew()
+    spent = 0
+    while isinstance(reservation := budgets.reserve([NAME], 10, 0.0), Reservation):
+        budgets.settle(reservation, 10, 0.0)
+        spent += 10
+    return spent
+
+
+def leased(url: str, budget: Budget) -> tuple[RedisLeases, Budgets]:
+    budgets = Budgets({NAME: budget})
+    leases = Leases(budgets, slice_s=1000.0, now=0.0)
+    return RedisLeases(url, leases, slice_s=1000.0, clock=lambda: 0.0), budgets
+
+
+async def test_gateways_share_one_burst_through_a_real_redis() -> None:
+    # so slow that the clock of the server adds nothing while the test runs
+    budget = Budget(tokens_per_s=0.001, burst_tokens=1000)
+    with redis_server() as server:
+        first, second = leased(server.url, budget), leased(server.url, budget)
+        first[1].set(NAME, budget, 0.0)
+        try:
+            first[0].leases.asks(0.0)
+            assert isinstance(first[1].reserve([NAME], 600, 0.0), Denied)
+            assert await first[0].renew()
+            assert await second[0].renew()
+            reservation = first[1].reserve([NAME], 600, 0.0)
+            assert isinstance(reservation, Reservation)
+            assert isinstance(second[1].reserve([NAME], 600, 0.0), Denied)
+        finally:
+            await first[0].close()
+            await second[0].close()
+
+
+@pytest.mark.parametrize("options", [(), ("--maxmemory", "2mb", "--maxmemory-policy", "allkeys-random")])
+async def test_a_redis_that_is_killed_stops_nothing_and_is_used_again(options: tuple[str, ...]) -> None:
+    with redis_server(*options) as server:
+        leases, budgets = leased(server.url, Budget(tokens_per_s=100, burst_tokens=1000))
+        try:
+            assert await spend_all(leases, budgets) > 0
+            server.kill()
+            assert not await leases.renew()
+            assert not await leases.renew()
+            server.start()
+            assert await leases.renew()
+            assert isinstance(budgets.reserve([NAME], 10, 0.0), Reservation)
+        finally:
+            await leases.close()
