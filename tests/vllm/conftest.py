@@ -64,17 +64,10 @@ def options(model_folder: Path) -> dict[str, object]:
 
 @pytest.fixture(scope="session")
 def draft_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A draft with the model's tokenizer: the model's own first two layers. It guesses badly, and is a real second model."""
-    from foretype_models.export import write_safetensors
-    from foretype_models.gguf_file import read_config, read_weights
+    """A draft with the model's tokenizer: the model's own first two layers."""
+    from foretype_eval.engine.draft import write_first_layers
 
     shipped = locate()
-    config = read_config(shipped.path)
-    kept = {
-        name: matrix
-        for name, matrix in read_weights(shipped.path, config).items()
-        if not name.startswith("model.layers.") or int(name.split(".")[2]) < 2
-    }
     folder = tmp_path_factory.mktemp("vllm") / "draft"
-    write_safetensors(kept, {**config, "layers": 2}, shipped.tokenizer_path, folder)
+    write_first_layers(shipped.path, 2, shipped.tokenizer_path, folder)
     return folder

@@ -17,16 +17,18 @@ from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json
+from foretype_eval.engine.draft import write_first_layers
 from foretype_eval.engine.options import PARTS, EngineBenchOptions
 
 __all__ = ["engine_bench", "run_engine_bench"]
 
 
-def run_engine_bench(options: EngineBenchOptions, model: Path | None) -> dict[str, Any]:
+def run_engine_bench(options: EngineBenchOptions, model: Path | None, *, draft_layers: int = 0) -> dict[str, Any]:
     """Measure in vLLM's own environment.
 
     Args:
         model: a GGUF file, by default the shipped one, or a folder as vLLM loads it.
+        draft_layers: of a GGUF file, make a draft out of so many of its first layers.
 
     Raises:
         VllmError: the environment is missing, or the run failed; its own words stand on standard error.
@@ -40,7 +42,11 @@ def run_engine_bench(options: EngineBenchOptions, model: Path | None) -> dict[st
         if folder != model:
             config = read_config(path)
             write_safetensors(read_weights(path, config), config, shipped.tokenizer_path, folder)
-        options = msgspec.structs.replace(options, model=str(folder.resolve()))
+        draft = options.draft
+        if draft_layers:
+            write_first_layers(path, draft_layers, shipped.tokenizer_path, Path(scratch) / "draft")
+            draft = str(Path(scratch) / "draft")
+        options = msgspec.structs.replace(options, model=str(folder.resolve()), draft=draft)
         child = subprocess.run(
             [str(python), "-m", "foretype_eval.engine.child"],
             input=msgspec.json.encode(options),
@@ -50,7 +56,8 @@ def run_engine_bench(options: EngineBenchOptions, model: Path | None) -> dict[st
     if child.returncode != 0:
         raise VllmError(f"the measurement ended with status {child.returncode}; see above")
     found: dict[str, Any] = msgspec.json.decode(child.stdout)
-    return {"model": path.name, "samples": options.samples, **found}
+    guessed_by = f"its first {draft_layers} layers" if draft_layers else options.draft and Path(options.draft).name
+    return {"model": path.name, "draft": guessed_by, "samples": options.samples, **found}
 
 
 def engine_bench(
@@ -59,6 +66,9 @@ def engine_bench(
     draft: Annotated[
         Path | None, typer.Option(help="Folder of a draft model; its speculation is measured too.")
     ] = None,
+    draft_layers: Annotated[
+        int, typer.Option(min=0, help="Without a draft: take so many of the model's own first layers for one.")
+    ] = 0,
     texts: Annotated[list[Path] | None, typer.Option(help="Folders with source files to continue; repeatable.")] = None,
     parts: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}.")] = ",".join(PARTS),
     samples: Annotated[int, typer.Option(min=8, help="Of each row.")] = 60,
@@ -80,7 +90,7 @@ def engine_bench(
         seed=seed,
     )
     try:
-        result = run_engine_bench(options, model)
+        result = run_engine_bench(options, model, draft_layers=draft_layers)
     except (VllmError, ArtifactError, ExportError, OSError) as error:
         fail(str(error))
     if as_json:
