@@ -15,6 +15,7 @@ from foretype_context.templates import grammar
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission.accounts import Accounts
+from foretype_backend.admission.ladder import profile_at
 from foretype_backend.config import Config
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
 from foretype_backend.doors.health import HealthDoor, gateway_version
@@ -84,6 +85,7 @@ def create_app(
         changed=changed or _ignore,
         max_connections=config.gateway.max_connections,
     )
+    service.on_rung = lambda rung: stream.update_profile(profile_at(profile, rung))
     if identity is not None:
         follow = functools.partial(_follow, stream, salts, accounts)
         identity.watch.changed = follow

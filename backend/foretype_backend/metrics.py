@@ -117,6 +117,17 @@ class Metrics:
         gauge = Gauge("foretype_identity_age_seconds", "Since the store confirmed who may ask.", registry=self.registry)
         gauge.set_function(age_s)
 
+    def watch_load(
+        self, *, level: Callable[[], int], rung: Callable[[], int], queued_tokens: Callable[[], int]
+    ) -> None:
+        """Show shedding, the rung of the ladder (0 is the full service), and what is queued: the signal to scale on."""
+        for name, help_, read in (
+            ("foretype_shedding_level", "Lowest classes that are refused as a whole.", level),
+            ("foretype_service_rung", "Rung of the degradation ladder; 0 is the full service.", rung),
+            ("foretype_queued_uncached_tokens", "Prompt tokens that wait or are being computed.", queued_tokens),
+        ):
+            Gauge(name, help_, registry=self.registry).set_function(read)
+
     def refused(self, class_: RequestClass, reason: Reason) -> None:
         """Count a request that never reached the service."""
         self.requests.labels(class_.value, reason.value).inc()

@@ -21,12 +21,14 @@ from dataclasses import replace
 
 import msgspec
 from foretype_client.wire import RequestClass
+from foretype_context.profile import Service as Rung
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission import scheduler
 from foretype_backend.admission.accounts import Accounts
+from foretype_backend.admission.ladder import Ladder
 from foretype_backend.admission.limits import Denied
-from foretype_backend.admission.outcomes import Decision, Reason
+from foretype_backend.admission.outcomes import SHED, Decision, Reason
 from foretype_backend.admission.pressure import Pressure
 from foretype_backend.admission.scheduler import PRIORITY, Scheduler, Ticket
 from foretype_backend.completion import Job, Outcome, Record
@@ -82,6 +84,9 @@ class Service:
         self.accounts = accounts
         self._objectives_s = {} if admission is None else objectives_s(admission)
         self._scheduler = make_scheduler(limits, admission)
+        self.ladder = Ladder()
+        self.on_rung: Callable[[Rung], None] = lambda _: None
+        """Called when clients are to be told of another rung of the ladder."""
         self._records: dict[str, Record] = {}
         self._aborts: set[asyncio.Task[None]] = set()
         self._cached_share = 0.0
@@ -91,6 +96,11 @@ class Service:
             scheduler=lambda: self._scheduler.statistics(),
             connections=connections,
             slots=limits.max_running,
+        )
+        self.metrics.watch_load(
+            level=lambda: 0 if self._scheduler.pressure is None else self._scheduler.pressure.level,
+            rung=lambda: list(Rung).index(self.ladder.rung),
+            queued_tokens=lambda: self._scheduler.queued_tokens,
         )
 
     def statistics(self) -> scheduler.SchedulerStatistics:
@@ -354,6 +364,8 @@ class Service:
             if record is None:
                 continue
             self.metrics.decided(record.job.class_, effect.decision)
+            if record.job.class_ is RequestClass.INTERACTIVE:
+                self.ladder.decided(shed=not isinstance(effect, scheduler.Stop) and effect.decision in SHED)
             if isinstance(effect, scheduler.Start):
                 record.decide(None)
             elif isinstance(effect, scheduler.Refuse):
@@ -365,11 +377,16 @@ class Service:
 
     def _tick(self) -> None:
         self._ticking = None
-        self._apply(self._scheduler.tick(self._now()))
+        now, pressure = self._now(), self._scheduler.pressure
+        self._apply(self._scheduler.tick(now))
+        if pressure is not None and self.ladder.turn(level=pressure.level, highest=pressure.highest, now=now):
+            self.on_rung(self.ladder.rung)
 
     @property
     def _level(self) -> int:
-        return 0 if self._scheduler.pressure is None else self._scheduler.pressure.level
+        """How far from the full service: above 0 something has to be looked at again."""
+        pressure = self._scheduler.pressure
+        return 0 if pressure is None else pressure.level + (self.ladder.rung is not Rung.FULL)
 
     def _stop(self, record: Record, reason: Reason) -> None:
         """Abort the engine's work at once; the request's own task then sees the end of the stream."""

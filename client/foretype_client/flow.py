@@ -289,6 +289,8 @@ class CompletionFlow:
     def _unready(self, question: Question) -> Outcome | None:
         if not self._gateway.connected:
             return Outcome.OFFLINE
+        if question.profile is not None and not question.profile.service.asks:
+            return Outcome.SHED
         return Outcome.SELECTED_MISMATCH if selected_rest(question) is None else None
 
     def _ask(self, document: TrackedDocument, question: Question) -> Ask:

@@ -35,6 +35,7 @@ class Outcome(StrEnum):
     REFUSED_BEFORE = "refused_before"
     SELECTED_MISMATCH = "selected_mismatch"
     OFFLINE = "offline"
+    SHED = "shed"
     NOT_READY = "not_ready"
     GATEWAY_GONE = "gateway_gone"
     GATEWAY_ERROR = "gateway_error"

@@ -6,11 +6,28 @@ after `hello` and again whenever it changes (design, section 3).
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
 from foretype_context.strategy import Strategy
 
-__all__ = ["Budgets", "MinMeanLogprob", "Profile", "Stop", "StopRules"]
+__all__ = ["Budgets", "MinMeanLogprob", "Profile", "Service", "Stop", "StopRules"]
+
+
+class Service(StrEnum):
+    """How much a loaded gateway serves, from everything to nothing; it takes one step at a time."""
+
+    FULL = "full"
+    NO_RETRIEVAL = "no_retrieval"
+    SHORT_CONTEXT = "short_context"
+    OWN_ENGINE = "own_engine"
+    CACHE_ONLY = "cache_only"
+
+    @property
+    def asks(self) -> bool:
+        """Whether what is typed may be asked of this gateway at all."""
+        return self not in (Service.OWN_ENGINE, Service.CACHE_ONLY)
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -76,6 +93,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         local_min_confidence: probability of being right from which the client's local candidate is shown at once, without
             asking this model; low for a small model, near 1 for a good one.
         strategy, variant: name of the context strategy (:mod:`foretype_context.strategy`) and the experiment arm.
+        service: what a loaded gateway has to leave out; the budgets say the same in tokens.
         strategy_rules: the strategy itself, where clients may not know it by name.
     """
 
@@ -92,3 +110,4 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     variant: str = "control"
     min_mean_logprob: MinMeanLogprob = MinMeanLogprob()
     local_min_confidence: float = 0.9
+    service: Service = Service.FULL

@@ -102,7 +102,7 @@ class Connection:
                 return status.lost(client.assemblers.error)
             if client.assembler is None:
                 return status.connecting(session.endpoint.url)  # its tokenizer is on the way
-            return status.connected(session.profile.model)
+            return status.connected(session.profile.model, session.profile.service)
         if reason := session.statistics().last_error:
             return status.lost(reason)
         return status.connecting(session.endpoint.url)

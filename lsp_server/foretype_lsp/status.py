@@ -9,8 +9,17 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from foretype_context.profile import Service
 
 __all__ = ["Counts", "State", "Status", "StatusMachine"]
+
+
+_REDUCED = {
+    Service.NO_RETRIEVAL: "the gateway is loaded: suggestions without other files, for now",
+    Service.SHORT_CONTEXT: "the gateway is loaded: suggestions from less context, for now",
+    Service.OWN_ENGINE: "the gateway is loaded: suggestions from this machine alone, for now",
+    Service.CACHE_ONLY: "the gateway is overloaded: suggestions from this machine alone, for now",
+}
 
 
 class State(StrEnum):
@@ -80,6 +89,7 @@ class StatusMachine:
         self._on = True
         self._lost: str | None = None
         self._model = ""
+        self._service = Service.FULL
         self._gateway = ""
         self._index = ""
         self._problems: tuple[str, ...] = ()
@@ -89,8 +99,9 @@ class StatusMachine:
         self._gateway = gateway
         return self._step()
 
-    def connected(self, model: str) -> Status | None:
-        self._model, self._lost = model, None
+    def connected(self, model: str, service: Service = Service.FULL) -> Status | None:
+        """The gateway serves, as much as `service` says."""
+        self._model, self._lost, self._service = model, None, service
         return self._step()
 
     def lost(self, reason: str) -> Status | None:
@@ -127,6 +138,8 @@ class StatusMachine:
                 State.STARTING,
                 f"connecting to {self._gateway}" if self._gateway else "starting the gateway",
             )
+        elif self._service is not Service.FULL:
+            state, detail = State.DEGRADED, _REDUCED[self._service]
         else:
             state, detail = State.READY, ""
         before = self.status

@@ -29,6 +29,7 @@ from foretype_client.wire import ErrorCode, Finish
 __all__ = [
     "FINISHES",
     "HTTP_STATUS",
+    "SHED",
     "Decision",
     "InvalidRequest",
     "Reason",
@@ -123,6 +124,18 @@ _REASONS: Final = {
     Decision.EXPIRED_WAITING: Reason.EXPIRED,
     Decision.RATE_LIMITED: Reason.RATE_LIMITED,
 }
+
+
+SHED: Final = frozenset(
+    {
+        Decision.QUEUE_FULL,
+        Decision.DISPLACED,
+        Decision.PREDICTED_LATE,
+        Decision.LATE_IN_QUEUE,
+        Decision.CLASS_SHED,
+    }
+)
+"""Decisions against a request because of load alone."""
 
 
 def reason_of(decision: Decision) -> Reason:
