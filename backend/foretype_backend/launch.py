@@ -207,7 +207,16 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         if config.engine.api_key_file is not None:
             options["api_key"] = read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
     elif name == "vllm":
-        options = {"model": model} | _given(context_tokens=config.model.context_limit_tokens) | options
+        if options.get("shared") and not config.identity.on:
+            raise ConfigError(
+                "engine.options.shared",
+                "tenants that share an engine need identities, whose salts keep their caches apart; set [identity] enabled = true",
+            )
+        options = (
+            {"model": model, "shared": config.identity.on}
+            | _given(context_tokens=config.model.context_limit_tokens)
+            | options
+        )
     else:
         options = {"model": model} | options
     try:

@@ -101,12 +101,6 @@ def test_what_counts_as_loopback(host: str, loopback: bool) -> None:
     assert is_loopback(host) is loopback
 
 
-@pytest.mark.parametrize("name", ["vllm", "vllm-server"])
-def test_engines_that_come_later_say_so(name: str) -> None:
-    with pytest.raises(ConfigError, match="fast-tier"):
-        prepare(load_config(engine=name))
-
-
 def test_an_engine_without_its_model_or_tokenizer_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"engine.model: .*some.gguf: no such file"):
         prepare(load_config(engine="embedded", model=str(tmp_path / "some.gguf")))
@@ -139,7 +133,9 @@ def test_an_unknown_option_of_an_engine_is_named(tmp_path: Path) -> None:
         ({"host": "localhost.evil.example"}, False),
         ({"host": ""}, False),
         ({}, False),
-        ({"host": "localhost", "origin": "http://localhost"}, False),
+        ({"host": "localhost", "origin": "http://localhost"}, True),  # the gateway's own page
+        ({"host": "localhost:1", "origin": "http://localhost:2"}, False),
+        ({"host": "evil.example:1", "origin": "http://evil.example:1"}, False),  # rebound to this address
         ({"host": "localhost", "origin": ""}, False),
     ],
 )

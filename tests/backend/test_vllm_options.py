@@ -112,6 +112,25 @@ def test_serve_names_the_field(model: Path, tmp_path: Path) -> None:
         prepare(load_config(engine="vllm", model=str(tmp_path / "nothing")))
 
 
+def test_tenants_share_no_engine_without_salts(model: Path, tmp_path: Path) -> None:
+    from foretype_models.artifacts import FOLDER
+
+    (model / "tokenizer.json").write_bytes((FOLDER / "tokenizer.json").read_bytes())
+    profile = tmp_path / "shared.toml"
+
+    def engine(text: str) -> VllmEngine:
+        profile.write_text(f'[engine]\nname = "vllm"\nmodel = "{model}"\n{text}')
+        made = prepare(load_config(profile=profile)).engine
+        assert isinstance(made, VllmEngine)
+        return made
+
+    with pytest.raises(ConfigError, match=r"engine\.options\.shared: .*salts"):
+        engine("[engine.options]\nshared = true\n")
+    assert engine("[identity]\nenabled = true\n").shared and not engine("").shared
+    with pytest.raises(ConfigError, match="one tenant can time"):
+        engine('[engine.options]\nspeculation = { method = "suffix" }\n[identity]\nenabled = true\n')
+
+
 async def test_without_vllm_it_says_how_to_get_it(model: Path) -> None:
     engine = VllmEngine.from_config(model=model)
     with pytest.raises(EngineUnavailable, match="not started"):

@@ -7,9 +7,10 @@ import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import psutil
 import pytest
 import pytest_asyncio
-from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, PromptRefused
+from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, PromptRefused
 from foretype_backend.engines.vllm import VllmEngine
 from foretype_backend.prefix.salt import Namespace, SaltBook
 from foretype_context.tokens import load_tokenizer
@@ -205,3 +206,19 @@ async def test_a_hundred_at_once_with_cancels_end_all(engine: VllmEngine) -> Non
         await asyncio.gather(*(one(at) for at in range(100)))
     await settled(engine)
     assert engine.statistics().waiting == 0
+
+
+async def test_an_engine_that_dies_fails_its_requests_at_once(engine: VllmEngine) -> None:
+    """The last test of this module: nothing runs on this engine afterwards."""
+    stream = engine.generate("dies", prompt(20), GenerationParams(max_tokens=4000))
+    await anext(stream)
+    cores = [one for one in psutil.Process().children(recursive=True) if "EngineCore" in " ".join(one.cmdline())]
+    assert cores
+    for core in cores:
+        core.kill()
+    async with asyncio.timeout(30):
+        with pytest.raises(EngineUnavailable, match=r"died|failed"):
+            async for _ in stream:
+                pass
+        with pytest.raises(EngineUnavailable, match="died"):
+            await collect(engine, "after", prompt(21))

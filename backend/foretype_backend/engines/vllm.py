@@ -67,6 +67,11 @@ class VllmEngine:
         """Make an engine from the fields of :class:`VllmOptions`. Raises TypeError or ValueError naming the field."""
         return cls(VllmOptions.of(**options))
 
+    @property
+    def shared(self) -> bool:
+        """Whether every request must have a salt."""
+        return self._options.shared
+
     # Life
 
     async def start(self) -> None:
