@@ -19,6 +19,7 @@ from starlette.types import Scope as AsgiScope
 
 from foretype_backend.config import Config, is_loopback
 from foretype_backend.identity.directory import Denial, Principal, Scope
+from foretype_backend.playground.logins import BrowserLogins
 
 if TYPE_CHECKING:  # it brings the database's libraries, which a gateway with one token never loads
     from foretype_backend.identity.identity import Identity
@@ -28,7 +29,9 @@ __all__ = ["CLOSE_CREDENTIALS", "CLOSE_FORBIDDEN", "Gatekeeper", "GuardMiddlewar
 CLOSE_CREDENTIALS: Final = 4401
 CLOSE_FORBIDDEN: Final = 4403
 
-_OPEN_PATHS: Final = frozenset({"/healthz", "/health"})
+_OPEN_PATHS: Final = frozenset(
+    {"/healthz", "/health", "/playground", "/playground/app.js", "/playground/style.css", "/playground/login"}
+)
 _SCOPES: Final = (("/metrics", Scope.METRICS), ("/admin/", Scope.ADMIN), ("/v1/chat/", Scope.CHAT))
 _PRINCIPAL: Final = "foretype.principal"
 _ANYBODY: Final = Principal()
@@ -56,6 +59,7 @@ class Gatekeeper:
         denied: Callable[[Denial], None] = lambda _: None,
     ) -> None:
         self.identity = identity
+        self.logins = BrowserLogins()
         self._denied = denied
         self._token = config.token.encode() if config.token is not None else None
         bound = config.gateway.host.strip("[]").lower()
@@ -66,8 +70,12 @@ class Gatekeeper:
     def listed(self, headers: Mapping[str, str]) -> bool:
         """Whether Host is this gateway's and Origin, if there is one, is listed."""
         origin = headers.get("origin")
-        if origin is not None and origin.rstrip("/").lower() not in self._origins:
-            return False
+        if origin is not None:
+            origin = origin.rstrip("/").lower()
+            # The gateway's own page is of the same origin; what is rebound to this address fails by its Host below.
+            own = origin.partition("://")[2] == headers.get("host", "").strip().lower()
+            if origin not in self._origins and not own:
+                return False
         host = _hostname(headers.get("host", ""))
         if host is None:
             return False
@@ -106,6 +114,8 @@ class Gatekeeper:
             return _ANYBODY
         scheme, _, token = headers.get("authorization", "").partition(" ")
         token = token.strip()
+        if not scheme:  # a browser
+            scheme, token = "bearer", self.logins.token(headers) or ""
         if scheme.lower() != "bearer" or not token:
             return Denial.MISSING
         # Compared in constant time, and whatever comes after.

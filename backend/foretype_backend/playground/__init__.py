@@ -1,0 +1,1 @@
+"""The playground: an editor in the browser beside the prompt that its suggestions come from."""

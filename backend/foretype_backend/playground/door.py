@@ -1,0 +1,203 @@
+"""The door `/playground`: the page, the login, and prompts for the text in it. Suggestions come over `/v1/stream`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Annotated, Any, Final
+
+import msgspec
+from foretype_context.assemble import Assembler, ProfileUnusable
+from foretype_context.plan import Plan
+from foretype_context.profile import Profile
+from foretype_context.tokens import Tokenizer
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from foretype_backend.admission.outcomes import InvalidRequest
+from foretype_backend.doors.auth import Gatekeeper, principal_of
+from foretype_backend.doors.http import read_body
+from foretype_backend.playground.logins import cookie_name
+from foretype_backend.playground.plans import MAX_TEXT_CHARS, Pages
+
+__all__ = ["PlaygroundDoor"]
+
+_MAX_BODY_BYTES: Final = 8 * MAX_TEXT_CHARS
+_STATIC: Final = {
+    "index.html": "text/html; charset=utf-8",
+    "app.js": "text/javascript; charset=utf-8",
+    "style.css": "text/css; charset=utf-8",
+}
+# CodeMirror writes its own style sheet into the page; everything else comes from this gateway alone.
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
+    " img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+_Name = Annotated[str, msgspec.Meta(min_length=8, max_length=64, pattern="^[A-Za-z0-9_-]+$")]
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)]
+_Short = Annotated[str, msgspec.Meta(max_length=256)]
+
+
+class _Login(msgspec.Struct):
+    token: _Short
+
+
+class _Ask(msgspec.Struct):
+    """The text left and right of the cursor; `page` is a name that the page made up."""
+
+    page: _Name
+    before: _Text
+    after: _Text = ""
+    path: _Short = "playground.py"
+    language: _Short = ""
+
+
+class _Written(msgspec.Struct):
+    """All that was generated for a version of the page's text; `final` when the model ended by itself."""
+
+    page: _Name
+    version: int
+    text: _Text
+    final: bool = True
+
+
+class PlaygroundDoor:
+    """Serves the playground.
+
+    Args:
+        profile: what clients are told now.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, profile: Callable[[], Profile], keeper: Gatekeeper) -> None:
+        self._tokenizer = tokenizer
+        self._profile = profile
+        self._keeper = keeper
+        self._pages = Pages()
+        self._assembler: Assembler | None = None
+        self._turn = asyncio.Lock()
+        static = files("foretype_backend.playground") / "static"
+        self._static = {name: (static / name).read_bytes() for name in _STATIC}
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/playground", self.static, methods=["GET"]),
+            Route("/playground/login", self.login, methods=["POST"]),
+            Route("/playground/plan", self.plan, methods=["POST"]),
+            Route("/playground/finish", self.finish, methods=["POST"]),
+            Route("/playground/{name}", self.static, methods=["GET"]),
+        ]
+
+    async def static(self, request: Request) -> Response:
+        """The page and its parts: they hold nothing of anybody's and are served without a credential."""
+        name = str(request.path_params.get("name", "index.html"))
+        if name not in self._static:
+            return Response(status_code=404)
+        return Response(self._static[name], media_type=_STATIC[name], headers=_HEADERS)
+
+    async def login(self, request: Request) -> Response:
+        """Change a token for a cookie."""
+        try:
+            body = await read_body(request, _Login, max_bytes=4096)
+        except InvalidRequest as error:
+            return _invalid(error)
+        if not self._keeper.authorized({"authorization": f"Bearer {body.token}"}):
+            return _error(401, "invalid_api_key", "this token is not the gateway's", "token")
+        response = Response(status_code=204)
+        response.set_cookie(
+            cookie_name(request.headers.get("host", "")),
+            self._keeper.logins.open(body.token),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+            path="/",
+        )
+        return response
+
+    async def plan(self, request: Request) -> Response:
+        """The prompt for a text and a cursor, as a `complete` of the stream and as what the page shows of it."""
+        try:
+            body = await read_body(request, _Ask, max_bytes=_MAX_BODY_BYTES)
+        except InvalidRequest as error:
+            return _invalid(error)
+        started = time.perf_counter()
+        async with self._turn:  # off the loop: a first parse takes milliseconds
+            try:
+                plan, version = await asyncio.to_thread(self._planned, self._name(request, body.page), body)
+            except ProfileUnusable as error:
+                return _error(503, "engine_unavailable", f"no prompt can be made for this model: {error}", None)
+        answer = _as_object(plan, version, body)
+        answer["timings_ms"]["request"] = (time.perf_counter() - started) * 1e3
+        return _json(answer)
+
+    async def finish(self, request: Request) -> Response:
+        """What of a generated text an editor would show."""
+        try:
+            body = await read_body(request, _Written, max_bytes=_MAX_BODY_BYTES)
+        except InvalidRequest as error:
+            return _invalid(error)
+        async with self._turn:
+            finished = self._pages.finish(self._name(request, body.page), body.version, body.text, final=body.final)
+        if finished is None:
+            return _error(409, "superseded", "the page's text is another one by now", "version")
+        return _json({"text": finished.text, "replaces": finished.replaces, "reason": finished.reason})
+
+    def _name(self, request: Request, page: str) -> str:
+        return f"{principal_of(request.scope).credential}/{page}"
+
+    def _planned(self, name: str, body: _Ask) -> tuple[Plan, int]:
+        profile = self._profile()
+        if self._assembler is None or self._assembler.profile is not profile:
+            self._assembler = Assembler(self._tokenizer, profile)
+        return self._pages.plan(
+            self._assembler,
+            name,
+            body.before,
+            body.after,
+            path=body.path,
+            language=body.language,
+            now=time.monotonic(),
+        )
+
+
+def _as_object(plan: Plan, version: int, body: _Ask) -> dict[str, Any]:
+    segments = [placed.segment for placed in plan.segments]
+    return {
+        "complete": {
+            "document": f"playground:///{body.path}",
+            "version": version,
+            "language": body.language,
+            "segments": [
+                {"kind": one.kind, "scope": one.scope, "source": one.source, "text": one.text} for one in segments
+            ],
+            "max_tokens": plan.max_tokens,
+            "stop": plan.stop,
+            "prompt_tokens": plan.prompt_tokens,
+        },
+        "ranges": [[placed.start, placed.end] for placed in plan.segments],
+        "layout": plan.layout,
+        "kind": plan.kind,
+        "budget_tokens": plan.budget_tokens,
+        "healed": plan.healed,
+        "dropped": [{"kind": one.kind, "tokens": one.tokens, "reason": one.reason} for one in plan.dropped],
+        "frozen": len(plan.frozen_spans),
+        "timings_ms": dict(plan.timings_ms),
+    }
+
+
+def _json(answer: object) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def _invalid(error: InvalidRequest) -> Response:
+    return _error(400, "invalid_request", str(error), error.field)
+
+
+def _error(status: int, code: str, message: str, field: str | None) -> Response:
+    return JSONResponse({"error": {"code": code, "message": message, "field": field}}, status_code=status)

@@ -1,0 +1,92 @@
+"""Prompts for texts that a browser holds: the editor's part of a suggestion, done where `foretype_context` is.
+
+A page is what a language server is to an editor: its document, and what its prompts showed before, which keeps them stable.
+Texts stay in memory, until a page was quiet for ten minutes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from foretype_context.assemble import Assembler
+from foretype_context.document import Document, Edit
+from foretype_context.finish import Finished, finish, strip_healed
+from foretype_context.plan import Plan, PlanState
+
+__all__ = ["MAX_TEXT_CHARS", "Pages", "difference"]
+
+MAX_TEXT_CHARS: Final = 100_000
+_KEPT_S: Final = 600.0
+_MOST: Final = 64
+
+
+@dataclass(slots=True)
+class _Page:
+    document: Document
+    state: PlanState
+    used_s: float
+    offset: int = 0
+    plan: Plan | None = None
+
+
+def difference(before: str, after: str) -> Edit | None:
+    """The one edit that makes `after` of `before`; None where they are equal."""
+    if before == after:
+        return None
+    shorter = min(len(before), len(after))
+    start = next((i for i in range(shorter) if before[i] != after[i]), shorter)
+    end = next((i for i in range(shorter - start) if before[-1 - i] != after[-1 - i]), shorter - start)
+    return Edit(start, len(before) - end, after[start : len(after) - end])
+
+
+class Pages:
+    """The open pages, by name."""
+
+    def __init__(self) -> None:
+        self._pages: OrderedDict[str, _Page] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def plan(
+        self, assembler: Assembler, name: str, before: str, after: str, *, path: str, language: str, now: float
+    ) -> tuple[Plan, int]:
+        """The prompt for the cursor between two texts, and the document's version.
+
+        Args:
+            name: of the page; one user's cannot be another's.
+            now: monotonic seconds.
+        """
+        text = before + after
+        page = self._page(name, text, path, language, now)
+        edit = difference(page.document.text, text)
+        if edit is not None:
+            page.document.apply([edit], page.document.version + 1)
+        page.offset = len(before)
+        page.plan, page.state = assembler.plan(page.state, page.document.snapshot(), page.offset, now=now)
+        return page.plan, page.document.version
+
+    def finish(self, name: str, version: int, written: str, *, final: bool) -> Finished | None:
+        """What of a generated text is shown; None where the page went on since."""
+        page = self._pages.get(name)
+        if page is None or page.plan is None or page.document.version != version:
+            return None
+        text = strip_healed(written, page.plan.healed)
+        if text is None:
+            return Finished("", 0, "does not continue the line")
+        return finish(text, page.document.snapshot(), page.offset, kind=page.plan.kind, final=final)
+
+    def _page(self, name: str, text: str, path: str, language: str, now: float) -> _Page:
+        for old in [key for key, page in self._pages.items() if now - page.used_s > _KEPT_S]:
+            del self._pages[old]
+        page = self._pages.get(name)
+        if page is None or page.document.path != path or (language and page.document.language != language):
+            document = Document(f"playground:///{path}", text, path=path, language=language, version=1)
+            page = self._pages[name] = _Page(document, PlanState.empty(), now)
+        page.used_s = now
+        self._pages.move_to_end(name)
+        if len(self._pages) > _MOST:
+            self._pages.popitem(last=False)
+        return page

@@ -1,0 +1,185 @@
+"""The playground in a real browser: a suggestion at once, by keyboard alone, nothing moves, nothing that axe objects to."""
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from e2e.lsp_support import gateway
+
+MODULES = Path(__file__).resolve().parents[3] / "editors/playground"
+CHROMIUM = os.environ.get("FORETYPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+MISSING = None
+if not (MODULES / "node_modules/playwright-core").is_dir() or not (MODULES / "node_modules/axe-core").is_dir():
+    MISSING = "needs playwright-core and axe-core: (cd editors/playground && npm install)"
+elif CHROMIUM is None or shutil.which("node") is None:
+    MISSING = "needs node and Chromium on the path (or FORETYPE_CHROMIUM)"
+pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
+
+FIRST_MS = 1500.0
+TOKEN = "let-me-in-please"
+
+
+class Page:
+    """A Chromium of its own, driven by drive.mjs."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            ["node", Path(__file__).parent / "drive.mjs"],
+            env={**os.environ, "FORETYPE_PLAYGROUND": str(MODULES)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.do("launch", path=CHROMIUM)
+
+    def do(self, command, **options):
+        self._process.stdin.write(json.dumps({"command": command, **options}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the browser's driver ended"
+        answer = json.loads(line)
+        assert "error" not in answer, f"{command}: {answer['error']}"
+        return answer["result"]
+
+    def evaluate(self, expression):
+        return self.do("evaluate", expression=expression)
+
+    def press(self, *keys):
+        self.do("press", keys=keys)
+
+    def until(self, expression, wanted=True):
+        end_s = time.monotonic() + 20
+        while (got := self.evaluate(expression)) != wanted:
+            assert time.monotonic() < end_s, f"{expression} is {got!r}, not {wanted!r}"
+            time.sleep(0.02)
+
+    def text(self):
+        """What the editor holds, ghost text left out."""
+        return self.evaluate(
+            "[...document.querySelectorAll('.cm-line')].map((line) => { const copy = line.cloneNode(true);"
+            " copy.querySelectorAll('.ghost').forEach((one) => one.remove()); return copy.textContent; }).join('\\n')"
+        )
+
+    def close(self):
+        self.do("close")
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(20)
+
+
+GHOST = "(document.querySelector('.ghost')?.textContent ?? '')"
+
+
+@pytest.fixture(scope="module")
+def page():
+    it = Page()
+    try:
+        yield it
+    finally:
+        it.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with gateway(tmp_path_factory.mktemp("gateway"), decode_s=0.002) as running:
+        yield f"http://127.0.0.1:{running.port}/playground"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_suggestion_is_there_soon_after_the_page_is_opened(page, served, scheme, tmp_path):
+    taken_ms = []
+    for _ in range(4):  # the first page of a browser waits for the browser, and others use these cores too
+        page.do("open", url=served, scheme=scheme)
+        taken_ms.append(page.do("shown", selector=".ghost"))
+    assert None not in taken_ms and min(taken_ms) <= FIRST_MS
+    page.until("document.getElementById('summary').textContent.includes('computed')")
+    folder = Path(os.environ.get("FORETYPE_SCREENSHOTS") or tmp_path)
+    page.do("screenshot", path=str(folder / f"playground-{scheme}.png"))
+    checked = page.do("axe")
+    assert checked["violations"] == [] and checked["passes"] > 10
+    assert page.evaluate("window.movers") == []
+    assert page.do("complaints") == []
+
+
+def test_tab_accepts_a_word_key_accepts_a_word_and_escape_dismisses(page, served):
+    page.do("open", url=served)
+    page.do("shown", selector=".ghost")
+    page.until("document.getElementById('said').textContent.startsWith('Suggestion: ')")
+    before, ghost = page.text(), page.evaluate(GHOST)
+    page.press("Control+ArrowRight")
+    page.until("document.querySelector('.ghost')?.textContent.length > 0")
+    left = page.evaluate(GHOST)
+    assert ghost.endswith(left) and left != ghost
+    page.press("Tab")
+    page.until(f"{GHOST} !== {json.dumps(left)}")
+    line = next(i for i, text in enumerate(before.split("\n")) if text.rstrip().endswith("return"))
+    assert page.text().split("\n")[line] == before.split("\n")[line] + ghost
+    page.press("Enter")
+    page.do("type", text="total = ", delay=20)
+    page.until("document.querySelector('.ghost')?.textContent.length > 0")
+    page.press("Escape")
+    assert page.evaluate(GHOST) == ""
+
+
+def test_without_a_suggestion_tab_leaves_the_editor(page, served):
+    page.do("open", url=served)
+    page.do("shown", selector=".ghost")
+    page.press("Escape", "Tab")
+    assert page.evaluate("document.activeElement.closest('#editor')") is None
+
+
+def test_nothing_moves_while_a_suggestion_of_several_lines_streams(page, tmp_path):
+    with gateway(tmp_path, decode_s=0.03) as slow:
+        page.do("open", url=f"http://127.0.0.1:{slow.port}/playground")
+        page.do("shown", selector=".ghost")
+        page.press("Escape", "Control+End")
+        page.do("type", text="def g(b):\n", delay=20)
+        lines = page.evaluate("document.querySelectorAll('.cm-line').length")
+        page.do("shown", selector=".ghost-below")
+        page.evaluate("window.movers = []")
+        page.until("document.getElementById('said').textContent.includes('return')")
+        assert page.evaluate("window.movers") == []
+        assert page.evaluate("document.querySelectorAll('.cm-line').length") == lines
+
+
+def test_typing_costs_the_typed_tokens_alone_and_the_panel_says_so(page, served):
+    page.do("open", url=served)
+    page.do("shown", selector=".ghost")
+    page.until("document.getElementById('summary').textContent.includes('computed')")
+    page.press("Escape")
+    page.do("type", text="li", delay=30)
+    page.until("/^this page: [2-9] requests/.test(document.getElementById('session').textContent)")
+    states = "[...document.querySelectorAll('#segments td:nth-child(4)')].map((cell) => cell.textContent)"
+    page.until(f"{states}.includes('cached')")
+    ranges = page.evaluate(
+        "[...document.querySelectorAll('#segments td:nth-child(2)')].map((cell) => cell.textContent)"
+    )
+    ends = [tuple(int(part.replace(",", "")) for part in text.split("–")) for text in ranges if "–" in text]
+    assert ends[0][0] == 0 and all(a[1] == b[0] for a, b in itertools.pairwise(ends))
+
+
+def test_a_gateway_with_a_token_asks_for_it_once_and_the_page_never_keeps_it(page, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").chmod(0o600)
+    with gateway(tmp_path, options=("--token-file", tmp_path / "token")) as running:
+        url = f"http://127.0.0.1:{running.port}/playground"
+        page.do("open", url=url)
+        page.until("document.getElementById('login').hidden", False)
+        page.do("type", text="wrong")
+        page.press("Enter")
+        page.until("document.getElementById('login-error').textContent.includes('not the token')")
+        page.evaluate("document.getElementById('token').value = ''")
+        page.do("type", text=TOKEN)
+        page.press("Enter")
+        assert page.do("shown", selector=".ghost") is not None
+        (cookie,) = page.do("cookies")
+        assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and TOKEN not in cookie["value"]
+        assert page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
+        page.do("open", url=f"{url}#token={TOKEN}")
+        assert page.do("shown", selector=".ghost") is not None
+        assert page.evaluate("location.href") == url
