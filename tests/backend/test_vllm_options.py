@@ -10,7 +10,7 @@ import pytest
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.engines.port import EngineUnavailable, GenerationParams, Origin
 from foretype_backend.engines.vllm import VllmEngine
-from foretype_backend.engines.vllm_options import VllmOptions, check_profile, engine_arguments
+from foretype_backend.engines.vllm_options import VllmOptions, check_memory, check_profile, engine_arguments
 from foretype_backend.engines.vllm_request import (
     AcceptanceBook,
     logprobs_of,
@@ -103,6 +103,13 @@ def test_models_and_drafts_are_looked_at(model: Path, tmp_path: Path) -> None:
         VllmEngine.from_config(model=model)
     with pytest.raises(ValueError, match="models export"):
         VllmEngine.from_config(model=tmp_path / "nothing.gguf")
+
+
+def test_what_the_machine_cannot_hold_is_refused(model: Path) -> None:
+    options = VllmOptions.of(model=model, cache_gib=3, host_tier_gib=2)
+    check_memory(options, 5 << 30)
+    with pytest.raises(ValueError, match=r"cache_gib 3 and host_tier_gib 2 do not fit into the 4.0 GiB"):
+        check_memory(options, 4 << 30)
 
 
 def test_serve_names_the_field(model: Path, tmp_path: Path) -> None:

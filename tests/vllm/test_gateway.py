@@ -107,7 +107,8 @@ async def test_a_client_gets_text_and_the_second_time_out_of_the_cache(url: str,
         ("nonsense = 1", "no option 'nonsense'"),
         ("cache_gib = 0.001", "too small for one prompt"),
         ('speculation = { method = "draft_model", model = "/nowhere" }', "speculation.model"),
-        ("eager = true\ncache_gib = 100000.0", "vLLM did not start"),
+        ("cache_gib = 100000.0", "do not fit"),
+        ('eager = true\ndtype = "float7"', "vLLM did not start"),
     ],
 )
 async def test_a_profile_that_cannot_work_ends_with_the_reason(
@@ -119,4 +120,5 @@ async def test_a_profile_that_cannot_work_ends_with_the_reason(
     async with asyncio.timeout(START_S):
         _, errors = await process.communicate()
     assert process.returncode == 2
-    assert message in errors.decode().splitlines()[-1]
+    [said] = [line for line in errors.decode().splitlines() if line.startswith("foretype serve: ")]
+    assert message in said

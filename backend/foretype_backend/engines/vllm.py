@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
@@ -26,7 +27,13 @@ from foretype_backend.engines.port import (
     PromptRefused,
 )
 from foretype_backend.engines.vllm_library import Library, load_library
-from foretype_backend.engines.vllm_options import ModelShape, VllmOptions, check_profile, engine_arguments
+from foretype_backend.engines.vllm_options import (
+    ModelShape,
+    VllmOptions,
+    check_memory,
+    check_profile,
+    engine_arguments,
+)
 from foretype_backend.engines.vllm_request import (
     Acceptance,
     AcceptanceBook,
@@ -84,6 +91,11 @@ class VllmEngine:
                 f"vLLM cannot be imported ({error}); run the gateway in an environment with vllm>=0.32,<0.34: "
                 "`make vllm-env` makes one for CPUs, `.venv-vllm/bin/foretype serve --engine vllm` runs in it"
             ) from error
+        if library.cpu:
+            try:
+                check_memory(self._options, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+            except ValueError as error:
+                raise EngineUnavailable(str(error)) from error
         arguments = engine_arguments(self._options, cpu=library.cpu)
         self._block_tokens = arguments["block_size"]
         try:

@@ -11,9 +11,18 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-__all__ = ["ModelShape", "Speculation", "VllmOptions", "check_profile", "engine_arguments", "read_shape"]
+__all__ = [
+    "ModelShape",
+    "Speculation",
+    "VllmOptions",
+    "check_memory",
+    "check_profile",
+    "engine_arguments",
+    "read_shape",
+]
 
 GIB: Final = 1 << 30
+CPU_CACHE_GIB: Final = 1.0
 METHODS: Final = ("draft_model", "ngram", "suffix")
 _DTYPE_BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2, "auto": 2}
 _T = TypeVar("_T")
@@ -178,9 +187,21 @@ def check_profile(options: VllmOptions) -> ModelShape:
     return shape._replace(context_tokens=context)
 
 
+def check_memory(options: VllmOptions, memory_bytes: int) -> None:
+    """Refuse what a machine without a GPU cannot hold: weights, prefix cache and host tier. Raises ValueError."""
+    weights = sum(path.stat().st_size for path in options.model.glob("*.safetensors"))
+    cache_gib = CPU_CACHE_GIB if options.cache_gib is None else options.cache_gib
+    needed = weights + (cache_gib + options.host_tier_gib) * GIB
+    if needed > memory_bytes:
+        raise ValueError(
+            f"the model's {weights / GIB:.1f} GiB, cache_gib {cache_gib:g} and host_tier_gib {options.host_tier_gib:g} do not fit "
+            f"into the {memory_bytes / GIB:.1f} GiB of this machine; lower cache_gib, or take a smaller model"
+        )
+
+
 def engine_arguments(options: VllmOptions, *, cpu: bool) -> dict[str, Any]:
     """Arguments of vLLM's `AsyncEngineArgs`."""
-    cache_gib = options.cache_gib if options.cache_gib is not None else (1.0 if cpu else None)
+    cache_gib = options.cache_gib if options.cache_gib is not None else (CPU_CACHE_GIB if cpu else None)
     arguments: dict[str, Any] = {
         "model": str(options.model),
         "max_model_len": options.context_tokens,
