@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from foretype_context.document import Snapshot
@@ -27,6 +28,7 @@ __all__ = ["Assembler", "Dropped", "FrozenSpan", "Plan", "PlanState", "ProfileUn
 
 MIN_PROMPT_TOKENS: Final = 64
 _CHARS_PER_TOKEN: Final = 16
+_KNOWN_SNIPPETS: Final = 256
 
 
 class ProfileUnusable(ValueError):
@@ -75,6 +77,9 @@ class Assembler:
         if self.budget_tokens < MIN_PROMPT_TOKENS:
             raise ProfileUnusable(f"budgets.prompt_tokens: {self.budget_tokens} is below {MIN_PROMPT_TOKENS}")
         self._bare_tokens = self._tokens([])
+        # The same snippets come with every key.
+        self._cost = lru_cache(maxsize=_KNOWN_SNIPPETS)(self._cost_of)
+        self._trimmed = lru_cache(maxsize=_KNOWN_SNIPPETS)(self._trimmed_of)
 
     @property
     def grammar(self) -> Grammar:
@@ -222,7 +227,7 @@ class Assembler:
         middle = Segment(kind=Kind.MIDDLE, scope=Scope.SESSION, source=Source(), text="")
         return count_prompt(self.tokenizer, self._grammar, [*segments, middle])[-1][1]
 
-    def _trimmed(self, text: str) -> str:
+    def _trimmed_of(self, text: str) -> str:
         """A snippet's text in whole lines within what a snippet may take."""
         limit, count = self.strategy.snippet_tokens, self.tokenizer.count
         if len(text) <= limit or count(text) <= limit:
@@ -234,5 +239,5 @@ class Assembler:
             low, high = (middle, high) if count("".join(lines[:middle])) <= limit else (low, middle - 1)
         return "".join(lines[:low])
 
-    def _cost(self, segment: Segment) -> int:
+    def _cost_of(self, segment: Segment) -> int:
         return self._tokens([segment]) - self._bare_tokens

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from foretype_context.plan import Dropped
@@ -40,6 +41,12 @@ def similarity(a: frozenset[str], b: frozenset[str]) -> float:
 def _echo(lines: frozenset[str], around: frozenset[str], share: float) -> bool:
     """Whether most of a snippet stands around the cursor already; a snippet is shorter than that text, so its share counts."""
     return len(lines & around) > share * len(lines)
+
+
+@lru_cache(maxsize=256)
+def _snippet_lines(text: str) -> frozenset[str]:
+    """As :func:`_lines`, of a text that comes again with every key."""
+    return _lines(text)
 
 
 def _lines(text: str) -> frozenset[str]:
@@ -96,7 +103,7 @@ def select(
         text = well_formed(snippet.text)
         segment = _segment(snippet, text if pinned else trimmed(text))
         reason, tokens = "", cost(segment)
-        lines = _lines(segment.text)
+        lines = _snippet_lines(segment.text)
         share = int(strategy.shares.get(source, 1.0) * limit_tokens)
         if not lines:
             reason = "blank" if not text.strip() else "its first line is longer than a snippet may be"
@@ -144,7 +151,7 @@ def _placed(
     expired = [one for one in standing if (one.source.path, one.text) not in chosen]
     expired_tokens = sum(map(cost, expired))
     echo = any(
-        one.source.path == view.snapshot.path or _echo(_lines(one.text), around, strategy.echo) for one in expired
+        one.source.path == view.snapshot.path or _echo(_snippet_lines(one.text), around, strategy.echo) for one in expired
     )
     keep = not idle and not echo and len(expired) <= strategy.expired_max and used + expired_tokens <= limit_tokens
     if keep:
