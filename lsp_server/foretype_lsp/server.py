@@ -52,8 +52,6 @@ _INVOKED: Final = 1
 _AUTOMATIC: Final = 2
 _POPUP_TRIGGERS: Final = [" ", "(", "[", "{", ".", ",", "=", ":", '"', "'"]
 """Beside the letters of words, where menus ask by themselves."""
-_IDLE_S: Final = 1.0
-"""After this long without a change, a text whose tree was too slow to follow the keys is parsed again."""
 
 
 class Server(LanguageServer):
@@ -90,7 +88,6 @@ class Server(LanguageServer):
         self.shows_progress = self.watches_files = False
         self._flow: Flow | None = None
         self._asking = Asking()
-        self._idle: asyncio.TimerHandle | None = None
         self._problems: list[Problem] = []
         self._reported: set[Problem] = set()
         self.protocol.on_disconnect = self.stopped.set
@@ -251,12 +248,6 @@ class Server(LanguageServer):
             self.sources.changed(held.document.uri, held.document.text)
             if self._flow is not None:
                 self._flow.document_changed(held.snapshot())
-            self._when_idle(held)
-
-    def _when_idle(self, held: Held) -> None:
-        if self._idle is not None:
-            self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(_IDLE_S, held.document.refresh)
 
     def _read_about_text(self, params: object, type_: type[_About]) -> _About:
         """Parameters that carry text. If they cannot be read, the text is not known any more: guessing would be wrong."""
