@@ -48,13 +48,18 @@ def model(tmp_path: Path) -> Path:
 
 def test_a_profile_becomes_arguments_of_vllm(model: Path) -> None:
     options = VllmOptions.of(
-        model=str(model), context_tokens=2048, speculation={"method": "ngram", "tokens": 3}, host_tier_gib=2
+        model=str(model),
+        context_tokens=2048,
+        speculation={"method": "ngram", "tokens": 3, "batch_max": 4},
+        host_tier_gib=2,
     )
     assert check_profile(options) == (1000, 2048, 2 * 8 * 2 * 64 * 2)
     arguments = engine_arguments(options, cpu=False)
     assert arguments["max_num_seqs"] == 8 and arguments["max_num_batched_tokens"] == 2048
     assert arguments["scheduling_policy"] == "priority" and arguments["block_size"] == 16
-    assert arguments["speculative_config"]["num_speculative_tokens"] == 3
+    speculative = arguments["speculative_config"]
+    assert speculative["num_speculative_tokens"] == 3
+    assert speculative["num_speculative_tokens_per_batch_size"] == [(1, 4, 3), (5, 8, 0)]
     assert arguments["kv_transfer_config"]["kv_load_failure_policy"] == "recompute"
     assert arguments["kv_transfer_config"]["kv_connector_extra_config"]["spec_name"] == "TieringOffloadingSpec"
     on_cpu = engine_arguments(VllmOptions.of(model=model), cpu=True)
@@ -72,6 +77,7 @@ def test_a_profile_becomes_arguments_of_vllm(model: Path) -> None:
         ({"speculation": {"method": "magic"}}, "speculation.method is 'magic'"),
         ({"speculation": {"method": "ngram", "size": 1}}, "no option 'size'"),
         ({"speculation": {"method": "ngram", "tokens": 0}}, "speculation.tokens"),
+        ({"speculation": {"method": "ngram", "batch_max": -1}}, "speculation.batch_max"),
         ({"speculation": {"method": "draft_model"}}, "folder of the draft"),
         ({"speculation": {"method": "ngram", "lookup_min": 5}}, "lookup_min"),
         ({"speculation": {"method": "suffix"}, "shared": True}, "one tenant can time"),

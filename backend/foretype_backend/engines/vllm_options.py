@@ -37,12 +37,14 @@ class Speculation:
             followed them in the prompt or in earlier outputs; needs arctic-inference).
         tokens: guessed per step.
         model: folder of the draft.
+        batch_max: with more requests than this in a step nothing is guessed: the step is full of real work; 0 guesses always.
         lookup_min, lookup_max: of `ngram`: shortest and longest run of tokens that must agree.
     """
 
     method: str
     tokens: int = 4
     model: Path | None = None
+    batch_max: int = 0
     lookup_min: int = 2
     lookup_max: int = 4
 
@@ -51,6 +53,8 @@ class Speculation:
             raise ValueError(f"speculation.method is {self.method!r}; choose one of {', '.join(METHODS)}")
         if self.tokens < 1:
             raise ValueError(f"speculation.tokens is {self.tokens}; at least 1 is needed, or leave speculation out")
+        if self.batch_max < 0:
+            raise ValueError(f"speculation.batch_max is {self.batch_max}; 0 guesses at every batch size")
         if (self.method == "draft_model") != (self.model is not None):
             raise ValueError("speculation.model names the folder of the draft, for method draft_model and no other")
         if not 1 <= self.lookup_min <= self.lookup_max:
@@ -223,16 +227,21 @@ def engine_arguments(options: VllmOptions, *, cpu: bool) -> dict[str, Any]:
         "seed": 0,
     }
     if options.speculation is not None:
-        arguments["speculative_config"] = _speculative(options.speculation)
+        arguments["speculative_config"] = _speculative(options.speculation, options.max_sequences)
     if options.host_tier_gib > 0:
         arguments["kv_transfer_config"] = _tiers(options, cpu=cpu)
     return arguments
 
 
-def _speculative(speculation: Speculation) -> dict[str, Any]:
+def _speculative(speculation: Speculation, max_sequences: int) -> dict[str, Any]:
     given: dict[str, Any] = {"method": speculation.method, "num_speculative_tokens": speculation.tokens}
     if speculation.model is not None:
         given["model"] = str(speculation.model)
+    if 0 < speculation.batch_max < max_sequences:
+        given["num_speculative_tokens_per_batch_size"] = [
+            (1, speculation.batch_max, speculation.tokens),
+            (speculation.batch_max + 1, max_sequences, 0),
+        ]
     if speculation.method == "ngram":
         given |= {"prompt_lookup_min": speculation.lookup_min, "prompt_lookup_max": speculation.lookup_max}
     return given
