@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
+from foretype_context.ignored import Rules, is_ignored, rules_below, rules_of_user
 from foretype_context.languages import PLAINTEXT, language_of
 from foretype_context.tokens import well_formed
 from pathspec import GitIgnoreSpec
@@ -26,7 +27,6 @@ MAX_CODE_BYTES: Final = 400_000
 """Definitions are worth finding in files larger than what is sent as context, for only the definition is sent."""
 
 _HEAD_BYTES: Final = 8_192
-_IGNORE_BYTES: Final = 200_000
 
 
 def _words(text: str) -> frozenset[str]:
@@ -92,8 +92,7 @@ def scan(
     if not root.is_dir():
         raise WorkspaceGone(f"{root} is not a folder (any more); open another one")
     found = Scan()
-    own = GitIgnoreSpec.from_lines(globs) if globs else None
-    stack: list[tuple[str, tuple[tuple[str, GitIgnoreSpec], ...]]] = [("", (("", own),) if own is not None else ())]
+    stack: list[tuple[str, Rules]] = [("", rules_of_user(globs))]
     seen = 0
     while stack:
         if cancelled():
@@ -106,7 +105,7 @@ def scan(
             found.unreadable.append(folder or ".")
             continue
         if any(entry.name == ".gitignore" for entry in entries):
-            rules = _with_rules(rules, root, folder)
+            rules = rules_below(rules, root, folder)
         for entry in entries:
             seen += 1
             if seen % pause_every == 0:
@@ -119,11 +118,11 @@ def scan(
                     if (
                         not entry.name.startswith(".")
                         and entry.name not in _FOLDERS
-                        and not _ignored(path + "/", rules)
+                        and not is_ignored(path + "/", rules)
                     ):
                         stack.append((path, rules))
                     continue
-                if not entry.is_file(follow_symlinks=False) or not wanted(path, 0) or _ignored(path, rules):
+                if not entry.is_file(follow_symlinks=False) or not wanted(path, 0) or is_ignored(path, rules):
                     continue
                 status = entry.stat(follow_symlinks=False)
             except OSError:
@@ -141,33 +140,14 @@ def is_scanned(root: Path, path: PurePosixPath, own: GitIgnoreSpec | None = None
         path: relative to the root.
         own: rules of the user.
     """
-    rules: tuple[tuple[str, GitIgnoreSpec], ...] = (("", own),) if own is not None else ()
+    rules: Rules = (("", own),) if own is not None else ()
     folder = ""
     for name in path.parts[:-1]:
-        rules = _with_rules(rules, root, folder)
+        rules = rules_below(rules, root, folder)
         folder = f"{folder}/{name}" if folder else name
-        if name.startswith(".") or name in _FOLDERS or _ignored(folder + "/", rules) or (root / folder).is_symlink():
+        if name.startswith(".") or name in _FOLDERS or is_ignored(folder + "/", rules) or (root / folder).is_symlink():
             return False
-    return not _ignored(path.as_posix(), _with_rules(rules, root, folder)) and not (root / path).is_symlink()
-
-
-def _with_rules(
-    rules: tuple[tuple[str, GitIgnoreSpec], ...], root: Path, folder: str
-) -> tuple[tuple[str, GitIgnoreSpec], ...]:
-    try:
-        lines = (root / folder / ".gitignore").read_bytes()[:_IGNORE_BYTES].decode("utf-8", "replace").splitlines()
-        return (*rules, (folder + "/" if folder else "", GitIgnoreSpec.from_lines(lines)))
-    except (OSError, ValueError):
-        return rules
-
-
-def _ignored(path: str, rules: Sequence[tuple[str, GitIgnoreSpec]]) -> bool:
-    # The innermost file that says anything about a path decides, as git has it.
-    for prefix, spec in reversed(rules):
-        said = spec.check_file(path[len(prefix) :]).include
-        if said is not None:
-            return said
-    return False
+    return not is_ignored(path.as_posix(), rules_below(rules, root, folder)) and not (root / path).is_symlink()
 
 
 def read_source(root: Path, path: str) -> tuple[str, FileState] | None:

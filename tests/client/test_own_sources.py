@@ -173,3 +173,26 @@ def test_any_module_name_is_survived(text: str) -> None:
     quoted = text.replace("'", "").replace("\n", "")
     for line, path in ((f"from {text} import x\n", "a.py"), (f"import {{x}} from '{quoted}'\n", "a.ts")):
         ask(source, Path("/nowhere"), line, path)
+
+
+def test_ignored_files_are_never_shown_however_they_are_found(root: Path, clock: Clock) -> None:
+    (root / ".gitignore").write_text("settings_local.py\n")
+    (root / "settings_local.py").write_text("KEY = 'hidden'\n\n\ndef load(): ...\n")
+    (root / "notes.py").write_text("def noted(): ...\n")
+    source = OwnSource([root], dependencies=False, clock=clock, globs=["notes.py"])
+    for name in ("settings_local.py", "notes.py"):
+        uri = (root / name).as_uri()
+        source.opened(uri, (root / name).read_text())
+        source.changed(uri, (root / name).read_text() + "\n\ndef more(): ...\n")
+    assert ask(source, root, "import settings_local\nimport notes\nsettings_local.load()\n") == []
+    assert source.status() == "2 open, 2 edited; ignored: notes.py, settings_local.py"
+    (root / ".gitignore").write_text("")
+    source.saved((root / ".gitignore").as_uri())
+    assert [one.path for one in ask(source, root, "import settings_local\n")] == ["settings_local.py"]
+
+
+def test_open_secrets_are_not_shown_to_other_files(root: Path, source: OwnSource) -> None:
+    uri = (root / ".env").as_uri()
+    source.opened(uri, "API_KEY=abc\n")
+    source.changed(uri, "API_KEY=abcd\n")
+    assert ask(source, root, "x = 1\n", path="notes.txt") == []

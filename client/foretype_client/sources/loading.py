@@ -35,7 +35,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         retrieval: use the registered sources, which index the folders.
         dependencies: also show signatures of installed packages that the imports at the cursor name.
-        globs: what not to index, in the form of `.gitignore`.
+        globs: what is neither indexed nor shown, in the form of `.gitignore`.
         cache_dir: where indexes are kept; None is the user's cache directory.
     """
 
@@ -64,7 +64,7 @@ def open_sources(
     def own() -> OwnSource:
         from foretype_client.sources.own import OwnSource
 
-        return OwnSource(roots, dependencies=options.dependencies, clock=clock)
+        return OwnSource(roots, dependencies=options.dependencies, clock=clock, globs=options.globs)
 
     hosted = [Hosted("workspace", own, clock=clock)]
     if options.retrieval:

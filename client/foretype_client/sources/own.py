@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from foretype_context.document import Snapshot
+from foretype_context.ignored import Ignored
 from foretype_context.languages import language_of
 from foretype_context.outline import outline, parts_of
 from foretype_context.segments import Scope
@@ -52,27 +53,32 @@ class OwnSource:
 
     Args:
         dependencies: follow imports into installed packages.
+        globs: what is not shown, in the form of `.gitignore`; the folders' own `.gitignore` files count as well.
         clock: monotonic seconds.
     """
 
     name: Final = "workspace"
 
-    def __init__(self, roots: Sequence[Path], *, dependencies: bool, clock: Clock) -> None:
+    def __init__(self, roots: Sequence[Path], *, dependencies: bool, clock: Clock, globs: Sequence[str] = ()) -> None:
         self._files = Files()
         self._resolver = Resolver(dependencies=dependencies, clock=clock)
         self._clock = clock
         self._opened: OrderedDict[Path, None] = OrderedDict()
         self._edited: OrderedDict[Path, _Edited] = OrderedDict()
+        self._globs = tuple(globs)
+        self._ignored: dict[Path, Ignored] = {}
+        self._left_out: set[Path] = set()
         self.folders(roots)
 
     def folders(self, roots: Sequence[Path]) -> None:
         self._resolver.roots = tuple(roots)
+        self._ignored = {root: Ignored(root, self._globs) for root in roots}
         self._resolver.forget()
 
     def opened(self, uri: str, text: str) -> None:
         path = _path_of(uri)
         if path is not None:
-            self._files.open[path] = text
+            self._files.hold(path, text)
             self._opened[path] = None
             self._opened.move_to_end(path)
 
@@ -90,6 +96,8 @@ class OwnSource:
 
     def saved(self, uri: str) -> None:
         self._resolver.forget()
+        for ignored in self._ignored.values():
+            ignored.forget()
 
     def closed(self, uri: str) -> None:
         path = _path_of(uri)
@@ -98,22 +106,33 @@ class OwnSource:
             self._opened.pop(path, None)
 
     def status(self) -> str:
-        return f"{len(self._opened)} open, {len(self._edited)} edited"
+        left_out = ", ".join(sorted(path.name for path in self._left_out))
+        return f"{len(self._opened)} open, {len(self._edited)} edited" + (f"; ignored: {left_out}" if left_out else "")
 
     def snippets(self, snapshot: Snapshot, offset: int, *, limit: int) -> Sequence[Snippet]:
         """At most `limit`: imports first, then edits by age, then open documents."""
         path = _path_of(snapshot.uri)
         found: list[Snippet] = []
         seen = {path}
+        self._left_out = set[Path]()
         for one, file in (
             *self._imported(path, snapshot, offset),
             *self._recent(path),
             *self._others(path, snapshot.language),
         ):
-            if file not in seen and len(found) < limit:
-                seen.add(file)
+            if file in seen or len(found) >= limit:
+                continue
+            seen.add(file)
+            # Environments with installed packages are ignored by nearly every repository, and asked for by themselves.
+            if one.source_name != "dependencies" and self._is_ignored(file):
+                self._left_out.add(file)
+            else:
                 found.append(one)
         return found
+
+    def _is_ignored(self, path: Path) -> bool:
+        root = self._resolver.root_of(path)
+        return root is not None and self._ignored[root](path)
 
     def _imported(self, path: Path | None, snapshot: Snapshot, offset: int) -> list[tuple[Snippet, Path]]:
         if path is None or not is_followed(snapshot.language):

@@ -58,6 +58,12 @@ class Files:
         self.open: dict[Path, str] = {}
         self._read: OrderedDict[Path, tuple[tuple[int, int], str]] = OrderedDict()
 
+    def hold(self, path: Path, text: str) -> None:
+        """Takes an open document's text in place of the one on disk; nothing of it where it may not be shown."""
+        head = text[:_HEAD_BYTES].encode("utf-8", "replace")
+        reason = reason_to_exclude(path.as_posix(), len(text), head, limit_bytes=_BYTES_MAX, vendored=True)
+        self.open[path] = text if reason is None else ""
+
     def text(self, path: Path, *, installed: bool = False) -> str:
         """The text, or "" where there is none that may be shown."""
         if (text := self.open.get(path)) is not None:

@@ -1,0 +1,79 @@
+"""What a repository's `.gitignore` files and the user's globs leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from pathspec import GitIgnoreSpec
+
+__all__ = ["Ignored", "Rules", "is_ignored", "rules_below", "rules_of_user"]
+
+_IGNORE_BYTES: Final = 200_000
+
+Rules = tuple[tuple[str, GitIgnoreSpec], ...]
+"""Outermost first: the folder that a file of rules stands in (with a slash behind it, or empty), and its rules."""
+
+
+def rules_of_user(globs: Sequence[str]) -> Rules:
+    """Globs in the form of `.gitignore`, for the whole root."""
+    return (("", GitIgnoreSpec.from_lines(globs)),) if globs else ()
+
+
+def rules_below(rules: Rules, root: Path, folder: str) -> Rules:
+    """The rules that hold inside `folder` (relative to `root`), given those that hold for it. Unreadable files say nothing."""
+    try:
+        lines = (root / folder / ".gitignore").read_bytes()[:_IGNORE_BYTES].decode("utf-8", "replace").splitlines()
+        return (*rules, (folder + "/" if folder else "", GitIgnoreSpec.from_lines(lines)))
+    except (OSError, ValueError):
+        return rules
+
+
+def is_ignored(path: str, rules: Rules) -> bool:
+    """Whether `rules` leave out a path relative to the root; a folder's ends in a slash. Its parents are not looked at."""
+    # The innermost file that says anything about a path decides, as git has it.
+    for prefix, spec in reversed(rules):
+        said = spec.check_file(path[len(prefix) :]).include
+        if said is not None:
+            return said
+    return False
+
+
+class Ignored:
+    """Answers for single files of a root, and remembers the rules of the folders it came through.
+
+    Args:
+        root: of the workspace.
+        globs: of the user.
+    """
+
+    def __init__(self, root: Path, globs: Sequence[str] = ()) -> None:
+        self.root = root
+        self._own = rules_of_user(globs)
+        self._rules: dict[str, Rules | None] = {}
+
+    def forget(self) -> None:
+        """Rules may have changed."""
+        self._rules.clear()
+
+    def __call__(self, path: Path) -> bool:
+        """Whether a file is left out. Files outside of the root are not."""
+        if not path.is_relative_to(self.root):
+            return False
+        inside = PurePosixPath(path.relative_to(self.root).as_posix())
+        rules = self._inside(inside.parent)
+        return rules is None or is_ignored(inside.as_posix(), rules)
+
+    def _inside(self, folder: PurePosixPath) -> Rules | None:
+        """The rules inside a folder; None: it is left out itself, and git looks at nothing in it."""
+        name = "" if folder == PurePosixPath() else folder.as_posix()
+        if name not in self._rules:
+            if name:
+                rules = self._inside(folder.parent)
+                if rules is not None and is_ignored(f"{name}/", rules):
+                    rules = None
+            else:
+                rules = self._own
+            self._rules[name] = None if rules is None else rules_below(rules, self.root, name)
+        return self._rules[name]

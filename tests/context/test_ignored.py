@@ -1,0 +1,55 @@
+"""Which files `.gitignore` and the user leave out, asked one by one: as git itself says."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from foretype_context.ignored import Ignored
+
+FILES = ("a.py", "local.py", "gen/b.py", "pkg/tmp_a.py", "pkg/tmp_keep.py", "pkg/deep/local.py", "build/keep.py")
+RULES = {
+    ".gitignore": "local.py\n/gen/\ntmp*\nbuild/\n",
+    "pkg/.gitignore": "!tmp_keep.py\n",
+    "build/.gitignore": "!keep.py\n",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for path in (*FILES, *RULES):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(RULES.get(path, "x = 1\n"))
+    return tmp_path
+
+
+def test_it_says_what_git_says(root: Path) -> None:
+    subprocess.run(["git", "init", "-q", root], check=True)
+    told = subprocess.run(["git", "-C", root, "check-ignore", *FILES], capture_output=True, text=True, check=False)
+    ignored = Ignored(root)
+    assert {path for path in FILES if ignored(root / path)} == set(told.stdout.split()) != set()
+
+
+def test_globs_of_the_user_count_as_well(root: Path) -> None:
+    ignored = Ignored(root, ["a.*", "!local.py"])
+    assert ignored(root / "a.py") and ignored(root / "local.py") and not Ignored(root)(root / "a.py")
+
+
+def test_rules_are_read_once_until_they_are_forgotten(root: Path) -> None:
+    ignored = Ignored(root)
+    assert not ignored(root / "a.py")
+    (root / ".gitignore").write_text("a.py\n")
+    assert not ignored(root / "a.py")
+    ignored.forget()
+    assert ignored(root / "a.py")
+
+
+def test_what_is_elsewhere_or_unreadable_is_not_left_out(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    ignored = Ignored(root, ["*.py"])
+    assert not ignored(tmp_path_factory.mktemp("other") / "a.py")
+    (root / ".gitignore").unlink()
+    (root / ".gitignore").mkdir()
+    assert not Ignored(root)(root / "local.py")
+    (root / "pkg" / ".gitignore").write_bytes(b"\xff\xfe[\n***\n!\n\\\n")
+    assert Ignored(root)(root / "pkg" / "tmp_a.py") in (True, False)
