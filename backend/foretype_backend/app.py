@@ -16,6 +16,7 @@ from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.ladder import profile_at
+from foretype_backend.chat.door import ChatDoor
 from foretype_backend.config import Config
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
 from foretype_backend.doors.health import HealthDoor, gateway_version
@@ -25,13 +26,15 @@ from foretype_backend.doors.openai import OpenAIDoor
 from foretype_backend.doors.stream import ChangeSink, FeedbackSink, Sender, StreamDoor
 from foretype_backend.engines.port import Engine
 from foretype_backend.identity.directory import Directory
+from foretype_backend.metrics import Metrics
 from foretype_backend.playground.door import PlaygroundDoor
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
 from foretype_backend.settings import AdmissionConfig
 
-if TYPE_CHECKING:  # it brings the database's libraries
+if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
+    from foretype_backend.chat.pool import QualityPool
     from foretype_backend.identity.identity import Identity
 
 __all__ = ["create_app", "stream_door"]
@@ -49,6 +52,7 @@ def create_app(
     identity: Identity | None = None,
     salts: SaltBook | None = None,
     accounts: Accounts | None = None,
+    quality: QualityPool | None = None,
 ) -> FastAPI:
     """Put the gateway together.
 
@@ -61,6 +65,7 @@ def create_app(
         identity: knows everybody's own credentials; started and closed by the caller.
         salts: isolate the prefix caches of tenants; a gateway with `identity` needs them.
         accounts: budgets of everybody, and what they used.
+        quality: chat and whole blocks; started and closed by the caller.
     """
     limits = config.limits
     renderer = Renderer(tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens)
@@ -84,6 +89,7 @@ def create_app(
         feedback=feedback or _discard,
         changed=changed or _ignore,
         max_connections=config.gateway.max_connections,
+        block=None if quality is None else quality.block,
     )
     service.on_rung = lambda rung: stream.update_profile(profile_at(profile, rung))
     if identity is not None:
@@ -94,17 +100,25 @@ def create_app(
     jobs = HttpJobs(service, renderer)
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
+    chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes)
     health = HealthDoor(
-        service, profile, keeper, tokenizer_file=tokenizer_file, connections=lambda: len(stream.connections)
+        service,
+        profile,
+        keeper,
+        tokenizer_file=tokenizer_file,
+        connections=lambda: len(stream.connections),
+        pools=_metrics_of(quality),
     )
 
     # No generated documentation pages: they would be one more thing that answers without a token.
     app = FastAPI(title="Foretype", version=gateway_version(), docs_url=None, redoc_url=None, openapi_url=None)
     app.state.stream = stream
     app.state.service = service
+    app.state.chat = chat
     app.add_middleware(GuardMiddleware, keeper=keeper, max_body_bytes=limits.max_frame_bytes)
     app.add_api_websocket_route("/v1/stream", stream.__call__)
     app.add_route("/v1/completions", openai.completions, methods=["POST"])
+    app.add_route("/v1/chat/completions", chat.completions, methods=["POST"])
     app.add_route("/v1/models", openai.models, methods=["GET"])
     app.add_route("/infill", infill.infill, methods=["POST"])
     app.add_route("/healthz", health.healthz, methods=["GET"])
@@ -140,6 +154,14 @@ def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | Non
         for tenant in directory.tenants.values():
             while salts.namespace(tenant.name).epoch < tenant.epoch:
                 salts.purge(tenant.name)
+
+
+def _metrics_of(quality: QualityPool | None) -> dict[str, Metrics]:
+    """Metrics of other pools, by the name that their samples carry."""
+    if quality is None:
+        return {}
+    found = {"quality": quality.chat.metrics}
+    return found if quality.block is None else found | {"block": quality.block.service.metrics}
 
 
 def _admission(config: Config) -> AdmissionConfig:

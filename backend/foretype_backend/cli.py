@@ -14,9 +14,11 @@ from foretype_backend.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from foretype_context.tokens import Tokenizer
 
     from foretype_backend.admission.accounts import Accounts
     from foretype_backend.admission.redis_leases import RedisLeases
+    from foretype_backend.chat.pool import QualityPool
     from foretype_backend.engines.port import Engine
     from foretype_backend.identity.identity import Identity
     from foretype_backend.identity.usage import UsageWriter
@@ -121,13 +123,16 @@ async def _main(config: Config) -> None:
         listener.close()
         await _close(telemetry, identity)
         raise error if isinstance(error, ConfigError) else ConfigError("engine", str(error)) from error
-    accounts = writer = leases = None
+    accounts = writer = leases = quality = None
     try:
         if identity is not None:
             accounts, writer = await _accounts(config)
             leases = _leases(config, accounts)
         profile = make_profile(config, parts)
         salts = _salts(config, identity) if identity is not None or config.engine.name == "vllm-server" else None
+        quality = _quality(config, parts.tokenizer, accounts, salts)
+        if quality is not None:
+            await quality.start()
         gateway = create_app(
             config,
             parts.engine,
@@ -138,6 +143,7 @@ async def _main(config: Config) -> None:
             identity=identity,
             salts=salts,
             accounts=accounts,
+            quality=quality,
         )
         if config.engine.name == "vllm-server":
             _attach(config, gateway, parts.engine, salts)
@@ -155,11 +161,11 @@ async def _main(config: Config) -> None:
         with contextlib.ExitStack() as stack:
             await serve_until_told(gateway, config, listener, ready=ready)
     finally:
-        await _close(leases, writer, telemetry, identity)
+        await _close(quality, leases, writer, telemetry, identity)
         await parts.engine.close()
 
 
-async def _close(*parts: TelemetrySink | Identity | UsageWriter | RedisLeases | None) -> None:
+async def _close(*parts: TelemetrySink | Identity | UsageWriter | RedisLeases | QualityPool | None) -> None:
     for part in parts:
         if part is not None:
             await part.close()
@@ -226,6 +232,16 @@ def _leases(config: Config, accounts: Accounts) -> RedisLeases | None:
         raise ConfigError("leases.redis_url", f"{error}; it looks like redis://host:6379/0") from error
     shared.start()
     return shared
+
+
+def _quality(
+    config: Config, tokenizer: Tokenizer, accounts: Accounts | None, salts: SaltBook | None
+) -> QualityPool | None:
+    if config.pool.quality is None:
+        return None
+    from foretype_backend.chat.pool import open_quality
+
+    return open_quality(config, tokenizer, accounts=accounts, salts=salts)
 
 
 def identity_url(config: Config) -> str:

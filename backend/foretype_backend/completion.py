@@ -114,6 +114,8 @@ class Record:
     prefill_ms: float | None = None
     cached_tokens: int = 0
     cached_source: str = ""
+    counted_prompt_tokens: int | None = None
+    counted_generated_tokens: int | None = None
     attempts: int = 0
     reservation: Reservation | None = None
     measured: bool = False
@@ -142,15 +144,21 @@ class Record:
         if chunk.cached_tokens is not None:
             self.cached_tokens = chunk.cached_tokens
             self.cached_source = "engine"
+        if chunk.prompt_tokens is not None:
+            self.counted_prompt_tokens = chunk.prompt_tokens
+        if chunk.generated_tokens is not None:
+            self.counted_generated_tokens = chunk.generated_tokens
         if chunk.queue_ms is not None:
             self.queue_ms = chunk.queue_ms
         if chunk.prefill_ms is not None:
             self.prefill_ms = chunk.prefill_ms
 
     def usage(self) -> Usage:
-        generated = self.output.generated_tokens
+        counted = self.counted_generated_tokens
+        generated = self.output.generated_tokens if counted is None else counted
+        prompt_tokens = self.counted_prompt_tokens or len(self.job.prompt.ids)
         return Usage(
-            prompt_tokens=len(self.job.prompt.ids) if self.first_chunk is not None else 0,
+            prompt_tokens=prompt_tokens if self.first_chunk is not None else 0,
             cached_tokens=self.cached_tokens,
             cached_source=self.cached_source,
             generated_tokens=generated,

@@ -23,6 +23,8 @@ READ_MS = 750.0
 
 _TTFT_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+_TPOT_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5)
+
 
 class Metrics:
     """What the gateway counts. Live figures (running, waiting, engine counters) are read at the time of a scrape."""
@@ -75,6 +77,20 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.chat_ttft = Histogram(
+            "foretype_chat_ttft_seconds",
+            "Chat: receipt to first text.",
+            ["tier"],
+            buckets=_TTFT_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.chat_tpot = Histogram(
+            "foretype_chat_tpot_seconds",
+            "Chat: time per token after the first.",
+            ["tier"],
+            buckets=_TPOT_BUCKETS_S,
+            registry=self.registry,
+        )
         self.denials = Counter(
             "foretype_denied", "Credentials that were not taken, by why.", ["reason"], registry=self.registry
         )
@@ -108,6 +124,12 @@ class Metrics:
         """Count one decision of admission."""
         self.admission.labels(class_.value, decision.value).inc()
 
+    def chat(self, tier: str, ttft_s: float, tpot_s: float | None) -> None:
+        """Count the times of one chat answer."""
+        self.chat_ttft.labels(tier).observe(ttft_s)
+        if tpot_s is not None:
+            self.chat_tpot.labels(tier).observe(tpot_s)
+
     def denied(self, denial: Denial) -> None:
         """Count a credential that was not taken."""
         self.denials.labels(denial.value).inc()
@@ -132,8 +154,13 @@ class Metrics:
         """Count a request that never reached the service."""
         self.requests.labels(class_.value, reason.value).inc()
 
-    def render(self) -> bytes:
-        return generate_latest(self.registry)
+    def render(self, others: Mapping[str, Metrics] | None = None) -> bytes:
+        """In the text format; those of other pools are told by the label `pool`."""
+        if not others:
+            return generate_latest(self.registry)
+        merged = CollectorRegistry()
+        merged.register(_Merged({"": self} | dict(others)))
+        return generate_latest(merged)
 
 
 class _Live(Collector):
@@ -176,3 +203,21 @@ class _Live(Collector):
             "Tokens generated after an abort by the engine's own count.",
             value=engine.tokens_after_cancel,
         )
+
+
+class _Merged(Collector):
+    """Families of several registries, one after the other under one name, as the text format wants them."""
+
+    def __init__(self, pools: Mapping[str, Metrics]) -> None:
+        self._pools = pools
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for pool, metrics in self._pools.items():
+            for family in metrics.registry.collect():
+                for sample in family.samples:
+                    if pool:
+                        sample = sample._replace(labels={**sample.labels, "pool": pool})
+                    known = families.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                    known.samples.append(sample)
+        return families.values()

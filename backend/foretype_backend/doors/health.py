@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 from foretype_context.profile import Profile
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.auth import Gatekeeper
-from foretype_backend.metrics import CONTENT_TYPE
+from foretype_backend.metrics import CONTENT_TYPE, Metrics
 from foretype_backend.serve import Service
 
 __all__ = ["HealthDoor", "gateway_version"]
@@ -33,12 +33,14 @@ class HealthDoor:
         *,
         tokenizer_file: bytes | None,
         connections: Callable[[], int],
+        pools: Mapping[str, Metrics] | None = None,
     ) -> None:
         self._service = service
         self._profile = profile
         self._keeper = keeper
         self._tokenizer = tokenizer_file
         self._connections = connections
+        self._pools = dict(pools or {})
         self._version = gateway_version()
 
     async def healthz(self, request: Request) -> Response:
@@ -63,7 +65,7 @@ class HealthDoor:
 
     async def metrics(self, request: Request) -> Response:
         """`GET /metrics` in the Prometheus text format."""
-        return Response(self._service.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(self._service.metrics.render(self._pools), headers={"Content-Type": CONTENT_TYPE})
 
     async def tokenizer(self, request: Request) -> Response:
         """`GET /v1/tokenizers/{digest}`: the tokenizer file, which never changes under its digest."""

@@ -23,7 +23,7 @@ from foretype_backend.render import Prompt
 from foretype_backend.serve import Job, Outcome
 from foretype_backend.sessions import check_stop
 
-__all__ = ["OpenAIDoor"]
+__all__ = ["OpenAIDoor", "error_body", "event", "usage_body"]
 
 _DEFAULT_MAX_TOKENS: Final = 16  # OpenAI's own default
 _FINISH: Final = {Reason.LENGTH: "length", Reason.EXPIRED: "length"}
@@ -75,7 +75,7 @@ class OpenAIDoor:
                 prefill_only=body.max_tokens == 0,
             )
         except InvalidRequest as error:
-            return JSONResponse(_error(error.message, "invalid_request", error.field), status_code=400)
+            return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
         return self._stream(body, job) if body.stream else await self._whole(request, job)
 
     async def _prompt(self, body: _Body) -> Prompt:
@@ -104,29 +104,29 @@ class OpenAIDoor:
         if outcome is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
         if outcome.finish is None:
-            return refused(outcome, _error)
-        return JSONResponse(self._answer("".join(parts), outcome) | {"usage": _usage(outcome)})
+            return refused(outcome, error_body)
+        return JSONResponse(self._answer("".join(parts), outcome) | {"usage": usage_body(outcome)})
 
     def _stream(self, body: _Body, job: Job) -> Response:
         base = self._answer("", None)
         with_usage = body.stream_options is not None and body.stream_options.include_usage
 
         def on_delta(delta: TextDelta) -> bytes:
-            return _event(base | {"choices": [_choice(delta.text, None)]})
+            return event(base | {"choices": [_choice(delta.text, None)]})
 
         def on_end(outcome: Outcome) -> bytes:
             if outcome.refusal is not None:
-                return _event(_error(outcome.refusal.message, str(outcome.refusal.code), None)) + b"data: [DONE]\n\n"
-            last = _event(base | {"choices": [_choice("", outcome)]})
+                return event(error_body(outcome.refusal.message, str(outcome.refusal.code), None)) + b"data: [DONE]\n\n"
+            last = event(base | {"choices": [_choice("", outcome)]})
             if with_usage:
-                last += _event(base | {"choices": [], "usage": _usage(outcome)})
+                last += event(base | {"choices": [], "usage": usage_body(outcome)})
             return last + b"data: [DONE]\n\n"
 
         return EventStream(
             lambda deliver: self._jobs.service.run(job, deliver),
             on_delta=on_delta,
             on_end=on_end,
-            on_refusal=lambda outcome: refused(outcome, _error),
+            on_refusal=lambda outcome: refused(outcome, error_body),
         )
 
     def _answer(self, text: str, outcome: Outcome | None) -> dict[str, Any]:
@@ -164,7 +164,8 @@ def _choice(text: str, outcome: Outcome | None) -> dict[str, Any]:
     return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
 
 
-def _usage(outcome: Outcome) -> dict[str, Any]:
+def usage_body(outcome: Outcome) -> dict[str, Any]:
+    """OpenAI's `usage`."""
     usage = outcome.usage
     return {
         "prompt_tokens": usage.prompt_tokens,
@@ -174,10 +175,12 @@ def _usage(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _error(message: str, code: str, field: str | None) -> dict[str, Any]:
+def error_body(message: str, code: str, field: str | None) -> dict[str, Any]:
+    """OpenAI's error."""
     kind = "invalid_request_error" if code in ("invalid_request", "tokenizer_mismatch") else "server_error"
     return {"error": {"message": message, "type": kind, "param": field, "code": code}}
 
 
-def _event(data: dict[str, Any]) -> bytes:
+def event(data: dict[str, Any]) -> bytes:
+    """One server-sent event."""
     return b"data: " + msgspec.json.encode(data) + b"\n\n"

@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from foretype_client.segment_cache import SegmentCache
@@ -51,6 +51,9 @@ from foretype_backend.serve import Job, Outcome, Service
 from foretype_backend.sessions import BadFrame, Inbox, Outbox, Session, invalid
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.sink import Receipt
+
+if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
+    from foretype_backend.chat.pool import BlockPool
 
 __all__ = ["ChangeSink", "FeedbackSink", "Sender", "StreamDoor"]
 
@@ -91,6 +94,7 @@ class StreamDoor:
         feedback: FeedbackSink,
         changed: ChangeSink,
         max_connections: int = 20_000,
+        block: BlockPool | None = None,
     ) -> None:
         self.service = service
         self.renderer = renderer
@@ -98,6 +102,7 @@ class StreamDoor:
         self.keeper = keeper
         self.limits = limits
         self.max_connections = max_connections
+        self.block = block
         self.feedback = feedback
         self.changed = changed
         self.left: Callable[[str], None] = lambda _session: None
@@ -124,6 +129,18 @@ class StreamDoor:
         finally:
             self.connections.discard(connection)
             self.activity.set()
+
+    def cancel(self, key: str) -> bool:
+        """End a live request, in whatever pool it is; False when there is none of that key."""
+        return self.service.cancel(key) or (self.block is not None and self.block.service.cancel(key))
+
+    def is_live(self, key: str) -> bool:
+        return self.service.is_live(key) or (self.block is not None and self.block.service.is_live(key))
+
+    def disconnect(self, session: str) -> None:
+        self.service.disconnect(session)
+        if self.block is not None:
+            self.block.service.disconnect(session)
 
     def update_profile(self, profile: Profile) -> None:
         """Use another profile from now on, and tell every client."""
@@ -200,7 +217,7 @@ class Connection:
         try:
             await self._read(writer)
         finally:
-            self.door.service.disconnect(self.session.name)
+            self.door.disconnect(self.session.name)
             self.door.left(self.session.name)
             tasks = [writer, *self._tasks]
             for task in tasks:
@@ -319,7 +336,7 @@ class Connection:
 
     def _cancel(self, id: str) -> None:
         """Cancel a live request, also one whose prompt is still being encoded."""
-        if not self.door.service.cancel(self.session.key(id)):
+        if not self.door.cancel(self.session.key(id)):
             self._unborn.add(id)
 
     def _complete(self, message: Complete) -> None:
@@ -350,11 +367,7 @@ class Connection:
             self.send(Error(code=ErrorCode.OVERLOADED, id=message.id, message=many, retry_after_ms=100.0))
             return
         former = message.supersedes
-        if (
-            former is not None
-            and former in self.session.live
-            and not self.door.service.is_live(self.session.key(former))
-        ):
+        if former is not None and former in self.session.live and not self.door.is_live(self.session.key(former)):
             self._unborn.add(former)
         known = [segment for segment in segments if isinstance(segment, Segment)]
         self._spawn(self._serve(message, known, received))
@@ -375,17 +388,34 @@ class Connection:
         self.send(answer)
 
     async def _answer(self, message: Complete, segments: list[Segment], received: float) -> GatewayMessage:
+        block = self.door.block if message.class_ is RequestClass.BLOCK else None
+        if block is not None:
+            outcome = await self._run(message, segments, received, block.service, block.renderer)
+            lost = isinstance(outcome, Outcome) and outcome.reason is Reason.ENGINE_LOST
+            if not (lost and block.fails_over):
+                return outcome if not isinstance(outcome, Outcome) else _answer_of(message.id, outcome)
+        outcome = await self._run(message, segments, received, self.door.service, self.door.renderer)
+        return outcome if not isinstance(outcome, Outcome) else _answer_of(message.id, outcome)
+
+    async def _run(
+        self, message: Complete, segments: list[Segment], received: float, service: Service, renderer: Renderer
+    ) -> Outcome | GatewayMessage:
+        """Serve in one pool; a message where the request never got so far."""
         deadline = self._loop.time() + min(message.deadline_ms, self.door.limits.max_deadline_ms) / 1000
-        prompt = await self.door.renderer.encode(segments, memo=self._memo)
+        own = renderer is self.door.renderer
+        prompt = await renderer.encode(segments, memo=self._memo if own else None)
         if message.id in self._unborn:
-            self.door.service.metrics.refused(message.class_, Reason.CANCELLED)
+            service.metrics.refused(message.class_, Reason.CANCELLED)
             return Done(id=message.id, finish=Finish.CANCELLED)
-        if message.prompt_tokens is not None and message.prompt_tokens != len(prompt.ids):
-            self.door.service.metrics.refused(message.class_, Reason.MISMATCH)
+        if own and message.prompt_tokens is not None and message.prompt_tokens != len(prompt.ids):
+            service.metrics.refused(message.class_, Reason.MISMATCH)
             told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
             return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
-        room = self.door.renderer.context_limit_tokens - len(prompt.ids)
+        room = renderer.context_limit_tokens - len(prompt.ids)
         warm = message.class_ is RequestClass.WARM or message.max_tokens == 0
+        former = self.session.key(message.supersedes) if message.supersedes else None
+        if former is not None and not service.is_live(former):
+            self.door.cancel(former)  # it may run in another pool, whose scheduler will not see this request
         job = Job(
             key=self.session.key(message.id),
             session=self.session.name,
@@ -396,14 +426,13 @@ class Connection:
             class_=message.class_,
             document=message.document,
             principal=self.principal,
-            supersedes=self.session.key(message.supersedes) if message.supersedes else None,
+            supersedes=former,
             stop=message.stop,
             prefill_only=warm,
             repository=self.session.repository_of(message.document),
             language=message.language,
         )
-        outcome = await self.door.service.run(job, lambda delta: self._deliver(message.id, delta))
-        return _answer_of(message.id, outcome)
+        return await service.run(job, lambda delta: self._deliver(message.id, delta))
 
     def _deliver(self, id: str, delta: TextDelta) -> None:
         self.send(Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens))

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import httpx
@@ -48,6 +48,9 @@ class Stream:
 
 class OpenAIEngine:
     """Engine port over HTTP. Chunks carry text, not token ids."""
+
+    path = "completions"
+    """Where streams are asked for."""
 
     def __init__(self, config: OpenAIConfig) -> None:
         self._config = config
@@ -233,7 +236,7 @@ class OpenAIEngine:
 
     async def _pump(self, stream: Stream) -> None:
         """Read the response into the stream. Cancelling it closes the connection, which aborts the request."""
-        url = self._config.endpoint("completions")
+        url = self._config.endpoint(self.path)
         finish: EngineFinish | None = None
         counted = 0
         try:
@@ -251,7 +254,9 @@ class OpenAIEngine:
                     if piece is not None:
                         stream.items.put_nowait(piece)
                     if event.last or (finish is not None and not self._features.usage):
-                        stream.items.put_nowait(self._end(finish or EngineFinish.END_TOKEN, event.cached_tokens))
+                        end = self._end(finish or EngineFinish.END_TOKEN, event.cached_tokens)
+                        counts = {"prompt_tokens": event.prompt_tokens, "generated_tokens": event.generated_tokens}
+                        stream.items.put_nowait(replace(end, **counts))
                         return
             if finish is None:
                 raise EngineUnavailable(f"{url}: the stream ended without a finish reason; retry", fault=Fault.GARBAGE)

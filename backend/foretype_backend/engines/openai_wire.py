@@ -92,8 +92,13 @@ class _Logprobs(msgspec.Struct):
     token_logprobs: list[float | None] | None = None
 
 
+class _Delta(msgspec.Struct):
+    content: str | None = None
+
+
 class _Choice(msgspec.Struct):
     text: str | None = None
+    delta: _Delta | None = None  # a chat's
     token_ids: list[int] | None = None
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
@@ -145,9 +150,10 @@ async def events_of(url: str, lines: AsyncIterable[str]) -> AsyncIterator[Event]
         values = choice.logprobs.token_logprobs if choice.logprobs else None
         logprobs = tuple(v for v in values or () if v is not None)
         details = usage.prompt_tokens_details if usage else None
+        text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
         yield Event(
-            text=choice.text or "",
-            tokens=len(choice.token_ids or values or ()) or int(bool(choice.text)),
+            text=text,
+            tokens=len(choice.token_ids or values or ()) or int(bool(text)),
             token_ids=tuple(choice.token_ids or ()),
             logprobs=logprobs if values and len(logprobs) == len(values) else (),
             finish=_finish(choice.finish_reason),

@@ -99,6 +99,7 @@ class Chunk:
         text: set by engines that speak text only (`Capabilities.token_ids` is false), else None.
         cached_tokens: prompt tokens not computed, on the first chunk (on the last, from an engine that counts in the
             end); None where unknown.
+        prompt_tokens, generated_tokens: on the last chunk, of an engine that counts for itself; None where it does not.
         finish: set on the last chunk.
         queue_ms, prefill_ms: on the first chunk: queue wait and prefill duration as the engine measured them.
     """
@@ -107,6 +108,8 @@ class Chunk:
     logprobs: tuple[float, ...] = ()
     text: str | None = None
     cached_tokens: int | None = None
+    prompt_tokens: int | None = None
+    generated_tokens: int | None = None
     finish: EngineFinish | None = None
     queue_ms: float | None = None
     prefill_ms: float | None = None

@@ -1,0 +1,1 @@
+"""Chat, and whole blocks: the quality pool behind its own admission."""

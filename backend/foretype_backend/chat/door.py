@@ -1,0 +1,213 @@
+"""OpenAI's `/v1/chat/completions`: history in, one answer out, streamed or whole.
+
+The gateway renders nothing: messages go to the quality pool as they are, and its server applies its model's template, so any
+instruct model works. What a client sends besides is checked by field; what this door does not know is refused, not dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+from foretype_client.wire import RequestClass
+from foretype_context.profile import Stop
+from foretype_context.tokens import Tokenizer
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.chat.templates import Templates, template_name
+from foretype_backend.doors.auth import principal_of
+from foretype_backend.doors.http import EventStream, read_body, refused, until_disconnect
+from foretype_backend.doors.openai import error_body, event, usage_body
+from foretype_backend.identity.directory import Tier
+from foretype_backend.output import TextDelta
+from foretype_backend.render import Prompt
+from foretype_backend.serve import Job, Outcome
+from foretype_backend.sessions import check_stop
+
+if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
+    from foretype_backend.chat.pool import QualityPool
+
+__all__ = ["ChatDoor"]
+
+_FINISH: Final = {Reason.LENGTH: "length", Reason.EXPIRED: "length"}
+_MAX_MESSAGES: Final = 1024
+_PER_MESSAGE_TOKENS: Final = 4
+"""What a chat template adds to a message, about."""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    type: Literal["text"]
+    text: str
+
+
+class _Message(msgspec.Struct, frozen=True):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[_Part]
+
+    @property
+    def text(self) -> str:
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class _StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool = False
+
+
+class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    messages: list[_Message]
+    model: str = ""
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    n: int | None = None
+    stream: bool = False
+    stream_options: _StreamOptions | None = None
+    user: str | None = None
+
+
+class ChatDoor:
+    """Args: `pool` None answers every request with what is missing."""
+
+    def __init__(self, pool: QualityPool | None, tokenizer: Tokenizer, *, max_body_bytes: int) -> None:
+        self._pool = pool
+        self._tokenizer = tokenizer
+        self._max_body_bytes = max_body_bytes
+        self._numbers = itertools.count(1)
+        self.templates = Templates()
+
+    async def completions(self, request: Request) -> Response:
+        """`POST /v1/chat/completions`."""
+        if self._pool is None:
+            told = "this gateway has no quality pool; configure [pool.quality] url, and reload"
+            return JSONResponse(error_body(told, "pool_missing", None), status_code=503)
+        received = self._pool.chat.clock()
+        try:
+            body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
+            job = self._job(self._pool, body, request, received)
+        except InvalidRequest as error:
+            return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
+        system = "\n".join(message.text for message in body.messages if message.role in ("system", "developer"))
+        template = self.templates.asked(template_name(request.headers.get("x-foretype-template")), system)
+        model = _model_of(self._pool, job) or body.model
+        if body.stream:
+            return self._stream(self._pool, body, job, template, model)
+        return await self._whole(self._pool, request, job, template, model)
+
+    def _job(self, pool: QualityPool, body: _Body, request: Request, received: float) -> Job:
+        _check(body)
+        principal = principal_of(request.scope)
+        limit = pool.config.context_limit_tokens
+        tokens = sum(self._tokenizer.count(message.text) + _PER_MESSAGE_TOKENS for message in body.messages)
+        if tokens >= limit:
+            raise InvalidRequest("messages", f"about {tokens} tokens, and the model takes {limit}; send less history")
+        wanted = body.max_completion_tokens or body.max_tokens or limit
+        stops = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
+        upstream = _given(
+            messages=[{"role": message.role, "content": message.text} for message in body.messages],
+            temperature=body.temperature,
+            top_p=body.top_p,
+            seed=body.seed,
+            stop=stops[:4] or None,
+        )
+        if principal.tier is Tier.FREE and pool.config.free_model is not None:
+            upstream["model"] = pool.config.free_model
+        number = f"chat{next(self._numbers)}"
+        return Job(
+            key=number,
+            session=number,
+            # The ids are placeholders: the server counts for itself, and admission needs only how many.
+            prompt=Prompt(ids=[0] * tokens, text=msgspec.json.encode(upstream).decode()),
+            received=received,
+            deadline=asyncio.get_running_loop().time() + pool.chat.limits.max_deadline_ms / 1000,
+            max_tokens=max(1, min(wanted, limit - tokens)),
+            class_=RequestClass.CHAT,
+            principal=principal,
+            stop=Stop(strings=stops),
+        )
+
+    async def _whole(self, pool: QualityPool, request: Request, job: Job, template: str, model: str) -> Response:
+        parts: list[str] = []
+        outcome = await until_disconnect(request, pool.chat.run(job, lambda delta: parts.append(delta.text)))
+        if outcome is None:
+            return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
+        if outcome.finish is None:
+            return refused(outcome, error_body)
+        self._note(pool, job, template, outcome)
+        message = {"role": "assistant", "content": "".join(parts)}
+        choice = {"index": 0, "message": message, "finish_reason": _FINISH.get(outcome.reason, "stop")}
+        return JSONResponse(_base(job, model, "chat.completion") | {"choices": [choice], "usage": usage_body(outcome)})
+
+    def _stream(self, pool: QualityPool, body: _Body, job: Job, template: str, model: str) -> Response:
+        base = _base(job, model, "chat.completion.chunk")
+        with_usage = body.stream_options is not None and body.stream_options.include_usage
+        role: dict[str, str] = {"role": "assistant"}
+
+        def on_delta(delta: TextDelta) -> bytes:
+            content = {**role, "content": delta.text}
+            role.clear()
+            return event(base | {"choices": [{"index": 0, "delta": content, "finish_reason": None}]})
+
+        def on_end(outcome: Outcome) -> bytes:
+            if outcome.refusal is not None:
+                failed = error_body(outcome.refusal.message, str(outcome.refusal.code), None)
+                return event(failed) + b"data: [DONE]\n\n"
+            self._note(pool, job, template, outcome)
+            finish = _FINISH.get(outcome.reason, "stop")
+            last = event(base | {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+            if with_usage:
+                last += event(base | {"choices": [], "usage": usage_body(outcome)})
+            return last + b"data: [DONE]\n\n"
+
+        return EventStream(
+            lambda deliver: pool.chat.run(job, deliver),
+            on_delta=on_delta,
+            on_end=on_end,
+            on_refusal=lambda outcome: refused(outcome, error_body),
+        )
+
+    def _note(self, pool: QualityPool, job: Job, template: str, outcome: Outcome) -> None:
+        usage, timings = outcome.usage, outcome.timings_ms
+        self.templates.answered(template, usage.prompt_tokens, usage.cached_tokens)
+        ttft_ms = timings.admit + timings.queue + timings.prefill + timings.decode_first
+        tpot_ms = timings.stream / (usage.generated_tokens - 1) if usage.generated_tokens > 1 else None
+        pool.chat.metrics.chat(job.principal.tier.value, ttft_ms / 1000, None if tpot_ms is None else tpot_ms / 1000)
+
+
+def _model_of(pool: QualityPool, job: Job) -> str | None:
+    free = job.principal.tier is Tier.FREE and pool.config.free_model
+    return free or pool.config.model
+
+
+def _base(job: Job, model: str, kind: str) -> dict[str, Any]:
+    created = int(datetime.now(UTC).timestamp())
+    return {"id": f"chatcmpl-{job.key}", "object": kind, "created": created, "model": model}
+
+
+def _check(body: _Body) -> None:
+    if not 0 < len(body.messages) <= _MAX_MESSAGES:
+        raise InvalidRequest("messages", f"must be 1 to {_MAX_MESSAGES} messages")
+    if body.messages[-1].role != "user":
+        raise InvalidRequest(f"messages[{len(body.messages) - 1}].role", "the last message must be the user's")
+    for name in ("max_tokens", "max_completion_tokens"):
+        value = getattr(body, name)
+        if value is not None and value < 1:
+            raise InvalidRequest(name, "must be at least 1")
+    if body.temperature is not None and not 0 <= body.temperature <= 2:
+        raise InvalidRequest("temperature", "must be between 0 and 2")
+    if body.top_p is not None and not 0 < body.top_p <= 1:
+        raise InvalidRequest("top_p", "must be above 0 and at most 1")
+    if (body.n or 1) != 1:
+        raise InvalidRequest("n", "one answer per request; ask again for more")
+    check_stop([body.stop] if isinstance(body.stop, str) else list(body.stop or ()), None, None, prefix="stop.")
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

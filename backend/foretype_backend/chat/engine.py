@@ -1,0 +1,86 @@
+"""A chat server as an engine: OpenAI's `/chat/completions`, upstream. The server applies its model's own chat template."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, cast
+
+import httpx
+import msgspec
+
+from foretype_backend.engines.openai import OpenAIEngine, Stream
+from foretype_backend.engines.openai_wire import OpenAIConfig, ServerFeatures
+from foretype_backend.engines.port import Chunk, GenerationParams, Origin, PromptRefused
+
+__all__ = ["ChatEngine"]
+
+
+class ChatEngine(OpenAIEngine):
+    """Prompts are bodies: `prompt_text` is the JSON of `messages` and what else the server is to get.
+
+    A server that is away at the start is no reason not to start: it is asked with the first request.
+
+    Args:
+        send_salt: add `cache_salt` (vLLM), so that tenants share no cache.
+    """
+
+    path = "chat/completions"
+
+    def __init__(self, config: OpenAIConfig, *, send_salt: bool = False) -> None:
+        super().__init__(config)
+        self._send_salt = send_salt
+        self._features = ServerFeatures(usage=True)
+
+    async def start(self) -> None:
+        """Make the client; nothing is asked yet."""
+        config = self._config
+        if self._client is None:
+            headers = {"authorization": f"Bearer {config.api_key}"} if config.api_key else {}
+            timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+            self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)
+
+    async def generate(
+        self,
+        request_id: str,
+        token_ids: Sequence[int],
+        params: GenerationParams,
+        *,
+        prompt_text: str | None = None,
+        priority: int = 0,
+        salt: str | None = None,
+        deadline: float | None = None,
+        origin: Origin | None = None,
+    ) -> AsyncIterator[Chunk]:
+        if not self._model:
+            await self._find_model()
+        inner = super().generate(
+            request_id,
+            token_ids,
+            params,
+            prompt_text=prompt_text,
+            priority=priority,
+            salt=salt,
+            deadline=deadline,
+            origin=origin,
+        )
+        async with contextlib.aclosing(cast("AsyncGenerator[Chunk]", inner)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
+        """A chat server takes no tokens; nothing is warmed."""
+
+    def _stream_body(
+        self, token_ids: Sequence[int], params: GenerationParams, prompt_text: str | None
+    ) -> dict[str, Any]:
+        if prompt_text is None:
+            raise PromptRefused("chat needs messages, not token ids")
+        body: dict[str, Any] = msgspec.json.decode(prompt_text)
+        stream = {"stream": True, "stream_options": {"include_usage": True}}
+        return {"model": self._model, **self._config.extra_body, **body, **stream, "max_tokens": params.max_tokens}
+
+    def _address(self, stream: Stream, priority: int, salt: str | None, origin: Origin | None) -> None:
+        if self._send_salt and salt is not None:
+            stream.body["cache_salt"] = salt

@@ -1,0 +1,143 @@
+"""The quality pool: chat, and `class: block`, each a service of its own on the same servers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from foretype_client.wire import RequestClass
+from foretype_context.templates import UnknownGrammar, grammar
+from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, load_tokenizer
+
+from foretype_backend.admission.accounts import Accounts
+from foretype_backend.chat.engine import ChatEngine
+from foretype_backend.config import Config, ConfigError, read_token
+from foretype_backend.engines.openai import OpenAIEngine
+from foretype_backend.engines.openai_wire import OpenAIConfig
+from foretype_backend.engines.port import Engine, EngineUnavailable
+from foretype_backend.prefix.salt import SaltBook
+from foretype_backend.render import Renderer
+from foretype_backend.serve import Service
+from foretype_backend.settings import QualityConfig
+
+__all__ = ["BlockPool", "QualityPool", "open_quality"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPool:
+    """Whole functions: the pool's own model has its own tokens and grammar."""
+
+    service: Service
+    renderer: Renderer
+    fails_over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QualityPool:
+    """`block` is None where no tokenizer is configured: the fast pool then serves that class too."""
+
+    config: QualityConfig
+    chat: Service
+    block: BlockPool | None
+
+    async def start(self) -> None:
+        """Open clients; a server that is away is found out by requests."""
+        await self.chat.engine.start()
+        if self.block is not None:
+            try:
+                await self.block.service.engine.start()
+            except EngineUnavailable:
+                if not self.block.fails_over:
+                    raise
+
+    async def close(self) -> None:
+        await self.chat.engine.close()
+        if self.block is not None:
+            await self.block.service.engine.close()
+
+
+def open_quality(
+    config: Config, tokenizer: Tokenizer, *, accounts: Accounts | None = None, salts: SaltBook | None = None
+) -> QualityPool | None:
+    """The pool of a configuration, not started; None where there is none.
+
+    Args:
+        tokenizer: counts what the server does not.
+
+    Raises:
+        ConfigError: a file cannot be read, or tokenizer and grammar do not fit.
+    """
+    quality = config.pool.quality
+    if quality is None:
+        return None
+    key = None
+    if quality.api_key_file is not None:
+        key = read_token(Path(quality.api_key_file), "pool.quality.api_key_file", min_chars=1)
+    options: dict[str, Any] = {
+        "url": quality.url,
+        "model": quality.model,
+        "api_key": key,
+        "context_limit_tokens": quality.context_limit_tokens,
+    }
+    try:
+        wire = OpenAIConfig.of(**options)
+    except TypeError as error:
+        raise ConfigError("pool.quality.url", str(error)) from error
+    made = _Maker(config, quality, accounts, salts)
+    chat = made.service(ChatEngine(wire, send_salt=quality.send_salt), tokenizer, frozenset(), RequestClass.CHAT)
+    if quality.tokenizer is None:
+        return QualityPool(quality, chat, None)
+    renderer = _renderer(quality)
+    service = made.service(OpenAIEngine(wire), renderer.tokenizer, renderer.end_token_ids, RequestClass.BLOCK)
+    return QualityPool(quality, chat, BlockPool(service, renderer, quality.block_fails_over))
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    config: Config
+    quality: QualityConfig
+    accounts: Accounts | None
+    salts: SaltBook | None
+
+    def service(
+        self, engine: Engine, tokenizer: Tokenizer, end_token_ids: frozenset[int], class_: RequestClass
+    ) -> Service:
+        limits = msgspec.structs.replace(
+            self.config.limits,
+            max_running=self.quality.max_running,
+            max_waiting=self.quality.max_waiting,
+            max_tokens=self.quality.context_limit_tokens,
+        )
+        admission = self.config.admission
+        objectives = admission.objectives_ms
+        if class_ is RequestClass.CHAT:
+            objectives = msgspec.structs.replace(objectives, chat=admission.chat_ttft_ms)
+        # Slots of the fast pool are none of this one's; what is away from the developer's machine is always shed.
+        own = msgspec.structs.replace(
+            admission, reserved=type(admission.reserved)(), objectives_ms=objectives, shed=admission.shed is not False
+        )
+        return Service(
+            engine,
+            tokenizer,
+            end_token_ids=end_token_ids,
+            limits=limits,
+            admission=own,
+            accounts=self.accounts,
+            salts=self.salts,
+        )
+
+
+def _renderer(quality: QualityConfig) -> Renderer:
+    path = Path(quality.tokenizer or "")
+    try:
+        tokenizer = load_tokenizer(path)
+    except (OSError, TokenizerUnusable) as error:
+        raise ConfigError("pool.quality.tokenizer", str(error)) from error
+    if quality.grammar is None:
+        raise ConfigError("pool.quality.grammar", "belongs to the tokenizer; name the FIM grammar of the pool's model")
+    try:
+        return Renderer(tokenizer, grammar(quality.grammar), context_limit_tokens=quality.context_limit_tokens)
+    except (UnknownGrammar, UnknownControl) as error:
+        raise ConfigError("pool.quality.grammar", str(error)) from error

@@ -1,0 +1,229 @@
+"""Chat and whole blocks on a quality pool: our own gateway is its OpenAI-compatible server where one is needed."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
+from fastapi import FastAPI
+from foretype_backend.chat.pool import QualityPool, open_quality
+from foretype_backend.chat.templates import OTHER, Templates, template_name
+from foretype_backend.config import Config, ConfigError
+from foretype_backend.server import running
+from foretype_backend.settings import PoolsConfig, QualityConfig
+from foretype_client.wire import Done, RequestClass
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import Request
+from starlette.responses import JSONResponse, StreamingResponse
+
+ASK: dict[str, Any] = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]}
+
+
+class Upstream:
+    """An instruct server: remembers bodies, answers in five pieces, counts a history that it has seen as cached."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.broken = False
+        self.app = FastAPI()
+        self.app.add_route("/v1/models", self.models, methods=["GET"])
+        self.app.add_route("/v1/chat/completions", self.chat, methods=["POST"])
+
+    async def models(self, request: Request) -> JSONResponse:
+        return JSONResponse({"object": "list", "data": [{"id": "instruct"}]})
+
+    async def chat(self, request: Request) -> Any:
+        body = await request.json()
+        self.bodies.append(body)
+        if self.broken:
+            return JSONResponse({"error": {"message": "no memory"}}, status_code=500)
+        seen = [former["messages"] for former in self.bodies[:-1]]
+        turns = len(body["messages"])
+        cached = max((10 * n for n in range(turns) for old in seen if old[:n] == body["messages"][:n]), default=0)
+
+        async def events() -> AsyncGenerator[str]:
+            for piece in ("Be", "cause", " it", " is", "."):
+                yield f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'content': piece}}]})}\n\n"
+            yield f"data: {json.dumps({'choices': [{'index': 0, 'delta': {}, 'finish_reason': 'stop'}]})}\n\n"
+            usage = {
+                "prompt_tokens": 10 * turns,
+                "completion_tokens": 5,
+                "prompt_tokens_details": {"cached_tokens": cached},
+            }
+            yield f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+
+def pool_of(url: str, **fields: Any) -> QualityPool:
+    config = Config(pool=PoolsConfig(quality=QualityConfig(url=url, **fields)))
+    pool = open_quality(config, TOKENIZER)
+    assert pool is not None
+    return pool
+
+
+@asynccontextmanager
+async def chatting(**fields: Any) -> AsyncGenerator[tuple[World, Upstream]]:
+    upstream = Upstream()
+    config = Config()
+    config = msgspec.structs.replace(config, gateway=msgspec.structs.replace(config.gateway, port=0))
+    async with running(upstream.app, config) as (host, port):
+        pool = pool_of(f"http://{host}:{port}/v1", **fields)
+        await pool.start()
+        try:
+            async with gateway(quality=pool) as world:
+                yield world, upstream
+        finally:
+            await pool.close()
+
+
+async def test_an_answer_comes_whole_and_its_history_is_a_cached_prefix() -> None:
+    async with chatting() as (world, upstream), world.http() as http:
+        headers = {"x-foretype-template": "explain"}
+        first = (await http.post("/v1/chat/completions", json=ASK, headers=headers)).json()
+        assert first["choices"][0]["message"] == {"role": "assistant", "content": "Because it is."}
+        assert first["usage"] == {
+            "prompt_tokens": 20,
+            "completion_tokens": 5,
+            "total_tokens": 25,
+            "prompt_tokens_details": {"cached_tokens": 0},
+        }
+        turn = [*ASK["messages"], first["choices"][0]["message"], {"role": "user", "content": "And then?"}]
+        second = (await http.post("/v1/chat/completions", json={"messages": turn}, headers=headers)).json()
+        assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 20
+        assert upstream.bodies[1]["messages"] == turn
+        (report,) = world.app.state.chat.templates.report()
+        assert (report.template, report.hit_rate, report.changing) == ("explain", 20 / 60, False)
+        metrics = (await http.get("/metrics")).text
+        assert 'foretype_chat_ttft_seconds_count{pool="quality",tier="paid"} 2.0' in metrics
+        assert metrics.count("# TYPE foretype_requests_total counter") == 1
+
+
+async def test_an_answer_is_streamed_as_openai_does() -> None:
+    async with chatting() as (world, _), world.http() as http:
+        asked = ASK | {"stream": True, "stream_options": {"include_usage": True}, "max_tokens": 9, "temperature": 0.5}
+        answer = await http.post("/v1/chat/completions", json=asked)
+        events = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
+        assert events[-1] == "[DONE]"
+        parsed = [json.loads(event) for event in events[:-1]]
+        assert parsed[0]["choices"][0]["delta"]["role"] == "assistant"
+        text = "".join(event["choices"][0]["delta"].get("content", "") for event in parsed if event["choices"])
+        assert text == "Because it is."
+        assert [event["choices"][0]["finish_reason"] for event in parsed if event["choices"]][-1] == "stop"
+        assert parsed[-1]["usage"]["completion_tokens"] == 5
+
+
+async def test_what_goes_upstream_is_what_was_checked() -> None:
+    async with chatting(model="instruct") as (world, upstream), world.http() as http:
+        parts = [{"type": "text", "text": "Wh"}, {"type": "text", "text": "y?"}]
+        asked = {"messages": [{"role": "user", "content": parts}], "stop": "\n", "seed": 7, "max_tokens": 3}
+        assert (await http.post("/v1/chat/completions", json=asked)).status_code == 200
+        body = upstream.bodies[0]
+        assert body["messages"] == [{"role": "user", "content": "Why?"}]
+        assert (body["model"], body["stop"], body["seed"], body["max_tokens"]) == ("instruct", ["\n"], 7, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "word " * 9000}]}, "messages"),
+        ({"tools": []}, "body"),
+        ({"n": 2}, "n"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"temperature": 3}, "temperature"),
+        ({"stop": ["a"] * 17}, "stop.strings"),
+    ],
+)
+async def test_a_bad_field_is_named(change: dict[str, Any], field: str) -> None:
+    async with chatting() as (world, upstream), world.http() as http:
+        answer = await http.post("/v1/chat/completions", json=ASK | change)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+        assert not upstream.bodies
+
+
+async def test_a_pool_that_is_missing_or_away_says_so() -> None:
+    async with gateway() as world, world.http() as http:
+        answer = await http.post("/v1/chat/completions", json=ASK)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "pool_missing")
+    away = pool_of("http://127.0.0.1:1/v1")
+    await away.start()
+    async with gateway(quality=away) as world, world.http() as http:
+        answer = await http.post("/v1/chat/completions", json=ASK)
+        assert answer.status_code == 503
+        assert "cannot connect" in answer.json()["error"]["message"]
+        await world.idle()
+    await away.close()
+
+
+async def test_a_server_that_fails_is_told_in_its_words() -> None:
+    async with chatting() as (world, upstream), world.http() as http:
+        upstream.broken = True
+        answer = await http.post("/v1/chat/completions", json=ASK)
+        assert answer.status_code == 503
+        assert "no memory" in answer.json()["error"]["message"]
+
+
+async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one() -> None:
+    async with gateway() as quality_server:
+        quality = pool_of(
+            f"{quality_server.url}/v1", tokenizer=str(TOKENIZER_PATH), grammar="foretype-1", context_limit_tokens=2000
+        )
+        await quality.start()
+        async with gateway(quality=quality) as world, world.peer() as peer:
+            text, end, _ = await peer.ask("b", class_=RequestClass.BLOCK)
+            assert isinstance(end, Done)
+            assert text
+            assert not world.engine.requests
+            assert quality_server.engine.requests
+            _, end, _ = await peer.ask("i")
+            assert isinstance(end, Done)
+            assert len(world.engine.requests) == 1
+            await quality.close()
+            text, end, _ = await peer.ask("c", class_=RequestClass.BLOCK)
+            assert isinstance(end, Done), end
+            assert text
+            assert len(world.engine.requests) == 2
+
+
+def test_a_pool_names_what_it_lacks() -> None:
+    with pytest.raises(ConfigError, match=r"pool\.quality\.url: .*http"):
+        pool_of("quality:8000")
+    with pytest.raises(ConfigError, match=r"pool\.quality\.grammar: belongs to the tokenizer"):
+        pool_of("http://q/v1", tokenizer=str(TOKENIZER_PATH))
+    with pytest.raises(ConfigError, match=r"pool\.quality\.tokenizer"):
+        pool_of("http://q/v1", tokenizer="/nowhere", grammar="foretype-1")
+
+
+def test_a_template_whose_beginning_changes_is_found() -> None:
+    templates = Templates()
+    for minute in range(10):
+        templates.asked("clock", f"Today is {minute}. Be brief.")
+        templates.asked("still", "Be brief.")
+    reports = {report.template: report for report in templates.report()}
+    assert (reports["clock"].changing, reports["clock"].stable_characters) == (True, len("Today is "))
+    assert not reports["still"].changing
+
+
+def test_labels_are_few_and_never_text_of_a_user() -> None:
+    templates = Templates()
+    labels = {templates.asked(template_name(f"t{number}"), "x") for number in range(100)}
+    assert len(labels) == 33
+    assert template_name("def f(x):") == template_name(None) == OTHER
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=20))
+def test_the_stable_beginning_is_the_longest_that_all_share(texts: list[str]) -> None:
+    templates = Templates()
+    for text in texts:
+        templates.asked("t", text)
+    shared = templates.report()[0].stable_characters
+    assert all(text[:shared] == texts[0][:shared] for text in texts)
+    assert shared == min(map(len, texts)) or len({text[: shared + 1] for text in texts}) > 1
