@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.fleet.break_even import NoRedis, break_even, redis_server
 from foretype_eval.fleet.routing import POLICIES, FleetOptions, simulate
 from foretype_eval.fleet.tiers import REFERENCE_HIT_RATES, run_tiers
 from foretype_eval.fleet.trace import Call, Team, record, spread
@@ -29,6 +30,9 @@ Commits = Annotated[
 Requests = Annotated[int, typer.Option(min=1, help="Most requests of one developer.")]
 Tenants = Annotated[int, typer.Option(min=1, help="Tenants that do the same work under other salts.")]
 Block = Annotated[int, typer.Option(min=1, max=1024, help="Tokens in a block.")]
+PREFILL_RATES = {"7B on an H100, research estimate": 33_000.0, "shipped model on two cores": 15_000.0}
+"""Prefill rates that `--break-even` gives a verdict for: 4,096 tokens in 125 ms; 1,500 tokens in 100 ms (`bench latency`)."""
+
 Progress = Callable[[str, int, int], None]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -104,8 +108,11 @@ def routing(
 
 
 def prefix_cache(
-    repos: Repos,
+    repos: Annotated[list[Path] | None, typer.Argument(help="Git repositories; each is a team's.")] = None,
     as_json: AsJson = False,
+    redis: Annotated[
+        bool, typer.Option("--break-even", help="Measure instead when Redis beats computing, on a redis-server here.")
+    ] = False,
     developers: Developers = 8,
     commits: Commits = 16,
     requests: Requests = 300,
@@ -114,6 +121,11 @@ def prefix_cache(
     block: Block = 16,
 ) -> None:
     """Hit rate by tier and by scope, and tokens computed, with and without retirement of edited ranges."""
+    if redis:
+        _break_even(as_json)
+        return
+    if not repos:
+        fail("name a repository, or measure Redis alone with --break-even")
     names = ("l1", "l2", "l3")
     held = [part.strip() for part in sizes.split(",")]
     if not 1 <= len(held) <= len(names) or not all(part.isdigit() and int(part) >= block for part in held):
@@ -147,4 +159,29 @@ def prefix_cache(
         shares = [*row["hit_rate_by_tier"].values(), *row["hit_rate_by_scope"].values()]
         shown = ["–" if share is None else f"{share:.1%}" for share in shares]
         table.add_row(name, f"{row['computed_tokens']:,}", f"{row['cached_share']:.1%}", *shown)
+    Console().print(table)
+
+
+def _break_even(as_json: bool) -> None:
+    try:
+        with redis_server() as url:
+            rows = break_even(url, rates=PREFILL_RATES)
+    except NoRedis as error:
+        fail(str(error))
+    if as_json:
+        print_json({"prefill_tokens_per_s": PREFILL_RATES, "rows": rows})
+        return
+    table = Table(title="Loading a prefix from Redis wins below this prefill rate (tokens/s)", title_justify="left")
+    for column in ("model", "tokens", "MB", "store ms", "load ms", *rows[0]["wins_below_tokens_per_s"]):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    for row in rows:
+        limits = [f"{limit:,}" for limit in row["wins_below_tokens_per_s"].values()]
+        table.add_row(
+            row["model"],
+            f"{row['tokens']:,}",
+            f"{row['megabytes']:.1f}",
+            f"{row['store_ms']:.1f}",
+            f"{row['load_ms']['measured']:.1f}",
+            *limits,
+        )
     Console().print(table)
