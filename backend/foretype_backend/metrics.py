@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 from foretype_client.wire import RequestClass, Usage
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -14,9 +15,16 @@ from foretype_backend.admission.scheduler import SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.identity.directory import Denial
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
+__all__ = ["CONTENT_TYPE", "Measured", "Metrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+@runtime_checkable
+class Measured(Protocol):
+    """An engine with figures of its own."""
+
+    def collectors(self) -> Iterable[Collector]: ...
+
 
 READ_MS = 750.0
 """A suggestion visible this long counts as read."""
@@ -36,6 +44,7 @@ class Metrics:
         scheduler: Callable[[], SchedulerStatistics],
         connections: Callable[[], int],
         slots: int = 0,
+        collectors: Iterable[Collector] = (),
     ) -> None:
         self.registry = CollectorRegistry()
         self.ttft = Histogram(
@@ -95,6 +104,8 @@ class Metrics:
             "foretype_denied", "Credentials that were not taken, by why.", ["reason"], registry=self.registry
         )
         self.registry.register(_Live(engine, scheduler, connections, slots))
+        for collector in collectors:
+            self.registry.register(collector)
 
     def finished(self, class_: RequestClass, reason: Reason, usage: Usage, ttft_s: float | None) -> None:
         """Count one request, once, when it is over."""

@@ -42,7 +42,7 @@ from foretype_backend.engines.port import (
     PromptRefused,
 )
 from foretype_backend.logs import log_fault
-from foretype_backend.metrics import Metrics
+from foretype_backend.metrics import Measured, Metrics
 from foretype_backend.output import OutputText, TextDelta
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.settings import AdmissionConfig
@@ -96,6 +96,7 @@ class Service:
             scheduler=lambda: self._scheduler.statistics(),
             connections=connections,
             slots=limits.max_running,
+            collectors=engine.collectors() if isinstance(engine, Measured) else (),
         )
         self.metrics.watch_load(
             level=lambda: 0 if self._scheduler.pressure is None else self._scheduler.pressure.level,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from foretype_backend.config import ConfigError, load_config
+from foretype_backend.engines.acceptance import AcceptanceBook, AcceptanceCollector
 from foretype_backend.engines.port import EngineUnavailable, GenerationParams, Origin
 from foretype_backend.engines.vllm import VllmEngine
 from foretype_backend.engines.vllm_options import VllmOptions, check_memory, check_profile, engine_arguments
 from foretype_backend.engines.vllm_request import (
-    AcceptanceBook,
     logprobs_of,
     sampling_arguments,
     tier_parameters,
@@ -22,6 +22,7 @@ from foretype_backend.launch import prepare
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.prefix.spans import Placed, placement_of
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from prometheus_client import CollectorRegistry, generate_latest
 
 SHAPE = {
     "vocab_size": 1000,
@@ -209,11 +210,21 @@ def test_logprobs_are_those_of_the_tokens() -> None:
     assert logprobs_of([1], None) == logprobs_of([1, 3, 4], rows) == ()
 
 
-def test_what_speculation_gained_is_counted_by_language() -> None:
+def test_what_speculation_gained_is_counted_by_language_and_judged() -> None:
     book = AcceptanceBook()
-    for tokens in (1, 3, 5):
-        book.note("python", tokens)
-    book.note("go", 1)
+    for _ in range(100):
+        for tokens in (1, 3, 5):
+            book.note("python", tokens)
+        book.note("go", 1)
+        book.note("go", 2)
+    book.note("a client's own word", 5)
     found = book.languages()
     assert found["python"].tokens_per_step == 3 and found["python"].share(4) == 0.5
-    assert found["go"].share(4) == 0 and list(found) == ["go", "python"]
+    assert found["go"].share(4) == 0.125 and list(found) == ["go", "other", "python"]
+    registry = CollectorRegistry()
+    registry.register(AcceptanceCollector(book, 4))
+    text = generate_latest(registry).decode()
+    assert 'foretype_speculation_pays{language="python"} 1.0' in text
+    assert 'foretype_speculation_pays{language="go"} 0.0' in text
+    assert 'pays{language="other"}' not in text and "own word" not in text  # too few steps to judge
+    assert 'foretype_decode_tokens_total{language="python"} 900.0' in text

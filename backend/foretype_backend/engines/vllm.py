@@ -13,6 +13,9 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
+from prometheus_client.registry import Collector
+
+from foretype_backend.engines.acceptance import Acceptance, AcceptanceBook, AcceptanceCollector
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
@@ -35,8 +38,6 @@ from foretype_backend.engines.vllm_options import (
     engine_arguments,
 )
 from foretype_backend.engines.vllm_request import (
-    Acceptance,
-    AcceptanceBook,
     logprobs_of,
     sampling_arguments,
     tier_parameters,
@@ -124,7 +125,7 @@ class VllmEngine:
             ids = [1] * tokens  # equal ids: nobody's prompt begins like this
             async for _ in self.generate(f"rehearsal-{tokens}", ids, GenerationParams(max_tokens=2), salt="rehearsal"):
                 pass
-        self._acceptance = AcceptanceBook()
+        self._acceptance.clear()
         self._prompt_tokens = self._cached_tokens = self._generated_tokens = 0
 
     # Requests
@@ -279,6 +280,11 @@ class VllmEngine:
     def acceptance(self) -> dict[str, Acceptance]:
         """Decode steps and their tokens by language; more than one token a step is what speculation gained."""
         return self._acceptance.languages()
+
+    def collectors(self) -> list[Collector]:
+        """Figures of this engine alone, for `/metrics`."""
+        speculation = self._options.speculation
+        return [AcceptanceCollector(self._acceptance, 0 if speculation is None else speculation.tokens)]
 
     def capabilities(self) -> Capabilities:
         if self._llm is None:

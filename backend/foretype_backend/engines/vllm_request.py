@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from foretype_context.segments import Scope
 
@@ -12,7 +11,7 @@ from foretype_backend.engines.port import GenerationParams, Origin
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.prefix.spans import Placed, Placement, to_parameters
 
-__all__ = ["Acceptance", "AcceptanceBook", "logprobs_of", "sampling_arguments", "tier_parameters", "without_end"]
+__all__ = ["logprobs_of", "sampling_arguments", "tier_parameters", "without_end"]
 
 _STABLE: Final = frozenset({Scope.GLOBAL, Scope.REPOSITORY, Scope.FILE})
 
@@ -74,34 +73,3 @@ def logprobs_of(token_ids: Sequence[int], rows: Sequence[Mapping[int, Any]] | No
     if rows is None or len(rows) < len(token_ids):
         return ()
     return tuple(float(row[token].logprob) for token, row in zip(token_ids, rows, strict=False))
-
-
-class Acceptance(NamedTuple):
-    """What speculation was worth: engine steps and the tokens that came out of them."""
-
-    steps: int
-    tokens: int
-
-    @property
-    def tokens_per_step(self) -> float:
-        return self.tokens / self.steps if self.steps else 0.0
-
-    def share(self, guessed: int) -> float:
-        """Accepted guesses of those made, where `guessed` tokens are guessed each step."""
-        return max(0.0, self.tokens_per_step - 1) / guessed if guessed else 0.0
-
-
-class AcceptanceBook:
-    """Tokens per decode step by language. An output is a step: prefill steps give one token and are left out."""
-
-    def __init__(self) -> None:
-        self._steps: Counter[str] = Counter()
-        self._tokens: Counter[str] = Counter()
-
-    def note(self, language: str, tokens: int) -> None:
-        """A decode step of a request gave so many tokens."""
-        self._steps[language] += 1
-        self._tokens[language] += tokens
-
-    def languages(self) -> dict[str, Acceptance]:
-        return {name: Acceptance(steps, self._tokens[name]) for name, steps in sorted(self._steps.items())}
