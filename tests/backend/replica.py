@@ -36,6 +36,8 @@ class Replica:
         vocabulary: int = VOCABULARY,
     ) -> None:
         self.vocabulary = vocabulary
+        self.guesses = 0
+        """Tokens guessed per step by its own counters."""
         self.model, self.context, self.aborts, self.ids = model, context, aborts, ids
         self.cache = ShadowPrefixCache(4096, block)
         self.behaviour = "ok"
@@ -88,6 +90,8 @@ class Replica:
         async def metrics() -> Any:
             return PlainTextResponse(
                 f'vllm:cache_config_info{{block_size="{self.cache.block_tokens}",num_gpu_blocks="512"}} 1.0\n'
+                f"vllm:spec_decode_num_drafts_total {100 * bool(self.guesses)}\n"
+                f"vllm:spec_decode_num_draft_tokens_total {100 * self.guesses}\n"
                 f"process_start_time_seconds {1000 + self.starts}\n"
             )
 

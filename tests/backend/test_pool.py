@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,9 @@ from foretype_backend.pools.pool import PoolOptions, ReplicaPool
 from foretype_backend.prefix.retire_feed import Purge, Retire
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.routing.router import Route
+from foretype_backend.routing.speculation import SpeculationOptions
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from prometheus_client import CollectorRegistry, generate_latest
 
 QUICK = HealthOptions(idle_s=0.5, silence_s=0.3, first_pause_s=0.1, longest_pause_s=0.2)
 
@@ -231,3 +234,29 @@ async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
         assert told[-1] == Purge(tier_namespace("s"))
         assert not pool.book.contents("acme")
         await pool.close()
+
+
+async def test_a_language_whose_guesses_are_refused_goes_where_nothing_is_guessed() -> None:
+    guessing, plain = Replica(), Replica()
+    guessing.guesses = 4
+    speculation = SpeculationOptions(steps_min=10, probe_every=1000)
+    async with pool_of(guessing, plain, options=PoolOptions(health=QUICK, speculation=speculation)) as pool:
+        go = replace(origin(document=""), language="go")
+        for at in range(40):
+            params = GenerationParams(max_tokens=8)  # the server answers one token a step: no guess was accepted
+            stream = pool.generate(f"go-{at}", [*PROMPT, at], params, salt="s", origin=replace(go, session=f"{at}"))
+            assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
+        before = len(guessing.bodies)
+        assert before >= 2
+        for at in range(6):
+            stream = pool.generate(f"more-{at}", [*PROMPT, 500 + at], params, salt="s", origin=go)
+            assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
+        assert len(guessing.bodies) == before
+        registry = CollectorRegistry()
+        for collector in pool.collectors():
+            registry.register(collector)
+        text = generate_latest(registry).decode()
+        assert 'foretype_speculation_accepted_share{language="go"} 0.0' in text
+        assert f'foretype_replica_standing{{replica="{plain.url}",standing="in_service"}} 1.0' in text
+        refused = next(line for line in text.splitlines() if 'verdicts_total{verdict="acceptance"}' in line)
+        assert float(refused.split()[-1]) >= 6

@@ -191,10 +191,12 @@ def test_metrics_are_read_and_nonsense_is_refused() -> None:
     text = (
         'vllm:cache_config_info{block_size="32",num_gpu_blocks="100"} 1.0\n'
         'vllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_running{engine="1"} 1.0\n'
+        'vllm:spec_decode_num_drafts_total{engine="0"} 10.0\n'
         'vllm:spec_decode_num_draft_tokens_total{engine="0"} 40.0\n'
         'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 25.0\n'
     )
-    assert read_metrics(text) == VllmMetrics(32, 100, None, 40, 25, 3, 0)
+    assert read_metrics(text) == VllmMetrics(32, 100, None, 10, 40, 25, 3, 0)
+    assert read_metrics(text).guesses == 4
     assert read_metrics("") == VllmMetrics()
     assert read_metrics('vllm:cache_config_info{block_size="None"} 1\n').block_tokens == 0
     with pytest.raises(ValueError):

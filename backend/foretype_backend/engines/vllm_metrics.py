@@ -15,20 +15,27 @@ class VllmMetrics(NamedTuple):
     Attributes:
         block_tokens, cache_blocks: of the prefix cache.
         started_s: start of the process, seconds since 1970: another value is another process, whose cache is empty.
-        draft_tokens, accepted_tokens: of speculative decoding, since the start.
+        drafts, draft_tokens, accepted_tokens: of speculative decoding, since the start: steps, guesses, accepted ones.
         running, waiting: requests.
     """
 
     block_tokens: int = 0
     cache_blocks: int = 0
     started_s: float | None = None
+    drafts: int = 0
     draft_tokens: int = 0
     accepted_tokens: int = 0
     running: int = 0
     waiting: int = 0
 
+    @property
+    def guesses(self) -> int:
+        """Tokens guessed per step; 0 where nothing is guessed."""
+        return round(self.draft_tokens / self.drafts) if self.drafts else 0
+
 
 _COUNTS = {
+    "vllm:spec_decode_num_drafts_total": "drafts",
     "vllm:spec_decode_num_draft_tokens_total": "draft_tokens",
     "vllm:spec_decode_num_accepted_tokens_total": "accepted_tokens",
     "vllm:num_requests_running": "running",

@@ -97,6 +97,11 @@ class VllmServerEngine(OpenAIEngine):
         """Start of the server's process, where it says: another one has an empty cache."""
         return self.metrics.started_s
 
+    @property
+    def guesses(self) -> int:
+        """Tokens that the server guesses per step; 0 where it does not speculate."""
+        return self.metrics.guesses
+
     # Life
 
     async def _probe(self) -> ServerFeatures:

@@ -16,6 +16,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
+from foretype_context.languages import LANGUAGES
+from prometheus_client.registry import Collector
+
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
@@ -29,9 +32,11 @@ from foretype_backend.engines.port import (
 from foretype_backend.engines.vllm_server import ReplicaIdentity
 from foretype_backend.pools.health import HealthOptions, HealthStatistics, ReplicaHealth
 from foretype_backend.pools.kv_events import follow_events
+from foretype_backend.pools.metrics import PoolCollector
 from foretype_backend.prefix.book import CacheBook, LookUp
 from foretype_backend.prefix.retire_feed import Purge, Retire
 from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RouterStatistics, RoutingOptions
+from foretype_backend.routing.speculation import SpeculationOptions, SpeculationPolicy
 
 __all__ = ["Agreement", "PoolOptions", "PoolStatistics", "Replica", "ReplicaPool"]
 
@@ -51,6 +56,11 @@ class Replica(Engine, Protocol):
     @property
     def process(self) -> float | None:
         """Changes when the engine's process is another one, whose cache is empty; None where it is not known."""
+        ...
+
+    @property
+    def guesses(self) -> int:
+        """Tokens guessed per step; 0 where the replica does not speculate, or has not yet."""
         ...
 
     async def check(self) -> None:
@@ -78,6 +88,7 @@ class PoolOptions:
     """
 
     routing: RoutingOptions = field(default_factory=RoutingOptions)
+    speculation: SpeculationOptions = field(default_factory=SpeculationOptions)
     health: HealthOptions = field(default_factory=HealthOptions)
     pass_through: bool = False
     check_timeout_s: float = 5.0
@@ -150,6 +161,7 @@ class ReplicaPool:
         self._capabilities: Capabilities | None = None
         self._retried = self._warmed = self._warm_dropped = 0
         self._agreement = Agreement(0, 0, 0, 0)
+        self._speculation: SpeculationPolicy | None = None
         self.book = CacheBook(16)
 
     # Life
@@ -225,8 +237,9 @@ class ReplicaPool:
     ) -> AsyncIterator[Chunk]:
         found = self.book.look_up(origin or Origin(session=request_id), token_ids, salt)
         avoid: frozenset[str] = frozenset()
+        plain = self._where_nothing_is_guessed(found.origin)
         while True:
-            choice = self._choose(found, avoid)
+            choice = self._choose(found, avoid | plain)
             member = self._members[choice.replica]
             stream = member.engine.generate(
                 request_id if not avoid else f"{request_id}.{len(avoid)}",
@@ -255,6 +268,21 @@ class ReplicaPool:
                 self._retried += 1
             finally:
                 self._placed_at.pop(request_id, None)
+
+    def _where_nothing_is_guessed(self, origin: Origin) -> frozenset[str]:
+        """Replicas to avoid: those that speculate, where it does not pay and others do not.
+
+        A server speculates for all its requests or for none, so what is switched is where a request goes.
+        """
+        guessing = {name for name in self._router.replicas if self._members[name].engine.guesses}
+        if not guessing:
+            return frozenset()
+        if self._speculation is None:
+            guesses = max(self._members[name].engine.guesses for name in guessing)
+            self._speculation = SpeculationPolicy(guesses, self.options.speculation)
+        load = self._router.statistics().in_flight
+        verdict = self._speculation.decide(_language(origin), min(load[name] for name in guessing))
+        return frozenset() if verdict.on else frozenset(guessing)
 
     def _choose(self, found: LookUp, avoid: frozenset[str]) -> Choice:
         origin, tokens = found.origin, len(found.token_ids)
@@ -290,6 +318,8 @@ class ReplicaPool:
                     self._router.prefilled(choice, tokens)
                     if alone:
                         self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
+                if generated and chunk.token_ids and member.engine.guesses and self._speculation is not None:
+                    self._speculation.note(_language(found.origin), len(chunk.token_ids))
                 generated += chunk.token_ids
                 if chunk.cached_tokens is not None:
                     self._agree(choice, found, chunk.cached_tokens)
@@ -430,6 +460,10 @@ class ReplicaPool:
             warm_dropped=self._warm_dropped,
         )
 
+    def collectors(self) -> list[Collector]:
+        """Figures of the pool alone, for `/metrics`."""
+        return [PoolCollector(self.pool_statistics, lambda: self._speculation)]
+
     def capabilities(self) -> Capabilities:
         if self._capabilities is None:
             raise EngineUnavailable("the pool is not started; call start() first")
@@ -437,6 +471,11 @@ class ReplicaPool:
 
     def __repr__(self) -> str:
         return f"<ReplicaPool: {len(self._serving())} of {len(self._members)} in service>"
+
+
+def _language(origin: Origin) -> str:
+    """As a metric's label: a language without a grammar here counts as `other`."""
+    return origin.language if origin.language in LANGUAGES else "other"
 
 
 def _shown(identity: ReplicaIdentity) -> str:
