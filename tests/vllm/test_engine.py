@@ -103,6 +103,15 @@ async def test_tenants_share_no_block_and_a_purge_makes_cold(engine: VllmEngine)
     assert (await collect(engine, "none", prompt(5)))[0].cached_tokens == 0
 
 
+async def test_one_session_edits_and_the_other_and_undo_stay_warm(engine: VllmEngine) -> None:
+    shared = prompt(30)
+    edited = [*shared[:200], 9_999, *shared[201:]]
+    cached: list[int | None] = []
+    for name, ids in (("mine", shared), ("theirs", shared), ("edit", edited), ("theirs", shared), ("undo", shared)):
+        cached.append((await collect(engine, f"{name}-{len(cached)}", ids, salt="team"))[0].cached_tokens)
+    assert cached == [0, 288, 192, 288, 288]  # an edit costs what stands behind it, and nobody else anything
+
+
 async def test_warm_fills_the_cache_for_its_salt(engine: VllmEngine) -> None:
     await engine.warm(prompt(6), salt="w")
     assert (await collect(engine, "after-warm", prompt(6), salt="w"))[0].cached_tokens == 288
