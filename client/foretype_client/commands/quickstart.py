@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
+import webbrowser
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -72,11 +74,21 @@ def quickstart(
         asyncio.run(_report(options, console, terminal if stay is None else stay))
 
 
+def _has_display() -> bool:
+    """Whether a browser would have a screen: always on Windows and macOS, elsewhere where a display server runs."""
+    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
     async with open_client(options) as client:
         await client.ready(options.start_timeout_s)
         record = await find_gateway(options.state_dir or default_state_dir())
         where = "" if record is None else f" at {record.base}"
+        if record is not None:
+            page = f"{record.base}/playground#token={record.token}"
+            console.print(f"\n[bold]Playground[/bold] in a browser: {page}", soft_wrap=True)
+            if stay and _has_display():
+                await asyncio.to_thread(webbrowser.open, page)
         if not stay:
             console.print(f"\nThe gateway{where} ends by itself a minute after the last editor left.")
             return
