@@ -6,7 +6,6 @@ Scores do not depend on how files are spread over segments: statistics are taken
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -230,7 +229,7 @@ class Index:
             score,
         )
 
-    def cosines(self, vector: NDArray[np.float32], keys: Sequence[Key]) -> list[float]:
+    def cosines(self, vector: NDArray[np.float32], keys: Sequence[Key]) -> Array:
         """Exact cosines of these chunks, in their order."""
         result = np.zeros(len(keys), np.float32)
         for at, part in enumerate(self._parts):
@@ -238,23 +237,34 @@ class Index:
             if own and part.segment.dimensions:
                 rows = part.segment.arrays["vectors"][[keys[place][3] for place in own]].astype(np.float32)
                 result[own] = rows @ vector
-        return np.round(result, _DIGITS).tolist()
+        return np.round(result, _DIGITS)
 
     def best_inside(self, paths: Iterable[str], scores: Sequence[Array], limit: int) -> list[Key]:
         """Chunks of these files with the highest scores; those that score nothing come last."""
         order = {id(part): at for at, part in enumerate(self._parts)}
-        scored: Ranking = []
-        for path in paths:
-            place = self._where.get(path)
-            if place is not None:
-                at, span = order[id(place[0])], place[0].segment.chunks_of(place[1])
-                values = np.round(scores[at][span], _DIGITS).tolist()
-                starts = place[0].segment.arrays["starts"][span].tolist()
-                scored += [
-                    (value, (path, start, at, span.start + offset))
-                    for offset, (value, start) in enumerate(zip(values, starts, strict=True))
-                ]
-        return [key for _, key in _ordered(scored, limit)]
+        # Files in the order of their paths, and chunks in that of their places: a stable sort then settles ties as keys do.
+        spans = [
+            (order[id(place[0])], place[0].segment.chunks_of(place[1]))
+            for path in sorted(paths)
+            if (place := self._where.get(path)) is not None
+        ]
+        if not spans:
+            return []
+        values = np.concatenate([scores[at][span] for at, span in spans])
+        parts = np.concatenate([np.full(span.stop - span.start, at) for at, span in spans])
+        chunks: Array = np.concatenate([np.arange(span.start, span.stop, dtype=np.int64) for _, span in spans])
+        first = np.argsort(-np.round(values, _DIGITS), kind="stable")[:limit]
+        return [self._key(at, chunk) for at, chunk in zip(parts[first].tolist(), chunks[first].tolist(), strict=True)]
+
+    def values(self, scores: Sequence[Array], keys: Sequence[Key]) -> Array:
+        """The scores of these chunks, in their order."""
+        result = np.zeros(len(keys), np.float32)
+        parts = np.fromiter((key[2] for key in keys), np.int64, len(keys))
+        chunks = np.fromiter((key[3] for key in keys), np.int64, len(keys))
+        for at in range(len(self._parts)):
+            own = np.flatnonzero(parts == at)
+            result[own] = scores[at][chunks[own]]
+        return result
 
     def best(self, scores: Sequence[Array], limit: int) -> Ranking:
         """The highest positive scores, best first; ties by path and place."""
@@ -276,4 +286,4 @@ class Index:
 
 
 def _ordered(scored: Iterable[tuple[float, Key]], limit: int) -> Ranking:
-    return heapq.nsmallest(limit, scored, key=lambda one: (-one[0], one[1][:2], one[1][3]))
+    return sorted(scored, key=lambda one: (-one[0], one[1][:2], one[1][3]))[:limit]

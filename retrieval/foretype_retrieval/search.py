@@ -13,15 +13,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import mul
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from foretype_retrieval.embed import Embedder
 from foretype_retrieval.index import Found, Index, Key
 from foretype_retrieval.terms import count_terms, identifiers, import_names
 
-__all__ = ["WEIGHTS", "Features", "Hit", "Query", "candidates", "query_at", "query_of_words", "search"]
+__all__ = ["WEIGHTS", "Candidates", "Features", "Hit", "Query", "candidates", "query_at", "query_of_words", "search"]
 
 NEAR_LINES: Final = 200
 """Lines above the place that a question looks at."""
@@ -136,20 +138,26 @@ def search(
     index: Index, query: Query, embedder: Embedder | None, *, limit: int, weights: Features = WEIGHTS
 ) -> list[Hit]:
     """The best chunks, best first."""
-    scored = [
-        (round(sum(map(mul, weights, features)), 6), key)
-        for key, features in candidates(index, query, embedder).items()
-    ]
-    best = heapq.nsmallest(limit, scored, key=lambda one: (-one[0], one[1]))
+    found = candidates(index, query, embedder)
+    # Rounded, so that the order of a sum never decides; ties go to the first key.
+    scores = np.round(found.features @ np.asarray(weights), 6).tolist()
+    best = heapq.nsmallest(limit, zip(scores, found.keys, strict=True), key=lambda one: (-one[0], one[1]))
     named = {*query.names, *query.imported}
     hits: list[Hit] = []
     for score, key in best:
-        found = index.found(key, score)
-        hits.append(Hit(found, "imports" if found.name in named else "retrieval"))
+        chunk = index.found(key, score)
+        hits.append(Hit(chunk, "imports" if chunk.name in named else "retrieval"))
     return hits
 
 
-def candidates(index: Index, query: Query, embedder: Embedder | None) -> dict[Key, Features]:
+class Candidates(NamedTuple):
+    """Chunks worth looking at, and a row of :class:`Features` for each."""
+
+    keys: list[Key]
+    features: NDArray[np.float64]
+
+
+def candidates(index: Index, query: Query, embedder: Embedder | None) -> Candidates:
     """Everything worth looking at, with what is known of it.
 
     The best by words and by vectors, the definitions of names near the place and on import lines, and the best by words in
@@ -166,32 +174,30 @@ def candidates(index: Index, query: Query, embedder: Embedder | None) -> dict[Ke
     if imported_paths:
         keys.update(index.best_inside(imported_paths, scores, _DEPTH))
     ordered = [key for key in keys if key[0] != query.exclude]
-    top = words[0][0] if words else 1.0
-    cosines = index.cosines(vector, ordered) if vector is not None else [0.0] * len(ordered)
     order = {name: at for at, name in enumerate(query.names)}
     own = PurePosixPath(query.exclude).parts[:-1]
-    shared: dict[str, float] = {}
     near_in_file = Counter(key[0] for key, (name, _) in names.items() if name in order)
-    result: dict[Key, Features] = {}
-    for key, cosine in zip(ordered, cosines, strict=True):
-        name, count = names.get(key, ("", 0))
-        path = key[0]
-        if path not in shared:
-            shared[path] = _shared(own, path)
-        result[key] = Features(
-            round(float(scores[key[2]][key[3]]) / top, 4),
-            cosine,
-            float(name in query.imported),
-            float(path in imported_paths),
-            1.0 / (1.0 + order[name] / 8.0) if name in order else 0.0,
-            math.log1p(count),
-            shared[path],
-            math.log1p(query.uses.get(name, 0)) if name else 0.0,
-            # Its own import line counts as one.
-            float(name in query.imported and query.uses.get(name, 0) <= 1),
-            math.log1p(near_in_file[path]),
-        )
-    return result
+    by_file = {
+        path: (float(path in imported_paths), _shared(own, path), math.log1p(near_in_file[path]))
+        for path in {key[0] for key in ordered}
+    }
+    by_name = {("", 0): (0.0, 0.0, 0.0, 0.0, 0.0)}
+    for named in set(names.values()):
+        name, count = named
+        used, imported = query.uses.get(name, 0), name in query.imported
+        near = 1.0 / (1.0 + order[name] / 8.0) if name in order else 0.0
+        # Its own import line counts as one use.
+        by_name[named] = float(imported), near, math.log1p(count), math.log1p(used), float(imported and used <= 1)
+    features = np.empty((len(ordered), len(Features._fields)))
+    at = {name: place for place, name in enumerate(Features._fields)}
+    features[:, at["words"]] = np.round(index.values(scores, ordered) / (words[0][0] if words else 1.0), 4)
+    features[:, at["cosine"]] = index.cosines(vector, ordered) if vector is not None else 0.0
+    of_name = [at[one] for one in ("imported", "near", "alike", "uses", "unused")]
+    of_file = [at[one] for one in ("inside", "folder", "near_in_file")]
+    if ordered:
+        features[:, of_name] = [by_name[names.get(key, ("", 0))] for key in ordered]
+        features[:, of_file] = [by_file[key[0]] for key in ordered]
+    return Candidates(ordered, features)
 
 
 def _named(index: Index, query: Query) -> tuple[dict[Key, tuple[str, int]], frozenset[str]]:

@@ -31,10 +31,9 @@ def main(embedder_path: str, *corpora: str) -> None:
         for site in rng.sample(every, min(PER_REPOSITORY, len(every))):
             asked += 1
             found = candidates(index, query_at(lines[site.path][: site.line], "", site.path), embedder)
-            keys = list(found)
-            wanted = [at for at, key in enumerate(keys) if key[:2] == (site.target_path, site.target.start)]
+            wanted = [at for at, key in enumerate(found.keys) if key[:2] == (site.target_path, site.target.start)]
             if wanted:
-                groups.append((np.array([found[key] for key in keys]), wanted[0]))
+                groups.append((found.features, wanted[0]))
     weights, rate = np.zeros(len(Features._fields)), 0.5
     for step in range(400):
         gradient = np.zeros_like(weights)
