@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from foretype_backend.doors.stream import ChangeSink, FeedbackSink, Sender, Stre
 from foretype_backend.engines.port import Engine
 from foretype_backend.identity.directory import Directory
 from foretype_backend.metrics import Metrics
+from foretype_backend.operations.admin import AdminDoor
 from foretype_backend.playground.door import PlaygroundDoor
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.render import Renderer
@@ -108,13 +110,17 @@ def create_app(
         tokenizer_file=tokenizer_file,
         connections=lambda: len(stream.connections),
         pools=_metrics_of(quality),
+        draining=lambda: stream.draining,
     )
+    pools = {"fast": service} | ({} if quality is None else {"quality": quality.chat})
+    admin = AdminDoor(pools, stream, chat, clock=time.monotonic, identity=identity)
 
     # No generated documentation pages: they would be one more thing that answers without a token.
     app = FastAPI(title="Foretype", version=gateway_version(), docs_url=None, redoc_url=None, openapi_url=None)
     app.state.stream = stream
     app.state.service = service
     app.state.chat = chat
+    app.state.use = functools.partial(_use, service, stream, keeper)
     app.add_middleware(GuardMiddleware, keeper=keeper, max_body_bytes=limits.max_frame_bytes)
     app.add_api_websocket_route("/v1/stream", stream.__call__)
     app.add_route("/v1/completions", openai.completions, methods=["POST"])
@@ -123,10 +129,22 @@ def create_app(
     app.add_route("/infill", infill.infill, methods=["POST"])
     app.add_route("/healthz", health.healthz, methods=["GET"])
     app.add_route("/health", health.healthz, methods=["GET"])  # llama.cpp's name for it
+    app.add_route("/admin/status", admin.status, methods=["GET"])
     app.add_route("/metrics", health.metrics, methods=["GET"])
     app.add_route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"])
     app.router.routes.extend(PlaygroundDoor(tokenizer, lambda: stream.profile, keeper).routes())
     return app
+
+
+def _use(service: Service, stream: StreamDoor, keeper: Gatekeeper, config: Config, profile: Profile) -> None:
+    """Put another configuration in place while connections stay open."""
+    keeper.use(config)
+    service.use(config.limits, _admission(config))
+    stream.limits, stream.max_connections = config.limits, config.gateway.max_connections
+    service.on_rung = lambda rung: stream.update_profile(profile_at(profile, rung))
+    shown = profile_at(profile, service.ladder.rung)
+    if shown != stream.profile:
+        stream.update_profile(shown)
 
 
 def stream_door(app: FastAPI) -> StreamDoor:

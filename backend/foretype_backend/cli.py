@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,13 +59,16 @@ def serve(
     no_telemetry: Annotated[
         bool, typer.Option("--no-telemetry", help="keep nothing of what clients report about suggestions")
     ] = False,
+    listen_fd: Annotated[int | None, typer.Option(hidden=True, help="a worker's inherited socket")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning, error; never contains source text")] = "info",
 ) -> None:
     """Serve completions. Prints `ready http://HOST:PORT` when the first request can be served."""
     from foretype_backend.private import new_token
 
-    try:
-        config = load_config(
+    token = new_token() if private and token_file is None else None
+
+    def read() -> Config:
+        return load_config(
             engine=engine,
             model=model,
             profile=profile,
@@ -78,37 +82,65 @@ def serve(
             telemetry_url=telemetry_url,
             identity_url=identity_url,
             workers=workers,
-            token=new_token() if private and token_file is None else None,
+            token=token,
         )
-        _run(config, log_level)
+
+    try:
+        config = read()
+        if config.gateway.workers > 1:
+            raise typer.Exit(_run_workers(config, log_level))
+        _run(config, read, log_level, listen_fd)
     except ConfigError as error:
         typer.echo(f"foretype serve: {error}", err=True)
         raise typer.Exit(2) from error
 
 
-def _run(config: Config, log_level: str) -> None:
+def _run_workers(config: Config, log_level: str) -> int:
+    """Several processes on one port; each of them gets the arguments that this one got."""
+    from foretype_backend import logs
+    from foretype_backend.operations.workers import run_workers
+    from foretype_backend.server import address_of, bind
+
+    logs.configure(log_level)
+    arguments = sys.argv[sys.argv.index("serve") + 1 :]
+    listener = bind(config)
+    return asyncio.run(
+        run_workers(config.gateway.workers, arguments, listener, lambda: _say_ready(config, address_of(listener)))
+    )
+
+
+def _say_ready(config: Config, address: tuple[str, int]) -> None:
+    host, port = address
+    scheme = "http" if config.gateway.tls_cert_file is None else "https"
+    typer.echo(f"ready {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+    sys.stdout.flush()
+
+
+def _run(config: Config, read: Callable[[], Config], log_level: str, listen_fd: int | None) -> None:
     from foretype_backend import logs
 
     logs.configure(log_level)
     if sys.platform == "win32":
-        asyncio.run(_main(config))
+        asyncio.run(_main(config, read, listen_fd))
         return
     import uvloop
 
-    uvloop.run(_main(config))
+    uvloop.run(_main(config, read, listen_fd))
 
 
-async def _main(config: Config) -> None:
+async def _main(config: Config, read: Callable[[], Config], listen_fd: int | None) -> None:
     # Imported here so that `--help` and a wrong option answer at once.
     from foretype_backend.app import create_app
     from foretype_backend.doors.health import gateway_version
     from foretype_backend.engines.port import EngineUnavailable
     from foretype_backend.launch import make_profile, prepare
+    from foretype_backend.operations.reload import Reloader
     from foretype_backend.private import announced
-    from foretype_backend.server import Address, bind, serve_until_told
+    from foretype_backend.server import Address, bind, inherited, serve_until_told
 
     parts = prepare(config)
-    listener = bind(config)  # before the model is loaded: a port in use is told at once
+    # Before the model is loaded: a port in use is told at once.
+    listener = bind(config) if listen_fd is None else inherited(listen_fd)
     telemetry = identity = None
     try:
         identity = await _identity(config)
@@ -154,12 +186,12 @@ async def _main(config: Config) -> None:
                 stack.enter_context(
                     announced(config.state_dir, host=host, port=port, token=config.token, version=gateway_version())
                 )
-            shown = f"[{host}]" if ":" in host else host
-            typer.echo(f"ready http://{shown}:{port}")
-            sys.stdout.flush()
+            _say_ready(config, address)
 
         with contextlib.ExitStack() as stack:
-            await serve_until_told(gateway, config, listener, ready=ready)
+            reloader = Reloader(config, read, lambda new: gateway.state.use(new, make_profile(new, parts)))
+            reload = None if config.private else reloader.on_signal
+            await serve_until_told(gateway, config, listener, ready=ready, reload=reload)
     finally:
         await _close(quality, leases, writer, telemetry, identity)
         await parts.engine.close()

@@ -19,6 +19,7 @@ __all__ = ["CONTENT_TYPE", "Measured", "Metrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+
 @runtime_checkable
 class Measured(Protocol):
     """An engine with figures of its own."""
@@ -134,6 +135,15 @@ class Metrics:
     def decided(self, class_: RequestClass, decision: Decision) -> None:
         """Count one decision of admission."""
         self.admission.labels(class_.value, decision.value).inc()
+
+    def decisions(self) -> dict[str, dict[str, int]]:
+        """Decisions of admission since the start, by class."""
+        found: dict[str, dict[str, int]] = {}
+        for family in self.admission.collect():
+            for sample in family.samples:
+                if sample.name.endswith("_total"):
+                    found.setdefault(sample.labels["class"], {})[sample.labels["decision"]] = int(sample.value)
+        return found
 
     def chat(self, tier: str, ttft_s: float, tpot_s: float | None) -> None:
         """Count the times of one chat answer."""

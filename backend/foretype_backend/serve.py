@@ -112,6 +112,14 @@ class Service:
         """To look at; only this class changes it."""
         return self._scheduler
 
+    def use(self, limits: LimitsConfig, admission: AdmissionConfig) -> None:
+        """Take other bounds and objectives; what runs goes on."""
+        fresh = make_scheduler(limits, admission)
+        self.limits = limits
+        self._objectives_s = objectives_s(admission)
+        self._scheduler.limits = fresh.limits
+        self._scheduler.pressure = fresh.pressure
+
     def __repr__(self) -> str:
         return f"<Service: {self._scheduler!r}>"
 

@@ -7,8 +7,9 @@ import contextlib
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
+from dataclasses import dataclass, field
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
@@ -16,7 +17,7 @@ from fastapi import FastAPI
 from foretype_backend.app import stream_door
 from foretype_backend.config import Config, ConfigError
 
-__all__ = ["Address", "bind", "running", "serve_until_told"]
+__all__ = ["Address", "address_of", "bind", "inherited", "running", "serve_until_told"]
 
 _FRAME_CEILING: Final = 4
 """Frames up to this many times the limit are read and answered with an error; larger ones end the connection (1009)."""
@@ -51,6 +52,11 @@ def bind(config: Config) -> socket.socket:
     return listener
 
 
+def inherited(descriptor: int) -> socket.socket:
+    """The socket that a worker got from its parent."""
+    return socket.socket(fileno=descriptor)
+
+
 def address_of(listener: socket.socket) -> Address:
     host, port = listener.getsockname()[:2]
     return str(host), int(port)
@@ -69,6 +75,8 @@ def _server(app: FastAPI, config: Config) -> _Server:
             server_header=False,
             timeout_graceful_shutdown=_SHUTDOWN_S,
             h11_max_incomplete_event_size=64 * 1024,
+            ssl_certfile=config.gateway.tls_cert_file,
+            ssl_keyfile=config.gateway.tls_key_file,
         )
     )
 
@@ -97,18 +105,26 @@ async def running(app: FastAPI, config: Config, listener: socket.socket | None =
 
 
 async def serve_until_told(
-    app: FastAPI, config: Config, listener: socket.socket, *, ready: Callable[[Address], None]
+    app: FastAPI,
+    config: Config,
+    listener: socket.socket,
+    *,
+    ready: Callable[[Address], None],
+    reload: Callable[[], None] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, or, in private mode, until nobody has been connected for `linger_s`.
 
+    On SIGTERM clients are asked to move first, and have `drain_s` for it; SIGINT, or a second signal, ends at once.
+
     Args:
         ready: called once requests are served.
+        reload: called on SIGHUP.
     """
-    told = asyncio.Event()
-    with _signals(told):
+    told = _Told()
+    with _signals(told, reload):
         async with running(app, config, listener) as address:
             ready(address)
-            waits = [asyncio.ensure_future(_told(told))]
+            waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.end.wait())]
             if config.private:
                 waits.append(asyncio.ensure_future(_deserted(app, config.gateway.linger_s)))
             try:
@@ -116,11 +132,34 @@ async def serve_until_told(
             finally:
                 for wait in waits:
                     wait.cancel()
-            stream_door(app).goaway(grace_ms=0.0)
+            drain_s = config.gateway.drain_s if told.gently and not config.private else 0.0
+            await _drain(app, drain_s, told)
 
 
-async def _told(told: asyncio.Event) -> None:
-    await told.wait()
+@dataclass(slots=True)
+class _Told:
+    """What signals said: to end, whether clients are to move first, and whether somebody has become impatient."""
+
+    end: asyncio.Event = field(default_factory=asyncio.Event)
+    now: asyncio.Event = field(default_factory=asyncio.Event)
+    gently: bool = False
+
+
+async def _drain(app: FastAPI, drain_s: float, told: _Told) -> None:
+    """Ask every client to move, and wait until all have, the time is over, or a second signal came."""
+    door = stream_door(app)
+    door.goaway(grace_ms=drain_s * 1000)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(drain_s):
+            while door.connections and not told.now.is_set():
+                door.activity.clear()
+                moved = asyncio.ensure_future(door.activity.wait())
+                hurry = asyncio.ensure_future(told.now.wait())
+                try:
+                    await asyncio.wait({moved, hurry}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    moved.cancel()
+                    hurry.cancel()
 
 
 async def _deserted(app: FastAPI, linger_s: float) -> None:
@@ -139,16 +178,28 @@ async def _deserted(app: FastAPI, linger_s: float) -> None:
 
 
 @contextlib.contextmanager
-def _signals(told: asyncio.Event) -> Generator[None]:
-    """SIGINT and SIGTERM set `told` while the block runs."""
+def _signals(told: _Told, reload: Callable[[], None] | None) -> Generator[None]:
+    """SIGINT and SIGTERM end, SIGHUP reloads, while the block runs."""
     loop = asyncio.get_running_loop()
 
-    def tell(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(told.set)
+    def end(number: int) -> None:
+        if told.end.is_set():
+            told.now.set()
+        told.gently = number == signal.SIGTERM
+        told.end.set()
 
-    former = {number: signal.signal(number, tell) for number in (signal.SIGINT, signal.SIGTERM)}
+    def handler(number: int, frame: FrameType | None) -> None:
+        if number in (signal.SIGINT, signal.SIGTERM):
+            loop.call_soon_threadsafe(end, number)
+        elif reload is not None:
+            loop.call_soon_threadsafe(reload)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if reload is not None and hasattr(signal, "SIGHUP"):
+        numbers.append(signal.SIGHUP)
+    former = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        for number, before in former.items():
+            signal.signal(number, before)

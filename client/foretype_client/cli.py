@@ -34,6 +34,8 @@ _EXTRAS: Final = {
     "tenants": "gateway",
     "keys": "gateway",
     "usage": "gateway",
+    "config": "gateway",
+    "status": "gateway",
     "lsp": "lsp",
     "bench": "eval",
     "eval": "eval",

@@ -127,7 +127,7 @@ async def test_the_file_of_a_successor_is_left_alone(tmp_path: Path) -> None:
     [
         (("--host", "0.0.0.0"), "--token-file"),
         (("--private",), "--state-dir"),
-        (("--engine", "vllm"), "fast-tier"),
+        (("--engine", "vllm"), "model.tokenizer"),
         (("--engine", "nonsense"), "engine"),
         (("--profile", "/no/such.toml"), "/no/such.toml"),
     ],

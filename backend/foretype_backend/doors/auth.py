@@ -61,6 +61,10 @@ class Gatekeeper:
         self.identity = identity
         self.logins = BrowserLogins()
         self._denied = denied
+        self.use(config)
+
+    def use(self, config: Config) -> None:
+        """Take another configuration: token, hosts and origins."""
         self._token = config.token.encode() if config.token is not None else None
         bound = config.gateway.host.strip("[]").lower()
         self._hosts = {"localhost", bound, *(host.strip("[]").lower() for host in config.gateway.hosts)}

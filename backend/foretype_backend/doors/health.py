@@ -34,6 +34,7 @@ class HealthDoor:
         tokenizer_file: bytes | None,
         connections: Callable[[], int],
         pools: Mapping[str, Metrics] | None = None,
+        draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._service = service
         self._profile = profile
@@ -41,6 +42,7 @@ class HealthDoor:
         self._tokenizer = tokenizer_file
         self._connections = connections
         self._pools = dict(pools or {})
+        self._draining = draining
         self._version = gateway_version()
 
     async def healthz(self, request: Request) -> Response:
@@ -48,10 +50,11 @@ class HealthDoor:
 
         A right token is confirmed, so that a client can tell its own gateway from another process on the same port.
         """
+        draining = self._draining()
         engine, scheduler = self._service.engine.statistics(), self._service.statistics()
         return JSONResponse(
             {
-                "status": "ok",
+                "status": "draining" if draining else "ok",
                 "model": self._profile.model,
                 "grammar": self._profile.grammar,
                 "version": self._version,
@@ -60,7 +63,9 @@ class HealthDoor:
                 "waiting": scheduler.waiting,
                 "engine": engine._asdict(),
                 "authorized": self._keeper.authorized(request.headers),
-            }
+            },
+            # A load balancer sends nobody here any more.
+            status_code=503 if draining else 200,
         )
 
     async def metrics(self, request: Request) -> Response:

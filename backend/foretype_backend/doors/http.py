@@ -25,6 +25,8 @@ from foretype_backend.serve import Job, Outcome, Service
 __all__ = ["EventStream", "HttpJobs", "fim_segments", "read_body", "refused", "until_disconnect"]
 
 CLIENT_GONE: Final = 499
+BODY_S: float = 30.0
+"""A client that dribbles its body keeps a connection no longer than this."""
 
 _T = TypeVar("_T")
 
@@ -32,10 +34,14 @@ _T = TypeVar("_T")
 async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
     """Read a JSON body into a struct; unknown fields are ignored. Raises InvalidRequest naming the field."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > max_bytes:
-            raise InvalidRequest("body", f"larger than {max_bytes} bytes")
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > max_bytes:
+                    raise InvalidRequest("body", f"larger than {max_bytes} bytes")
+    except TimeoutError:
+        raise InvalidRequest("body", f"did not arrive within {BODY_S:g} s") from None
     try:
         return msgspec.json.decode(bytes(body), type=type_)
     except msgspec.ValidationError as error:

@@ -57,6 +57,10 @@ if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool nev
 
 __all__ = ["ChangeSink", "FeedbackSink", "Sender", "StreamDoor"]
 
+HELLO_S: float = 30.0
+"""Who connects and says nothing holds a connection no longer than this."""
+CLOSE_POLICY: Final = 1008
+CLOSE_RESTART: Final = 1012
 CLOSE_TRY_LATER: Final = 1013
 _OUTBOX_MESSAGES: Final = 512
 _MAX_FEEDBACK_EVENTS: Final = 1000
@@ -102,6 +106,8 @@ class StreamDoor:
         self.keeper = keeper
         self.limits = limits
         self.max_connections = max_connections
+        self.draining = False
+        """No connection is taken any more; those that are open were asked to move on."""
         self.block = block
         self.feedback = feedback
         self.changed = changed
@@ -150,7 +156,8 @@ class StreamDoor:
                 connection.send(profile)
 
     def goaway(self, grace_ms: float) -> None:
-        """Ask every client to move on within `grace_ms`."""
+        """Ask every client to move on within `grace_ms`, and take no new one."""
+        self.draining = True
         for connection in self.connections:
             connection.send(Goaway(grace_ms=grace_ms))
 
@@ -167,6 +174,8 @@ class StreamDoor:
         principal = self.keeper.authenticate(websocket.headers, Scope.COMPLETE)
         if isinstance(principal, Denial):
             return CLOSE_CREDENTIALS, "no or wrong credential"
+        if self.draining:
+            return CLOSE_RESTART, "this gateway is going away; connect again"
         if len(self.connections) >= self.max_connections:
             return CLOSE_TRY_LATER, "this gateway has all the connections it takes; try again later"
         return principal
@@ -214,15 +223,21 @@ class Connection:
     async def run(self) -> None:
         """Read until the peer leaves, then end everything it asked for."""
         writer = self._loop.create_task(self._write())
+        silent = self._loop.call_later(HELLO_S, self._greeted_or_closed)
         try:
             await self._read(writer)
         finally:
+            silent.cancel()
             self.door.disconnect(self.session.name)
             self.door.left(self.session.name)
             tasks = [writer, *self._tasks]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _greeted_or_closed(self) -> None:
+        if self.session.hello is None:
+            self.close(CLOSE_POLICY, "no hello came")
 
     async def _read(self, writer: asyncio.Task[None]) -> None:
         while not writer.done():

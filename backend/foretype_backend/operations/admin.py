@@ -1,0 +1,78 @@
+"""`GET /admin/status`: a gateway at a glance, for people and for `foretype status`. Needs the scope `admin`; holds no text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from foretype_backend.chat.door import ChatDoor
+from foretype_backend.doors.health import gateway_version
+from foretype_backend.doors.stream import StreamDoor
+from foretype_backend.serve import Service
+
+if TYPE_CHECKING:
+    from foretype_backend.identity.identity import Identity
+
+__all__ = ["AdminDoor"]
+
+
+class AdminDoor:
+    """Args: `pools` by name; `clock` in seconds since any moment."""
+
+    def __init__(
+        self,
+        pools: Mapping[str, Service],
+        stream: StreamDoor,
+        chat: ChatDoor,
+        *,
+        clock: Callable[[], float],
+        identity: Identity | None = None,
+    ) -> None:
+        self._pools = dict(pools)
+        self._stream = stream
+        self._chat = chat
+        self._identity = identity
+        self._clock = clock
+        self._started = clock()
+
+    async def status(self, request: Request) -> Response:
+        """Everything at once; figures of the last seconds are rolling, counters are since the start."""
+        body = msgspec.json.encode(self.report())
+        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    def report(self) -> dict[str, Any]:
+        identity = self._identity
+        return {
+            "version": gateway_version(),
+            "uptime_s": round(self._clock() - self._started, 1),
+            "connections": len(self._stream.connections),
+            "draining": self._stream.draining,
+            "service": self._stream.profile.service.value,
+            "pools": {name: _pool(service) for name, service in self._pools.items()},
+            "chat_templates": [template._asdict() for template in self._chat.templates.report()],
+            "identity": None
+            if identity is None
+            else {"version": identity.directory.version, "age_s": round(identity.watch.age_s, 3)},
+        }
+
+
+def _pool(service: Service) -> dict[str, Any]:
+    scheduler, engine = service.scheduler, service.engine.statistics()
+    pressure = None if scheduler.pressure is None else scheduler.pressure.statistics()
+    replicas: Any = getattr(service.engine, "replicas", None)
+    return {
+        "model": service.engine.capabilities().model,
+        **service.statistics()._asdict(),
+        "slots": service.limits.max_running,
+        "queued_uncached_tokens": scheduler.queued_tokens,
+        "hit_rate": engine.cached_tokens / engine.prompt_tokens if engine.prompt_tokens else None,
+        "shedding_level": 0 if pressure is None else pressure.level,
+        "p99_ttft_ms": {} if pressure is None else {name: round(p99, 1) for name, p99 in pressure.p99_ms.items()},
+        "decisions": service.metrics.decisions(),
+        "engine": engine._asdict(),
+        "replicas": len(replicas) if hasattr(replicas, "__len__") else 1,
+    }

@@ -1,0 +1,91 @@
+"""`foretype config check FILE`: what is wrong with a gateway's TOML file, with its line, field and remedy."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+import typer
+
+from foretype_backend.config import ConfigError, load_config
+
+__all__ = ["Finding", "app", "check_file", "line_of"]
+
+_TABLE: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
+_LINE: Final = re.compile(r"\(at line (\d+)")
+
+
+class Finding(NamedTuple):
+    """`line` counts from 1; 0 where the field stands nowhere in the file (a default, or what is missing)."""
+
+    line: int
+    field: str
+    message: str
+
+
+def line_of(text: str, field: str) -> int:
+    """The line where `field` (dotted, as in `limits.max_running`) or its nearest table is set; 0 where neither is."""
+    wanted = [part for part in re.split(r"[.\[\]]", field) if part]
+    table: list[str] = []
+    best, matched = 0, 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        head = _TABLE.match(line)
+        if head is not None:
+            table = [part.strip(" \"'") for part in head[1].split(".")]
+            here = table
+        elif "=" in line and not line.lstrip().startswith("#"):
+            key = [part.strip(" \"'") for part in line.partition("=")[0].split(".")]
+            here = [*table, *key]
+        else:
+            continue
+        if len(here) > matched and here == wanted[: len(here)]:
+            best, matched = number, len(here)
+    return best
+
+
+def check_file(path: Path) -> Finding | None:
+    """The first thing that is wrong with a file, or None. Reads the files that it names, opens nothing."""
+    try:
+        load_config(profile=path)
+    except ConfigError as error:
+        message = str(error).partition(": ")[2]
+        try:
+            text = path.read_text("utf-8")
+            tomllib.loads(text)
+        except (OSError, UnicodeDecodeError):
+            return Finding(0, error.field, message)
+        except tomllib.TOMLDecodeError as bad:
+            at = _LINE.search(str(bad))
+            return Finding(int(at[1]) if at else 0, error.field, message)
+        unknown = re.search(r"unknown field `([^`]+)`", message)
+        field = error.field if unknown is None else f"{error.field}.{unknown[1]}".removeprefix("profile.")
+        return Finding(line_of(text, field), field, message)
+    return None
+
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The gateway's configuration file.")
+
+
+@app.callback()
+def _root() -> None:  # pyright: ignore[reportUnusedFunction] - typer keeps `check` a sub-command because of it
+    """The gateway's configuration file."""
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="the TOML file that `foretype serve --profile` gets")],
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Say what is wrong with a file: line, field, remedy. Exit code 0 where it can be used, 2 where not."""
+    finding = check_file(file)
+    if json:
+        found = [] if finding is None else [finding._asdict()]
+        typer.echo(msgspec.json.encode({"file": str(file), "findings": found}).decode())
+    elif finding is None:
+        typer.echo(f"{file}: ok")
+    else:
+        typer.echo(f"{file}:{finding.line}: {finding.field}: {finding.message}", err=True)
+    raise typer.Exit(0 if finding is None else 2)

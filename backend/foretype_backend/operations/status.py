@@ -1,0 +1,100 @@
+"""`foretype status`: a gateway live in the terminal: replicas, queues, hit rates, what is shed and why."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Annotated, Any
+
+import httpx
+import msgspec
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from foretype_backend.admission.outcomes import SHED
+
+__all__ = ["fetch", "status", "table"]
+
+
+def status(
+    gateway: Annotated[str, typer.Option(help="its address; or FORETYPE_GATEWAY")] = "",
+    token: Annotated[str, typer.Option(help="a key with the scope admin; or FORETYPE_TOKEN")] = "",
+    every_s: Annotated[float, typer.Option(min=0.2, help="seconds between two looks")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="look once and end")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON, once")] = False,
+) -> None:
+    """Show a gateway until interrupted."""
+    url = (gateway or os.environ.get("FORETYPE_GATEWAY") or "http://127.0.0.1:7878").removesuffix("/v1/stream")
+    url = url.replace("ws://", "http://", 1).replace("wss://", "https://", 1).rstrip("/")
+    key = token or os.environ.get("FORETYPE_TOKEN") or ""
+    try:
+        report = fetch(url, key)
+        if json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+            return
+        if once:
+            Console().print(table(report))
+            return
+        with Live(table(report), refresh_per_second=4) as live:
+            while True:
+                time.sleep(every_s)
+                live.update(table(fetch(url, key)))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError, ValueError) as error:
+        typer.echo(f"foretype status: {url}: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def fetch(url: str, token: str) -> dict[str, Any]:
+    """The report of a gateway. Raises httpx.HTTPError, or ValueError with the remedy."""
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    answer = httpx.get(f"{url}/admin/status", headers=headers, timeout=5.0, trust_env=False)
+    if answer.status_code in (401, 403):
+        raise ValueError("the credential is not taken; give --token, a key made with `--scope admin`")
+    if answer.status_code == 404:
+        raise ValueError("no status here; is this a Foretype gateway of this version?")
+    answer.raise_for_status()
+    return msgspec.json.decode(answer.content, type=dict[str, Any])
+
+
+def table(report: dict[str, Any]) -> Group:
+    """The report as a table, one column per pool."""
+    state = "draining" if report["draining"] else report["service"]
+    head = (
+        f"Foretype {report['version']}  up {report['uptime_s']:,.0f} s  {report['connections']:,} connections  {state}"
+    )
+    grid = Table("", *report["pools"])
+    rows: dict[str, list[str]] = {}
+    for pool in report["pools"].values():
+        for name, shown in _figures(pool).items():
+            rows.setdefault(name, []).append(shown)
+    for name, values in rows.items():
+        grid.add_row(name, *values)
+    parts: list[Any] = [Text(head), grid]
+    for template in report["chat_templates"]:
+        if template["changing"]:
+            told = f"template {template['template']}: its beginning changes after {template['stable_characters']} characters"
+            parts.append(Text(told))
+    return Group(*parts)
+
+
+def _figures(pool: dict[str, Any]) -> dict[str, str]:
+    decisions: dict[str, dict[str, int]] = pool["decisions"]
+    shed = {class_: sum(count for name, count in of.items() if name in SHED) for class_, of in decisions.items()}
+    hit_rate = pool["hit_rate"]
+    return {
+        "model": str(pool["model"]),
+        "replicas": str(pool["replicas"]),
+        "running / slots": f"{pool['running']} / {pool['slots']}",
+        "waiting": str(pool["waiting"]),
+        "queued tokens": f"{pool['queued_uncached_tokens']:,}",
+        "cache hit rate": "–" if hit_rate is None else f"{hit_rate:.1%}",
+        "p99 TTFT ms": ", ".join(f"{name} {ms:g}" for name, ms in pool["p99_ttft_ms"].items()) or "–",
+        "shedding level": str(pool["shedding_level"]),
+        "shed": ", ".join(f"{name} {count}" for name, count in shed.items() if count) or "0",
+        "restarts": str(pool["engine"]["restarts"]),
+    }

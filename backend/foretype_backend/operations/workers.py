@@ -1,0 +1,101 @@
+"""Several worker processes on one port: a parent that binds, starts, replaces the dead, and hands signals on.
+
+Workers share nothing but the socket and leases: each has its own scheduler, its own p99, its own metrics. One that dies is
+started again after a pause that doubles up to ten seconds, and begins afresh once it was ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+__all__ = ["run_workers"]
+
+_log = logging.getLogger("foretype.gateway")
+
+_FIRST_S: Final = 0.1
+_LONGEST_S: Final = 10.0
+
+
+class _Workers:
+    def __init__(self, count: int, arguments: Sequence[str], listener: socket.socket) -> None:
+        self._count = count
+        self._arguments = [*arguments, "--workers", "1", "--listen-fd", str(listener.fileno())]
+        self._listener = listener
+        self._processes: set[asyncio.subprocess.Process] = set()
+        self._ready = 0
+        self.all_ready = asyncio.Event()
+        self.ending = False
+
+    async def keep(self) -> int:
+        """One worker, again and again until the end; returns the exit code that ends all."""
+        pause_s, fresh = _FIRST_S, True
+        while True:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "foretype_backend",
+                "serve",
+                *self._arguments,
+                stdout=asyncio.subprocess.PIPE,
+                pass_fds=[self._listener.fileno()],
+            )
+            self._processes.add(process)
+            assert process.stdout is not None
+            if (await process.stdout.readline()).startswith(b"ready "):
+                pause_s = _FIRST_S
+                if fresh:
+                    fresh, self._ready = False, self._ready + 1
+                    if self._ready == self._count:
+                        self.all_ready.set()
+            code = await process.wait()
+            self._processes.discard(process)
+            if self.ending or code == 2:
+                return 2 if code == 2 else 0
+            _log.error("worker %d ended with %d; another one starts in %.1f s", process.pid, code, pause_s)
+            await asyncio.sleep(pause_s)
+            if self.ending:
+                return 0
+            pause_s = min(2 * pause_s, _LONGEST_S)
+
+    def hand_on(self, number: int) -> None:
+        self.ending |= number in (signal.SIGTERM, signal.SIGINT)
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+
+async def run_workers(count: int, arguments: Sequence[str], listener: socket.socket, ready: Callable[[], None]) -> int:
+    """Serve with `count` workers until told to end; returns the exit code: that of the first worker that cannot start.
+
+    Args:
+        arguments: of `serve`, as this process got them.
+        listener: bound; workers inherit it.
+        ready: called when every worker is ready for the first time.
+    """
+    loop = asyncio.get_running_loop()
+    listener.listen(2048)
+    listener.set_inheritable(True)
+    workers = _Workers(count, arguments, listener)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, workers.hand_on, number)
+    tasks = [loop.create_task(workers.keep()) for _ in range(count)]
+    announce = loop.create_task(workers.all_ready.wait())
+    announce.add_done_callback(lambda task: None if task.cancelled() else ready())
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not workers.ending:
+            workers.hand_on(
+                signal.SIGTERM
+            )  # one cannot start: the others would fail alike, or serve half a configuration
+        await asyncio.gather(*tasks)
+        return max(task.result() for task in done)
+    finally:
+        announce.cancel()
+        listener.close()

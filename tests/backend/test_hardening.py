@@ -1,0 +1,154 @@
+"""What an attacker may try that no other test does: floods, bombs, dribbles, borrowed digests, secrets in messages."""
+
+import asyncio
+import gzip
+import shutil
+import subprocess
+import sys
+import zlib
+from hashlib import blake2b
+
+import pytest
+from backend.world import TOKEN, complete, gateway, scripted, segment, segments, until
+from foretype_backend.config import Config, GatewayConfig
+from foretype_backend.database import place_of, url_of
+from foretype_backend.doors import http as http_door
+from foretype_backend.doors import stream as stream_door
+from foretype_backend.identity.keys import mint
+from foretype_backend.settings import IdentityConfig
+from foretype_client.wire import Complete, Done, Need
+from foretype_context.segments import Kind
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+
+async def raw(world_port: int, data: bytes, *, wait: bool = True) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", world_port)
+    writer.write(data)
+    await writer.drain()
+    answer = await reader.read(65536) if wait else b""
+    writer.close()
+    return answer
+
+
+async def test_connections_beyond_the_limit_are_told_to_try_later() -> None:
+    async with gateway() as world, world.peer() as peer:
+        world.app.state.stream.max_connections = 1
+        async with connect(world.ws_url, proxy=None) as socket:
+            with pytest.raises(ConnectionClosed) as closed:
+                await socket.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == stream_door.CLOSE_TRY_LATER
+        await peer.still_works()
+
+
+async def test_who_never_says_hello_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_door, "HELLO_S", 0.05)
+    async with gateway() as world, world.peer() as peer:
+        async with connect(world.ws_url, proxy=None) as socket:
+            with pytest.raises(ConnectionClosed) as closed:
+                await socket.recv()
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == stream_door.CLOSE_POLICY
+        await peer.still_works()
+
+
+async def test_a_body_that_dribbles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_door, "BODY_S", 0.05)
+    async with gateway() as world:
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+        answer = await raw(world.port, head)
+        assert b" 400 " in answer.split(b"\r\n")[0]
+        assert b"did not arrive" in answer
+
+
+async def test_headers_without_end_are_refused() -> None:
+    async with gateway() as world:
+        answer = await raw(world.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 200_000)
+        assert answer == b"" or b" 4" in answer.split(b"\r\n")[0]
+        async with world.http() as http:
+            assert (await http.get("/healthz")).status_code == 200
+
+
+async def test_a_compressed_bomb_is_never_inflated() -> None:
+    async with gateway() as world:
+        async with world.http() as http:
+            bomb = gzip.compress(b" " * 50_000_000)
+            answer = await http.post("/v1/completions", content=bomb, headers={"content-encoding": "gzip"})
+            assert answer.status_code == 400
+        async with connect(world.ws_url, compression="deflate", proxy=None) as socket:
+            assert socket.protocol.extensions == []
+            await socket.send(zlib.compress(b" " * 50_000_000))
+            assert b"frame" in bytes(await socket.recv())
+
+
+async def test_a_digest_of_another_connection_opens_nothing() -> None:
+    async with gateway() as world, world.peer() as owner, world.peer() as thief:
+        secret = "password = 'hunter2'\n"
+        await owner.ask("a", segments=segments(prefix=secret))
+        digest = blake2b(secret.encode(), digest_size=16).digest()
+        forged = [segment(Kind.PREFIX, digest=digest), segment(Kind.SUFFIX, "\n"), segment(Kind.MIDDLE, "x")]
+        await thief.send(complete("b", segments=forged))
+        answer = await thief.receive()
+        assert isinstance(answer, Need)
+        assert answer.digests == [digest]
+        assert not any(len(prompt) > 40 for prompt in world.engine.requests[1:])
+
+
+async def test_no_field_of_a_request_names_an_engine() -> None:
+    fields = set(Complete.__struct_fields__)
+    assert not {"url", "engine", "model", "host", "salt", "cache_salt"} & fields
+    async with gateway() as world, world.http() as http:
+        body = {"prompt": "x = ", "url": "http://127.0.0.1:1", "cache_salt": "mine", "engine": "other"}
+        assert (await http.post("/v1/completions", json=body)).status_code == 200
+        assert len(world.engine.requests) == 1
+
+
+async def test_a_slow_reader_costs_one_delta_and_nobody_else_waits() -> None:
+    engine = scripted("x + 1\n" * 200)
+    async with gateway(engine) as world, world.peer() as quick:
+        async with connect(world.ws_url, proxy=None, compression=None, max_queue=1) as slow:
+            await slow.send(b"\x83\xa4type\xa5hello\xa1v\x01\xa6client\xa1x")
+            await slow.recv()
+            connection = next(c for c in world.app.state.stream.connections if c.session.hello.client == "x")
+            _, end, _ = await quick.ask("q", max_tokens=900)
+            assert isinstance(end, Done)
+            for number in range(2000):
+                connection.send(stream_door.Delta(id="one", text=str(number)))
+            assert repr(connection._outbox).startswith("<Outbox: 1 of")
+        await until(lambda: len(world.app.state.stream.connections) == 1)
+
+
+def test_no_secret_stands_in_what_is_printed() -> None:
+    key = mint(lambda size: b"\x05" * size)
+    config = Config(token=TOKEN, identity=IdentityConfig(url="postgresql://u:hunter2@h/db"))
+    assert TOKEN not in repr(config)
+    assert "hunter2" not in repr(config)
+    assert key.secret not in repr(key)
+    assert "hunter2" not in place_of(url_of("postgresql://u:hunter2@h/db", "identity.url"))
+
+
+def test_a_gateway_runs_without_rights_on_a_read_only_root() -> None:
+    """As uid 10001 in namespaces of its own, the file system read-only but for a fresh /tmp."""
+    if shutil.which("bwrap") is None:
+        pytest.skip("no bubblewrap here: apt-get install bubblewrap")
+    command = ["bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc"]
+    command += ["--unshare-all", "--uid", "10001", "--gid", "10001", "--die-with-parent", "--clearenv"]
+    command += ["--setenv", "HOME", "/tmp"]
+    serve = [sys.executable, "-m", "foretype_backend", "serve", "--engine", "scripted", "--port", "0"]
+    probe = subprocess.run([*command, "/bin/true"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip(f"no namespaces here: {probe.stderr.decode().strip()}")
+    process = subprocess.Popen([*command, *serve], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline().startswith(b"ready ")
+        denied = subprocess.run([*command, "touch", "/usr/x"], capture_output=True, check=False)
+        assert denied.returncode != 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_gateway_listens_on_loopback_by_itself() -> None:
+    assert GatewayConfig().host == "127.0.0.1"
