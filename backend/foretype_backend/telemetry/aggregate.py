@@ -137,7 +137,12 @@ def _survival(tenant: str, day: str) -> Select[Any]:
 
 
 class Figures(NamedTuple):
-    """One group's figures. Ratios are None where their denominator is 0. `rcpo` and `pr_33` by age in seconds."""
+    """One group's figures. Ratios are None where their denominator is 0.
+
+    Attributes:
+        rcpo, pr_33: by age in seconds.
+        retained: sum of ARC, characters, by age in seconds.
+    """
 
     group: dict[str, str]
     counts: dict[str, int]
@@ -149,6 +154,7 @@ class Figures(NamedTuple):
     cached_share: float | None
     rcpo: dict[int, float | None]
     pr_33: dict[int, float | None]
+    retained: dict[int, int]
 
 
 async def figures(store: Store, *, by: Sequence[str] = (), tenant: str | None = None) -> list[Figures]:
@@ -169,11 +175,14 @@ async def figures(store: Store, *, by: Sequence[str] = (), tenant: str | None = 
     async with store.transaction() as connection:
         rows = (await connection.execute(sums)).mappings().all()
         old = (await connection.execute(lasting)).mappings().all()
+    ages_of: dict[tuple[str, ...], list[Any]] = {}
+    for one in old:
+        ages_of.setdefault(tuple(str(one[name]) for name in by), []).append(cast("Any", one))
     made: list[Figures] = []
     for row in rows:
         group = {name: str(row[name]) for name in by}
         counts = {name: int(row[name] or 0) for name in COUNTERS}
-        mine = [cast("Any", one) for one in old if all(str(one[name]) == group[name] for name in by)]
+        mine = ages_of.get(tuple(group.values()), [])
         made.append(
             Figures(
                 group=group,
@@ -186,6 +195,7 @@ async def figures(store: Store, *, by: Sequence[str] = (), tenant: str | None = 
                 cached_share=_ratio(counts["cached_tokens"], counts["prompt_tokens"]),
                 rcpo={int(one["age_s"]): _ratio(int(one["arc"]), counts["opportunities"]) for one in mine},
                 pr_33={int(one["age_s"]): _ratio(int(one["mostly_unchanged"]), int(one["accepts"])) for one in mine},
+                retained={int(one["age_s"]): int(one["arc"]) for one in mine},
             )
         )
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from foretype_eval.ab.analyse import METRICS, AbOptions, analyse
 from foretype_eval.ab.assign import Design
 from foretype_eval.ab.rows import AbInputError, load_rows
 from foretype_eval.ab.simulate import World, simulate
+from foretype_eval.ab.stored import stored_rows
 from foretype_eval.console import fail, print_json, progress_bars
 
 __all__ = ["ab"]
@@ -23,6 +25,12 @@ def ab(
         Path | None, typer.Argument(help="User-days as CSV or JSON lines: user, day, variant, opportunities, ….")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    store: Annotated[str | None, typer.Option(help="Daily sums of this telemetry store, in place of a file.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="With --store: only this tenant.")] = None,
+    since: Annotated[
+        datetime.datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="With --store: first day; earlier ones only reduce variance."),
+    ] = None,
     design: Annotated[Design, typer.Option(help="Within users by day, or between users.")] = Design.SWITCHBACK,
     metric: Annotated[str, typer.Option(help=f"Primary metric: {', '.join(METRICS)}.")] = "rcpo",
     control: Annotated[str | None, typer.Option(help="Name of the control variant.")] = None,
@@ -51,8 +59,8 @@ def ab(
                     lifts=lift or (0.0, 0.05, 0.10, 0.15, 0.20),
                     progress=progress,
                 )
-        elif data is None:
-            fail("name a file of user-days, or give --simulate")
+        elif (data is None) == (store is None):
+            fail("name a file of user-days, or give --store URL, or --simulate")
         else:
             options = AbOptions(
                 design=design,
@@ -64,7 +72,9 @@ def ab(
                 salt=salt,
                 language=language,
             )
-            result = analyse(load_rows(data), options)
+            first = None if since is None else since.date()
+            rows = load_rows(data) if data is not None else stored_rows(str(store), tenant=tenant, since=first)
+            result = analyse(rows, options)
     except AbInputError as error:
         fail(str(error))
     if as_json:

@@ -60,7 +60,7 @@ def load_rows(path: Path) -> list[UserDay]:
         raise AbInputError(f"{path}: {error}; give CSV or JSON lines with the columns {', '.join(COLUMNS)}") from error
     rows = [_row(path, number, record) for number, record in _records(path, text)]
     if not rows:
-        raise AbInputError(f"{path}: no rows; export user-days of the experiment first")
+        raise AbInputError(f"{path}: no rows; give user-days of the experiment, or --store URL")
     _check_unique(path, rows)
     return rows
 
