@@ -37,6 +37,9 @@ def replay(
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type; default .py.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
     simulate: Annotated[bool, typer.Option("--simulate", help="No gateway: latencies from a trace.")] = False,
+    oracle: Annotated[
+        float, typer.Option(min=0, max=1, help="With --simulate: a model that knows this share of the lines.")
+    ] = 0.0,
     latency_trace: Annotated[Path | None, typer.Option(help="Lay these latencies on the clock.")] = None,
     save_trace: Annotated[Path | None, typer.Option(help="Write the measured latencies.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for rows; an interrupted run goes on there.")] = None,
@@ -68,6 +71,7 @@ def replay(
             decide_ms=decide_ms,
             seed=seed,
             simulate=simulate,
+            oracle=oracle,
             latency_trace=latency_trace,
             save_trace=save_trace,
             out=out,

@@ -31,9 +31,10 @@ from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 from foretype_eval.replay.developer import Developer, Flow
 from foretype_eval.replay.journal import Journal
+from foretype_eval.replay.oracle import oracle_of
 from foretype_eval.replay.recorded import load_recorded
 from foretype_eval.replay.results import CommitRow, row_of, summary
-from foretype_eval.replay.sides import RealSide, Simulator
+from foretype_eval.replay.sides import RealSide, Simulator, copy_line_of
 from foretype_eval.replay.strict import StrictFlow
 from foretype_eval.replay.trace import LatencyTrace, MeasuredGateway, ReplayGateway, TraceError, TraceRow
 from foretype_eval.replay.virtual import VirtualLoop
@@ -55,6 +56,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
             candidate alone), `copy_line`, `empty`.
         reuse: the product's client; False is the strict one.
         simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
+        oracle: share of lines that the simulated model knows (:mod:`foretype_eval.replay.oracle`).
         previous_model: another model file; the product with it is the row `previous_model`.
         without: parts of the client's policy that are switched off (:class:`foretype_client.switches.Switches`).
         decide_ms: how long a suggestion must be visible before it can be accepted.
@@ -72,6 +74,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     decide_ms: float = 200.0
     seed: int = 0
     simulate: bool = False
+    oracle: float = 0.0
     latency_trace: Path | None = None
     save_trace: Path | None = None
     out: Path | None = None
@@ -132,6 +135,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         "layout": options.layout,
         "latency": "trace" if trace is not None else "measured",
         "simulate": options.simulate,
+        "oracle": options.oracle,
         "seed": options.seed,
         "systems": {
             system: summary([row for id in ids if (row := journal.get(system, id))], seed=options.seed)
@@ -165,7 +169,11 @@ def replay_commit(
         planner: Assembler | None = None
         if side is not None and system in NEURAL:
             planner = side.assembler(options.layout)
-            gateway = side.gateway(loop, trace, random.Random(seed))
+            if isinstance(side, Simulator) and options.oracle:
+                predict = oracle_of(commit.stretches, options.oracle, options.seed, copy_line_of)
+                gateway = side.gateway(loop, trace, random.Random(seed), predict)
+            else:
+                gateway = side.gateway(loop, trace, random.Random(seed))
         work = _work(options, system, commit, gateway, planner, loop, seed)
         developer = runner.run(work)
     rows = gateway.measured if isinstance(gateway, MeasuredGateway) else []

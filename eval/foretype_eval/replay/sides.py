@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Self, TypeVar
 
@@ -85,8 +85,14 @@ class Simulator:
         profile = self.profile if layout is None else msgspec.structs.replace(self.profile, layout=layout)
         return Assembler(self._tokenizer, profile)
 
-    def gateway(self, loop: VirtualLoop, trace: LatencyTrace | None, rng: Random) -> SimulatedGateway:
-        return SimulatedGateway(copy_line_of, self.profile, loop, trace=trace or self._trace, rng=rng)
+    def gateway(
+        self,
+        loop: VirtualLoop,
+        trace: LatencyTrace | None,
+        rng: Random,
+        predict: Callable[[Call], str] | None = None,
+    ) -> SimulatedGateway:
+        return SimulatedGateway(predict or copy_line_of, self.profile, loop, trace=trace or self._trace, rng=rng)
 
 
 def copy_line_of(call: Call) -> str:
