@@ -75,6 +75,8 @@ class SseConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if not self._busy:  # what comes after the end belongs to nothing
+            return
         self._raw += data
         if self._status == 0 and not self._head():
             return
