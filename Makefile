@@ -3,13 +3,14 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV := .venv
 BIN := $(VENV)/bin
 TRAIN := .venv-train
+GPU_PYTHON ?= python3
 # torchvision and torchaudio have no CPU build beside the CPU torch, and break transformers when present.
 TORCH ?= torch==2.13.0
 PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lock.txt
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-vscode vsix train-env peer-env vllm-env test-vllm parity clean
+.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode vsix train-env peer-env peer-gateways-env vllm-env test-vllm gpu-bench parity clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,19 +58,22 @@ soak: $(VENV)/.installed-dev ## Kill the gateway fifty times on each store: noth
 	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/eval/test_events_bench.py
 
 e2e-nvim: $(VENV)/.installed-dev ## Neovim 0.12 in a terminal (editors/install-neovim.sh gets it)
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim.py tests/e2e/editors/test_neovim_sessions.py
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim.py tests/e2e/editors/test_sessions.py -k 'neovim and not neovim_old'
 
 e2e-nvim-old: $(VENV)/.installed-dev ## Neovim 0.7 to 0.11 in a terminal
-	@$(BIN)/pytest -q -rs tests/e2e/editors/test_neovim_old.py
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim_old.py tests/e2e/editors/test_sessions.py -k neovim_old
 
 e2e-helix: $(VENV)/.installed-dev ## Helix in a terminal (editors/install-helix.sh)
 	@$(BIN)/pytest -q -rs tests/e2e/editors/test_helix.py
+
+e2e-emacs: $(VENV)/.installed-dev ## Emacs with lsp-mode 10 in a terminal (editors/install-emacs.sh)
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_emacs.py tests/e2e/editors/test_sessions.py -k emacs
 
 vsix: ## Build the VS Code extension
 	@cd editors/vscode && npm install --no-package-lock --no-fund --no-audit && npm run check && npm run package
 
 e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-vscode.sh)
-	@$(BIN)/pytest -q -rs tests/e2e/editors/test_vscode.py
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_vscode.py tests/e2e/editors/test_sessions.py -k vscode
 
 lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@$(BIN)/python -m pip install -q pip-tools
@@ -86,6 +90,9 @@ train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
 peer-env: ## Build llama.cpp's own server into .venv-peer, to measure beside it (10 to 20 minutes, once)
 	@PYTHON=$(PYTHON) requirements/peer-env.sh
 
+peer-gateways-env: ## Install litellm and smg, each into an environment of its own, to measure beside them (bench load --peer)
+	@PYTHON=$(PYTHON) requirements/peer-gateways.sh
+
 vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
 	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
 	@.venv-vllm/bin/pip install --disable-pip-version-check -q -r requirements/vllm.txt
@@ -95,6 +102,9 @@ vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
 	@.venv-vllm/bin/python -m pytest -q -rs tests/vllm -m vllm
+
+gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER)
+	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)")
 
 parity: ## The shipped model in OpenVINO, llama.cpp and vLLM against transformers in fp32 (STORE=folder with validation/)
 	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (models/README.md)"; exit 1; }

@@ -24,6 +24,7 @@ CONFIG = """
 (require 'foretype)
 (setq foretype-command '({command}))
 (foretype-setup)
+{more}
 """
 
 
@@ -39,18 +40,18 @@ def missing():
 class Emacs(Terminal):
     """Emacs with one file open and the cursor at its end."""
 
-    def __init__(self, folder: Path, source: str, command, *, name="a.py", env=None):
+    def __init__(self, folder: Path, source: str, command, *, config="", name="a.py", env=None):
         self._socket_file = folder / "emacs" / "it"
         self._socket_file.parent.mkdir(mode=0o700)
         self.work = folder / "work"
         (self.work / ".git").mkdir(parents=True)
         self.file = self.work / name
         self.file.write_text(source)
-        config = folder / "init.el"
+        init = folder / "init.el"
         words = " ".join(json.dumps(str(word)) for word in command)
-        config.write_text(CONFIG.format(packages=PACKAGES, root=ROOT, folder=folder, command=words))
+        init.write_text(CONFIG.format(packages=PACKAGES, root=ROOT, folder=folder, command=words, more=config))
         self._env = environment(folder, **(env or {}))
-        program = ("emacs", "-nw", "-Q", "-l", config, self.file, "--eval", "(goto-char (point-max))")
+        program = ("emacs", "-nw", "-Q", "-l", init, self.file, "--eval", "(goto-char (point-max))")
         super().__init__(folder, *program, cwd=self.work, env=self._env)
 
     def type(self, text, pause_s=0.0):
@@ -86,19 +87,19 @@ class Emacs(Terminal):
         """The text that is drawn after the cursor; empty for none."""
         return self.ask(
             "(if (lsp-inline-completion--active-p)"
-            " (substring-no-properties (overlay-get lsp-inline-completion--overlay 'after-string)) \"\")"
+            ' (substring-no-properties (overlay-get lsp-inline-completion--overlay \'after-string)) "")'
         )
 
     def status(self):
         """What the server says about itself."""
         return self.ask(
-            "(with-lsp-workspace (lsp-find-workspace 'foretype (buffer-file-name)) (lsp-request \"foretype/status\" nil))"
+            '(with-lsp-workspace (lsp-find-workspace \'foretype (buffer-file-name)) (lsp-request "foretype/status" nil))'
         )
 
     def complaints(self):
         """Lines of the messages that speak of something wrong, and warnings that popped up."""
         messages = self.ask("(with-current-buffer (messages-buffer) (buffer-string))")
-        popped = self.ask("(if (get-buffer \"*Warnings*\") (with-current-buffer \"*Warnings*\" (buffer-string)) \"\")")
+        popped = self.ask('(if (get-buffer "*Warnings*") (with-current-buffer "*Warnings*" (buffer-string)) "")')
         words = ("error", "could not", "unknown", "warning", "timeout")
         lines = [*messages.splitlines(), *popped.splitlines()]
         return [line for line in lines if any(w in line.lower() for w in words) and "is deprecated" not in line]

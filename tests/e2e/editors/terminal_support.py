@@ -152,5 +152,32 @@ class Neovim(Terminal):
         return [self.ask("vim.api.nvim_exec2('messages', {output = true}).output"), *errors]
 
 
+class OldNeovim(Neovim):
+    """Neovim before 0.12: the plugin draws, and older calls of Lua ask."""
+
+    def ghost(self):
+        marks = self.ask(
+            "vim.api.nvim_buf_get_extmarks(0, vim.api.nvim_create_namespace('foretype'), 0, -1, {details = true})"
+        )
+        lines = [
+            "".join(text for text, group in line if group == "ForetypeGhost")
+            for _, _, _, details in marks
+            for line in [details.get("virt_text") or [], *(details.get("virt_lines") or [])]
+        ]
+        return "\n".join(lines)
+
+    def status(self):
+        return self.ask(
+            "vim.tbl_values(vim.lsp.buf_get_clients(0))[1].request_sync('foretype/status', vim.empty_dict(), 5000).result"
+        )
+
+    def until_ready(self):
+        self.until(lambda _: self.ask("#vim.tbl_values(vim.lsp.buf_get_clients(0))") == 1)
+        self.until(lambda _: self.status()["state"] == "ready")
+
+    def complaints(self):
+        return [self.ask("vim.api.nvim_exec('messages', true)")]
+
+
 def _vim_string(text):
     return "'" + text.replace("'", "''") + "'"

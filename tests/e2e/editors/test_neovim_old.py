@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from e2e.editors.terminal_support import ROOT, Neovim, find, version_of
+from e2e.editors.terminal_support import ROOT, OldNeovim, find, version_of
 from e2e.lsp_support import gateway
 
 NVIM = find("neovim-old", "FORETYPE_NVIM_OLD")
@@ -25,31 +25,6 @@ require('foretype').setup({{
   cmd = {{ '{python}', '-m', 'foretype_lsp', '--gateway', '{url}', '--log-file', '{log}', '--log-level', 'debug' }},
 }})
 """
-
-
-class OldNeovim(Neovim):
-    def ghost(self):
-        marks = self.ask(
-            "vim.api.nvim_buf_get_extmarks(0, vim.api.nvim_create_namespace('foretype'), 0, -1, {details = true})"
-        )
-        lines = [
-            "".join(text for text, group in line if group == "ForetypeGhost")
-            for _, _, _, details in marks
-            for line in [details.get("virt_text") or [], *(details.get("virt_lines") or [])]
-        ]
-        return "\n".join(lines)
-
-    def status(self):
-        return self.ask(
-            "vim.tbl_values(vim.lsp.buf_get_clients(0))[1].request_sync('foretype/status', vim.empty_dict(), 5000).result"
-        )
-
-    def until_ready(self):
-        self.until(lambda _: self.ask("#vim.tbl_values(vim.lsp.buf_get_clients(0))") == 1)
-        self.until(lambda _: self.status()["state"] == "ready")
-
-    def complaints(self):
-        return [self.ask("vim.api.nvim_exec('messages', true)")]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,155 @@
+"""A session of a hasty user: keys at random, and what the buffer must hold whatever the keys were.
+
+The log of `tap.py` says which items the server ever gave. What Tab may leave behind is a tab, or one of these items, whole and
+alone, made for the line as it was; so the model needs to ask the editor for nothing but its text.
+"""
+
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+INLINE = "textDocument/inlineCompletion"
+CANCELLED = (-32800, -32801)
+TYPED = [
+    "for value in values:\n    ",
+    "result += value\n",
+    "return result",
+    "print(",
+    "total = sum(x for x in items)\n",
+    "if not items:\n    return None\n",
+    "é = '😀'\n",
+    "os.path.join(",
+]
+PATIENCE_S = 20.0
+
+
+class Tapped:
+    """What `tap.py` wrote down."""
+
+    def __init__(self, file: Path):
+        self._file = file
+
+    def messages(self, speaker):
+        for line in self._file.read_text().splitlines():
+            entry = json.loads(line)
+            if entry["from"] == speaker:
+                yield entry["message"]
+
+    @property
+    def encoding(self):
+        """The unit of columns that editor and server agreed on."""
+        for message in self.messages("server"):
+            if capabilities := (message.get("result") or {}).get("capabilities"):
+                return capabilities.get("positionEncoding", "utf-16")
+        raise AssertionError("no answer to initialize")
+
+    def items(self):
+        for message in self.messages("server"):
+            result = message.get("result")
+            if isinstance(result, dict):
+                yield from result.get("items") or []
+
+    def asked(self):
+        """Ids of the questions for suggestions."""
+        return [message["id"] for message in self.messages("editor") if message.get("method") == INLINE]
+
+    def answers(self):
+        """How often each question was answered."""
+        return Counter(message["id"] for message in self.messages("server") if "method" not in message)
+
+    def unanswered(self):
+        answers = self.answers()
+        return [id for id in self.asked() if answers[id] != 1]
+
+    def errors(self):
+        return [
+            message["error"]
+            for message in self.messages("server")
+            if "error" in message and message["error"]["code"] not in CANCELLED
+        ]
+
+
+def _characters(line, units, encoding):
+    """Characters of a line that a column in the agreed unit stands for."""
+    if encoding == "utf-32":
+        return units
+    name, width = ("utf-8", 1) if encoding == "utf-8" else ("utf-16-le", 2)
+    return len(line.encode(name)[: units * width].decode(name, "replace"))
+
+
+class Session:
+    """Presses keys and keeps what the buffer must be.
+
+    Args:
+        editor: has `type`, `press` with tmux's names of keys, and `buffer`.
+        left, right: the text around the cursor at the start.
+        cursor_keys: whether the cursor is moved as well.
+    """
+
+    def __init__(self, editor, tapped: Tapped, rng: random.Random, *, left="", right=""):
+        self._editor, self._tapped, self._rng = editor, tapped, rng
+        self.left, self.right = left, right
+        self._waiting: list[str] = []
+        self.accepted = 0
+
+    @property
+    def text(self):
+        return self.left + self.right
+
+    def play(self, keys):
+        for _ in range(keys):
+            self._key()
+            time.sleep(self._rng.choice([0.0, 0.0, 0.03, 0.08, 0.3]))
+        self._until(lambda text: text == self.text)
+
+    def _until(self, satisfied):
+        end_s = time.monotonic() + PATIENCE_S
+        while not satisfied(text := self._editor.buffer()):
+            assert time.monotonic() < end_s, f"the buffer is\n{text!r}\nand not\n{self.text!r}"
+            time.sleep(0.02)
+        return text
+
+    def _key(self):
+        if not self._waiting:
+            self._waiting = list(self._rng.choice(TYPED))
+        kind = self._rng.random()
+        if kind < 0.1:
+            time.sleep(self._rng.choice([0.0, 0.02, 0.25, 0.5]))
+            self._tab()
+        elif kind < 0.17 and self.left and not self.left.endswith("\n"):
+            self._editor.press("BSpace")
+            self.left = self.left[:-1]
+        elif kind < 0.2 and self.right and not self.right.startswith("\n"):
+            self._editor.press("Right")
+            self.left, self.right = self.left + self.right[0], self.right[1:]
+        else:
+            char = self._waiting.pop(0)
+            if char == "\n":
+                self._editor.press("Enter")
+            else:
+                self._editor.type(char)
+            self.left += char
+
+    def _tab(self):
+        self._editor.press("Tab")
+        after = self._until(lambda text: text != self.text)  # every Tab inserts something
+        tabbed = (self.left + "\t", self.right)
+        fitting = [(left, right) for left, right in [tabbed, *self._allowed()] if left + right == after]
+        assert fitting, f"Tab after {self.left!r} before {self.right!r} left\n{after!r}"
+        self.accepted += fitting[0] != tabbed
+        self.left, self.right = fitting[0]
+
+    def _allowed(self):
+        """Every text around the cursor that accepting an item may leave behind."""
+        above, newline, line = self.left.rpartition("\n")
+        tail = self.right.partition("\n")[0]
+        encoding = self._tapped.encoding
+        for item in self._tapped.items():
+            start = item["range"]["start"]
+            cut = _characters(line, start["character"], encoding)
+            kept, typed = line[:cut], line[cut:]
+            if start["line"] == self.left.count("\n") and item["insertText"].startswith(typed):
+                for replaced in range(len(tail) + 1):
+                    yield above + newline + kept + item["insertText"], self.right[replaced:]
