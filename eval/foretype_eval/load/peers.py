@@ -22,7 +22,7 @@ import psutil
 from foretype_client.ports import Endpoint, GatewayGone
 from foretype_models.artifacts import locate
 
-from foretype_eval.gateway import GatewayOptions
+from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.load.gateway import Target, pinned, target
 from foretype_eval.load.sse_client import SseConnection, open_sse, request_bytes
 from foretype_eval.load.sse_engine import MODEL
@@ -105,7 +105,9 @@ async def peer(name: str, engine: str, folder: Path, core: int | None) -> AsyncG
         async with target(options, frame_ms=0, slots=0, core=core) as found:
             url = urlsplit(found.endpoint.url)
             headers = {"Authorization": f"Bearer {found.endpoint.token}"}
-            yield Place(url.hostname or "127.0.0.1", url.port or 80, headers, found.process)
+            # A private gateway ends when the last session has left, and requests over HTTP are no session.
+            async with connected(GatewayOptions(url=found.endpoint.url, token=found.endpoint.token)):
+                yield Place(url.hostname or "127.0.0.1", url.port or 80, headers, found.process)
     elif name in ("litellm", "smg"):
         async with _started(name, engine, folder, core) as place:
             yield place
