@@ -83,11 +83,11 @@ async def test_zed_reads_one_answer_with_all_the_fields_it_insists_on() -> None:
 
 @pytest.mark.parametrize("body", [MINUET, CONTINUE, ZED])
 async def test_a_token_is_asked_of_them_too(body: dict[str, Any]) -> None:
-    async with gateway(token="sesame-open-up-please") as world:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}") as http:
-            refused = await http.post("/v1/completions", json=body, headers={"Authorization": "Bearer TERM"})
-            assert refused.status_code == 401
-            assert refused.json()["error"]["message"]
+    async with gateway(token="sesame-open-up-please") as world, httpx.AsyncClient() as http:
+        url = f"http://127.0.0.1:{world.port}/v1/completions"
+        refused = await http.post(url, json=body, headers={"Authorization": "Bearer TERM"})
+        assert refused.status_code == 401
+        assert refused.json()["error"]["message"]
 
 
 def _controls_are_parsed(ids: list[int]) -> None:
