@@ -15,6 +15,7 @@ from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable
 from foretype_backend.engines.vllm_server import VllmServerEngine
 from foretype_backend.pools.health import HealthOptions, Standing
 from foretype_backend.pools.pool import PoolOptions, ReplicaPool
+from foretype_backend.pools.warm import WarmOptions
 from foretype_backend.prefix.retire_feed import Purge, Retire
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.routing.router import Route
@@ -203,18 +204,23 @@ async def test_pass_through_chooses_nothing_and_believes_nothing() -> None:
         assert not pool.book.contents("acme")
 
 
-async def test_warming_seeds_a_replica_and_is_dropped_under_load() -> None:
+async def test_warming_seeds_a_replica_and_waits_while_people_do() -> None:
     one = Replica()
-    async with pool_of(one, options=PoolOptions(health=QUICK, warm_in_flight=1)) as pool:
+    options = PoolOptions(health=QUICK, warm=WarmOptions(busy_from=1))
+    async with pool_of(one, options=options) as pool:
         await pool.warm(PROMPT, salt="s", origin=origin())
+        await until(lambda: bool(one.bodies) and not pool.warming)
         assert one.bodies[-1]["priority"] == 4
         assert (await ask(pool, PROMPT))[-1].cached_tokens == 144
         one.behaviour = "endless"
         stream = pool.generate("busy", PROMPT, GenerationParams(max_tokens=9), salt="s", origin=origin())
         await anext(stream)
-        await pool.warm(PROMPT, salt="s", origin=origin("b"))
-        assert (pool.pool_statistics().warmed, pool.pool_statistics().warm_dropped) == (1, 1)
+        await pool.warm([*range(500, 600)], salt="s", origin=origin("b", tokens=100))
+        await asyncio.sleep(0.25)  # two ticks
+        assert (pool.pool_statistics().warm.begun, pool.pool_statistics().warm.waiting) == (1, 1)
         await stream.aclose()  # type: ignore[attr-defined]
+        await until(lambda: pool.pool_statistics().warm.begun == 2)
+        one.behaviour = "ok"
 
 
 async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
@@ -244,10 +250,10 @@ async def test_a_language_whose_guesses_are_refused_goes_where_nothing_is_guesse
         go = replace(origin(document=""), language="go")
         for at in range(40):
             params = GenerationParams(max_tokens=8)  # the server answers one token a step: no guess was accepted
-            stream = pool.generate(f"go-{at}", [*PROMPT, at], params, salt="s", origin=replace(go, session=f"{at}"))
+            stream = pool.generate(f"go-{at}", [*PROMPT, at], params, salt="s", origin=replace(go, repository=f"{at}"))
             assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
         before = len(guessing.bodies)
-        assert before >= 2
+        assert 2 <= before < 40
         for at in range(6):
             stream = pool.generate(f"more-{at}", [*PROMPT, 500 + at], params, salt="s", origin=go)
             assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH

@@ -52,10 +52,10 @@ class PoolCollector(Collector):
         yield CounterMetricFamily(
             "foretype_directory_agreed", "Of these, predicted to within a block.", value=agreement.within_block
         )
-        yield CounterMetricFamily("foretype_warmed", "Warm-ups sent to a replica.", value=statistics.warmed)
-        yield CounterMetricFamily(
-            "foretype_warm_dropped", "Warm-ups dropped under load.", value=statistics.warm_dropped
-        )
+        warm = statistics.warm
+        yield CounterMetricFamily("foretype_warmed", "Warm-ups sent to a replica.", value=warm.begun)
+        yield CounterMetricFamily("foretype_warm_merged", "Wanted, and warm or waiting already.", value=warm.merged)
+        yield CounterMetricFamily("foretype_warm_dropped", "Warm-ups dropped under load.", value=warm.dropped)
         yield from self._speculated()
 
     def _speculated(self) -> Iterable[Metric]:

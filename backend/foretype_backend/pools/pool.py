@@ -33,6 +33,7 @@ from foretype_backend.engines.vllm_server import ReplicaIdentity
 from foretype_backend.pools.health import HealthOptions, HealthStatistics, ReplicaHealth
 from foretype_backend.pools.kv_events import follow_events
 from foretype_backend.pools.metrics import PoolCollector
+from foretype_backend.pools.warm import Part, WarmOptions, WarmQueue, WarmStatistics, stable_parts
 from foretype_backend.prefix.book import CacheBook, LookUp
 from foretype_backend.prefix.retire_feed import Purge, Retire
 from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RouterStatistics, RoutingOptions
@@ -83,7 +84,6 @@ class PoolOptions:
     Attributes:
         pass_through: the one replica is a router of its own: nothing is chosen here and no cache is believed.
         check_timeout_s: a health check that takes longer has failed.
-        warm_in_flight: a replica with so many requests in flight takes no warm-up.
         expire_every_s: how often what nobody uses any more is retired.
     """
 
@@ -92,7 +92,7 @@ class PoolOptions:
     health: HealthOptions = field(default_factory=HealthOptions)
     pass_through: bool = False
     check_timeout_s: float = 5.0
-    warm_in_flight: int = 2
+    warm: WarmOptions = field(default_factory=WarmOptions)
     expire_every_s: float = 5.0
 
 
@@ -110,8 +110,7 @@ class PoolStatistics(NamedTuple):
     router: RouterStatistics
     agreement: Agreement
     retried: int
-    warmed: int
-    warm_dropped: int
+    warm: WarmStatistics
 
 
 @dataclass(slots=True)
@@ -159,7 +158,9 @@ class ReplicaPool:
         self._expired_s = now
         self._identity: ReplicaIdentity | None = None
         self._capabilities: Capabilities | None = None
-        self._retried = self._warmed = self._warm_dropped = 0
+        self._retried = 0
+        self._warm = WarmQueue(self.options.warm)
+        self._warming: set[asyncio.Task[None]] = set()
         self._agreement = Agreement(0, 0, 0, 0)
         self._speculation: SpeculationPolicy | None = None
         self.book = CacheBook(16)
@@ -203,7 +204,7 @@ class ReplicaPool:
 
     async def close(self) -> None:
         checks = [one.check for one in self._members.values() if one.check is not None]
-        tasks = [*checks, *self._listeners, *([] if self._ticker is None else [self._ticker])]
+        tasks = [*checks, *self._listeners, *self._warming, *([] if self._ticker is None else [self._ticker])]
         self._ticker, self._listeners = None, []
         for task in tasks:
             task.cancel()
@@ -359,23 +360,58 @@ class ReplicaPool:
             await engine.abort(f"{request_id}.1")
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
-        found = self.book.look_up(origin or Origin(), token_ids, salt)
-        choice = self._choose(found, frozenset())
-        if self._router.statistics().in_flight.get(choice.replica, 0) >= self.options.warm_in_flight:
-            self._warm_dropped += 1
+        """Returns at once: the stable parts of the prompt are computed when a replica has nothing better to do."""
+        if self.options.pass_through:
             return
+        found = self.book.look_up(origin or Origin(), token_ids, salt)
         now = self._clock()
-        self._router.begin(choice, len(token_ids), now)
+        for part in stable_parts(found.chain, token_ids, found.salt, found.origin):
+            self._warm.offer(part, now)
+        self._warm_up()
+
+    @property
+    def warming(self) -> int:
+        """Warm-ups under way."""
+        return len(self._warming)
+
+    def _warm_up(self) -> None:
+        loads = {name: self._members[name].health.statistics().in_flight for name in self._router.replicas}
+        for replica, part in self._warm.take(loads, self._place_of, self._clock()):
+            task = asyncio.create_task(self._compute(replica, part), name=f"warm {replica}")
+            self._warming.add(task)
+            task.add_done_callback(self._warming.discard)
+
+    def _place_of(self, part: Part) -> str | None:
+        found = self._found_of(part)
+        whole = len(part.token_ids) // self.book.block_tokens * self.book.block_tokens
+        choice = self._choose(found, frozenset())
+        return None if found.held.get(choice.replica, 0) >= whole - self.book.block_tokens else choice.replica
+
+    def _found_of(self, part: Part) -> LookUp:
+        origin = replace(part.origin, session=f"warm/{part.origin.session}", document="")
+        return self.book.look_up(origin, part.token_ids, part.salt)
+
+    async def _compute(self, replica: str, part: Part) -> None:
+        """One warm-up. The router counts it as load, so that people are sent elsewhere."""
+        member, found = self._members[replica], self._found_of(part)
+        choice = Choice(replica, Route.WARM, found.held.get(replica, 0))
+        self._router.begin(choice, len(part.token_ids), self._clock())
+        computed = False
         try:
-            self.book.sent(found, choice.replica, now)
-            await self._members[choice.replica].engine.warm(token_ids, salt=salt, origin=origin)
-            self._warmed += 1
+            await member.engine.warm(part.token_ids, salt=part.salt or None, origin=part.origin)
+            self.book.sent(found, replica, self._clock())
+            computed = True
         except EngineUnavailable as error:
-            if self._members[choice.replica].health.fault(error.fault, str(error), self._clock()):
-                self._goes(self._members[choice.replica])
+            if member.health.fault(error.fault, str(error), self._clock()):
+                self._goes(member)
         finally:
-            self._router.prefilled(choice, len(token_ids))
+            now = self._clock()
+            self.book.left(found.origin.session, now)
+            self._router.prefilled(choice, len(part.token_ids))
             self._router.end(choice)
+            self._warm.done(replica, now, computed=computed)
+            if self._ticker is not None:
+                self._warm_up()
 
     # Health
 
@@ -386,6 +422,7 @@ class ReplicaPool:
             for member in self._members.values():
                 if member.health.due(now):
                     member.check = asyncio.create_task(self._check(member), name=f"check {member.engine.name}")
+            self._warm_up()
             if now - self._expired_s >= self.options.expire_every_s:
                 self._expired_s = now
                 retired = self.book.expire(now)
@@ -417,6 +454,7 @@ class ReplicaPool:
         member.health.passed(self._clock())
         member.process = member.engine.process
         self.book.directory.join(member.engine.name)
+        self._warm.lost(member.engine.name)
         self._router.set_replicas(self._serving())
         _log.info("replica %s is in service", member.engine.name)
 
@@ -456,8 +494,7 @@ class ReplicaPool:
             router=self._router.statistics(),
             agreement=self._agreement,
             retried=self._retried,
-            warmed=self._warmed,
-            warm_dropped=self._warm_dropped,
+            warm=self._warm.statistics(),
         )
 
     def collectors(self) -> list[Collector]:

@@ -39,6 +39,7 @@ class Route(StrEnum):
     SEED = "seed"
     OVERFLOW = "overflow"
     PASS_THROUGH = "pass_through"
+    WARM = "warm"
 
 
 class Choice(NamedTuple):
