@@ -1,0 +1,52 @@
+"""Other people's plugins in Neovim 0.12, unchanged, against our gateway: llama.vim and minuet-ai.nvim.
+
+FORETYPE_LLAMA_VIM and FORETYPE_MINUET name the folders of the plugins; without them there is nothing to try.
+"""
+
+import os
+
+import pytest
+from e2e.editors.terminal_support import Neovim, find, version_of
+from e2e.lsp_support import gateway
+
+NVIM = find("neovim", "FORETYPE_NVIM")
+SOURCE = "def f(a):\n    x = 1\n    return x\n"
+LLAMA = """
+vim.g.llama_config = {{ endpoint_fim = 'http://127.0.0.1:{port}/infill', show_info = 0, ring_n_chunks = 0 }}
+vim.opt.runtimepath:prepend('{folder}')
+"""
+MINUET = """
+vim.opt.runtimepath:prepend('{folder}')
+vim.env.FORETYPE_KEY = 'none'
+require('minuet').setup({{
+  provider = 'openai_fim_compatible', n_completions = 1, throttle = 0, debounce = 50,
+  virtualtext = {{ auto_trigger_ft = {{ 'python' }}, keymap = {{ accept = '<M-a>' }} }},
+  provider_options = {{ openai_fim_compatible = {{
+    end_point = 'http://127.0.0.1:{port}/v1/completions', api_key = 'FORETYPE_KEY', name = 'Foretype', model = 'any',
+    optional = {{ max_tokens = 56 }},
+  }} }},
+}})
+"""
+PLUGINS = {"llama.vim": ("FORETYPE_LLAMA_VIM", LLAMA, "Tab"), "minuet": ("FORETYPE_MINUET", MINUET, "M-a")}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_an_unchanged_plugin_shows_our_text_and_accepts_it(tmp_path, plugin):
+    variable, config, accept = PLUGINS[plugin]
+    folder = os.environ.get(variable)
+    if folder is None or NVIM is None or version_of(NVIM) < (0, 12):
+        pytest.skip(f"needs Neovim 0.12 (editors/install-neovim.sh) and {variable}, the folder of the plugin")
+    with gateway(tmp_path) as served:
+        neovim = Neovim(NVIM, tmp_path, SOURCE, config.format(folder=folder, port=served.port))
+        try:
+            neovim.ask("1")
+            neovim.press("G", "o")
+            neovim.type("    value = ", pause_s=0.05)
+            neovim.until("# scripted")
+            assert "scripted" not in neovim.buffer()
+            neovim.press(accept)
+            neovim.until(lambda _: "# scripted" in neovim.buffer())
+            assert neovim.buffer().startswith(SOURCE + "    value = ")
+        finally:
+            neovim.close()
