@@ -250,12 +250,12 @@ async def test_a_language_whose_guesses_are_refused_goes_where_nothing_is_guesse
         go = replace(origin(document=""), language="go")
         for at in range(40):
             params = GenerationParams(max_tokens=8)  # the server answers one token a step: no guess was accepted
-            stream = pool.generate(f"go-{at}", [*PROMPT, at], params, salt="s", origin=replace(go, repository=f"{at}"))
+            stream = pool.generate(f"go-{at}", [at + 1] * 160, params, salt="s", origin=replace(go, repository=f"{at}"))
             assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
         before = len(guessing.bodies)
         assert 2 <= before < 40
         for at in range(6):
-            stream = pool.generate(f"more-{at}", [*PROMPT, 500 + at], params, salt="s", origin=go)
+            stream = pool.generate(f"more-{at}", [500 + at] * 160, params, salt="s", origin=go)
             assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
         assert len(guessing.bodies) == before
         registry = CollectorRegistry()
