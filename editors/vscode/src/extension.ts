@@ -9,6 +9,8 @@ import {
   State,
 } from 'vscode-languageclient/node';
 
+import { Explainer } from './explain';
+import { Installer, NotInstalled } from './install';
 import { locate } from './locate';
 import { serverOptions } from './options';
 import { type Status, StatusItem } from './status';
@@ -22,12 +24,24 @@ const RESTARTS_WITHIN_MS = 180_000;
 class Extension {
   private readonly log = vscode.window.createOutputChannel('Foretype', { log: true });
   private readonly status = new StatusItem();
+  private readonly explainer = new Explainer();
+  private readonly installer: Installer;
+  private command: string | undefined;
   private client: LanguageClient | undefined;
   private restarts: number[] = [];
   private asking: NodeJS.Timeout | undefined;
 
   constructor(private readonly context: vscode.ExtensionContext) {
+    this.installer = new Installer(
+      context.asAbsolutePath('server'),
+      context.globalStorageUri.fsPath,
+      (doing) => this.status.say('starting', doing),
+      (line) => this.log.info(line),
+    );
     const commands: Record<string, () => unknown> = {
+      'foretype.explain': () => this.explain(),
+      'foretype.acceptWord': () => vscode.commands.executeCommand('editor.action.inlineSuggest.acceptNextWord'),
+      'foretype.acceptLine': () => vscode.commands.executeCommand('editor.action.inlineSuggest.acceptNextLine'),
       'foretype.toggle': () => this.toggle(),
       'foretype.restart': () => this.restart(),
       'foretype.openLog': () => this.log.show(),
@@ -37,6 +51,8 @@ class Extension {
     context.subscriptions.push(
       this.log,
       this.status,
+      this.explainer,
+      this.installer,
       ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
       vscode.workspace.onDidChangeConfiguration((event) => this.onConfiguration(event)),
     );
@@ -44,13 +60,11 @@ class Extension {
 
   async start(): Promise<void> {
     const settings = vscode.workspace.getConfiguration('foretype');
-    const setting = settings.get<string>('server.path', '');
-    const command = await locate(setting);
+    const command = await this.server(settings);
     if (command === undefined) {
-      const looked = setting ? `${setting} is no program` : 'no `foretype` on the PATH or in ~/.local/bin';
-      this.fail(`${looked}: install it (pip install 'foretype[local]') or set foretype.server.path, then restart`);
       return;
     }
+    this.command = command;
     this.log.info(`server: ${command}`);
     const server: ServerOptions = { command, args: ['lsp', ...settings.get<string[]>('server.arguments', [])] };
     const client = new LanguageClient('foretype', 'Foretype', server, await this.clientOptions());
@@ -67,6 +81,39 @@ class Extension {
     } catch (error) {
       this.fail(`the language server did not start: ${error instanceof Error ? error.message : String(error)}`);
     }
+  }
+
+  /** The command of the server: as set, as found, or as this extension installs it. Undefined when that failed, and was said. */
+  private async server(settings: vscode.WorkspaceConfiguration): Promise<string | undefined> {
+    const setting = settings.get<string>('server.path', '');
+    const found = await locate(setting);
+    if (found !== undefined) {
+      return found;
+    }
+    if (setting) {
+      this.fail(`${setting} is no program: correct or empty foretype.server.path, then restart`);
+      return undefined;
+    }
+    try {
+      const installed = await this.installer.command(settings.get<string>('python.path', ''));
+      if (installed === undefined) {
+        this.fail("no `foretype` on the PATH or in ~/.local/bin: install it (pip install 'foretype[local]') or set foretype.server.path, then restart");
+      }
+      return installed;
+    } catch (error) {
+      this.fail(error instanceof NotInstalled ? error.message : `the language server was not installed: ${String(error)}`);
+      return undefined;
+    }
+  }
+
+  private async explain(): Promise<void> {
+    if (this.command === undefined) {
+      await this.showStatus();
+      return;
+    }
+    const token = (await this.context.secrets.get(TOKEN)) ?? '';
+    const gateway = vscode.workspace.getConfiguration('foretype').get<string>('gatewayUrl', '');
+    await this.explainer.show(this.command, gateway, token);
   }
 
   async stop(): Promise<void> {

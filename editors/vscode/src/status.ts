@@ -33,7 +33,8 @@ export class StatusItem implements vscode.Disposable {
   show(status: Status): void {
     this.last = status;
     const { counts } = status;
-    const latency = counts.lastLatencyMs === null ? '' : ` ${Math.round(counts.lastLatencyMs)} ms`;
+    const share = counts.cachedShare === null ? '' : ` · ${Math.round(counts.cachedShare * 100)} %`;
+    const latency = counts.lastLatencyMs === null ? '' : ` ${Math.round(counts.lastLatencyMs)} ms${share}`;
     const lines = [
       status.detail,
       status.model && `model: ${status.model}`,

@@ -55,6 +55,8 @@ const commands = {
       (selector) => [...document.querySelectorAll(selector)].map((node) => node.textContent).join('').replaceAll('\u00a0', ' '),
       GHOST,
     ),
+  // What all editors of the window show.
+  text: () => page.evaluate(() => [...document.querySelectorAll('.view-line')].map((node) => node.textContent).join('\n').replaceAll('\u00a0', ' ')),
   status: () => page.evaluate(() => document.querySelector('[id="foretype.foretype.foretype.status"], [id*="foretype.status"]')?.getAttribute('aria-label') ?? null),
   // Notifications that popped up: there must never be any of ours.
   notifications: () => page.evaluate(() => [...document.querySelectorAll('.notification-list-item-message')].map((node) => node.textContent)),

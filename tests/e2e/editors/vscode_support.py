@@ -38,7 +38,7 @@ def parts():
 class VsCode:
     """VS Code with one file open, its cursor at the start."""
 
-    def __init__(self, folder: Path, source: str, settings: dict, *, name="a.py"):
+    def __init__(self, folder: Path, source: str, settings: dict, *, name="a.py", env_more=None):
         node, server, tools, chromium = parts()
         self.work = folder / "work"
         (self.work / ".git").mkdir(parents=True)
@@ -48,7 +48,7 @@ class VsCode:
         (data / "User").mkdir(parents=True)
         (data / "User/settings.json").write_text(json.dumps(settings))
         env = environment(folder, FORETYPE_PLAYWRIGHT=str(tools))
-        env["PATH"] = f"{node.parent}:{env['PATH']}"
+        env |= {"PATH": f"{node.parent}:{env['PATH']}", **(env_more or {})}
         places = ("--user-data-dir", data, "--extensions-dir", extensions)
         install = [node, server, *places, "--install-extension", EXTENSION]
         subprocess.run(install, env=env, check=True, capture_output=True, timeout=120)
@@ -95,6 +95,12 @@ class VsCode:
         if "error" in answer:
             raise RuntimeError(f"{command}: {answer['error']}")
         return answer["result"]
+
+    def run(self, title):
+        """Run a command by its title, through the command palette."""
+        self.press("F1")
+        self.type(title)
+        self.press("Enter")
 
     def type(self, text, delay_ms=0):
         self.do("type", text=text, delay=delay_ms)
