@@ -160,6 +160,12 @@ class TestExplain:
         # The server says that four tokens are cached: those are the first four of the prompt.
         assert sum(segment["cached"] for segment in segments) == 4
         assert explained["cached_source"] == "engine"
+        # The same per scope, most stable first.
+        assert list(explained["scopes"]) == ["global", "repository", "file", "session"]
+        for scope, one in explained["scopes"].items():
+            own = [segment for segment in segments if segment["scope"] == scope]
+            assert one == {name: sum(segment[name] for segment in own) for name in ("tokens", "cached")}
+        assert explained["strategy"] == "default-1" and explained["notes"] == []
         (asked,) = gateway.asked
         assert (asked.class_, asked.max_tokens) == (RequestClass.SPECULATIVE, 1)
 
@@ -171,11 +177,13 @@ class TestExplain:
         explained = json.loads(run("explain", f"{source}:5:12", "--json").stdout)
         assert {segment["cached"] for segment in explained["segments"]} == {None}
         assert explained["cached_source"] == "unknown: overloaded"
+        assert {one["cached"] for one in explained["scopes"].values()} == {None}
 
     def test_the_table_names_every_segment(self, gateway: Gateway, source: Path) -> None:
         result = run("explain", f"{source}:5:12")
         assert result.exit_code == 0
         assert all(kind in result.stdout for kind in ("path", "prefix", "suffix", "middle", "nothing was dropped"))
+        assert "cached by scope: file " in result.stdout and "strategy default-1" in result.stdout
 
 
 def git_repository(root: Path) -> Path:
@@ -192,7 +200,7 @@ class TestOtherFiles:
         place = f"{git_repository(tmp_path / 'repository')}:4:16"
         explained = json.loads(run("explain", place, "--json").stdout)
         others = [segment["source"] for segment in explained["segments"] if segment["kind"] == "file"]
-        assert {other["path"] for other in others} == {"shop/cart.py"}
+        assert {other["path"] for other in others} == {"shop/cart.py"}, (explained["dropped"], explained["sources"])
         assert "imports" in [other["document"] for other in others]
         (note,) = [note for note in explained["sources"] if note["name"] == "retrieval"]
         assert note["found"] >= 1 and "definitions" in note["reason"]

@@ -10,7 +10,6 @@ from typing import Annotated
 import msgspec
 import typer
 from foretype_context.plan import Plan
-from foretype_context.segments import Source
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -29,6 +28,7 @@ from foretype_client.commands.shared import (
     open_location,
     parse_location,
 )
+from foretype_client.explaining import cached_of, plan_as_object, scopes_of
 from foretype_client.ports import GatewayError
 from foretype_client.sources.shelf import Gathered
 from foretype_client.wire import Profile, RequestClass
@@ -98,49 +98,14 @@ async def _explain(location: Location, options: ClientOptions, *, retrieval: boo
         return _Explanation(profile, plan, timings_ms, cached_tokens, cached_source, gathered)
 
 
-def _cached_of(start: int, end: int, cached_tokens: int | None) -> int | None:
-    """A prefix cache holds the first tokens of a prompt: what of `[start, end)` is among them."""
-    return None if cached_tokens is None else max(0, min(end, cached_tokens) - start)
-
-
 def _as_object(explanation: _Explanation) -> dict[str, object]:
     plan = explanation.plan
     return {
         "profile": msgspec.to_builtins(explanation.profile),
-        "layout": plan.layout,
-        "kind": plan.kind,
-        "budget_tokens": plan.budget_tokens,
-        "prompt_tokens": plan.prompt_tokens,
-        "cached_tokens": explanation.cached_tokens,
+        **plan_as_object(plan, explanation.cached_tokens),
         "cached_source": explanation.cached_source,
-        "segments": [
-            {
-                "kind": placed.segment.kind,
-                "scope": placed.segment.scope,
-                "source": _source(placed.segment.source),
-                "tokens": placed.tokens,
-                "start": placed.start,
-                "end": placed.end,
-                "cached": _cached_of(placed.start, placed.end, explanation.cached_tokens),
-            }
-            for placed in plan.segments
-        ],
-        "dropped": [
-            {"kind": drop.kind, "source": _source(drop.source), "tokens": drop.tokens, "reason": drop.reason}
-            for drop in plan.dropped
-        ],
         "sources": sources_as_objects(explanation.gathered),
         "timings_ms": {name: round(value, 3) for name, value in explanation.timings_ms.items()},
-    }
-
-
-def _source(source: Source) -> dict[str, object]:
-    return {
-        "document": source.document,
-        "path": source.path,
-        "version": source.version,
-        "start": source.start,
-        "end": source.end,
     }
 
 
@@ -166,7 +131,7 @@ def _print(explanation: _Explanation) -> None:
     own = plan.segments[-1].segment.source.document if plan.segments else ""
     for placed in plan.segments:
         source = placed.segment.source
-        cached_tokens = _cached_of(placed.start, placed.end, explanation.cached_tokens)
+        cached_tokens = cached_of(placed.start, placed.end, explanation.cached_tokens)
         table.add_row(
             str(placed.start),
             str(placed.end),
@@ -178,6 +143,14 @@ def _print(explanation: _Explanation) -> None:
             escape(_short(placed.segment.text)),
         )
     console.print(table)
+    scopes = (
+        f"{scope} {'?' if one['cached'] is None else one['cached']}/{one['tokens']}"
+        for scope, one in scopes_of(plan, explanation.cached_tokens).items()
+        if one["tokens"]
+    )
+    console.print(f"cached by scope: {', '.join(scopes)} · strategy {plan.strategy}", markup=False)
+    for text in plan.notes:
+        console.print(text, markup=False)
     for note in explanation.gathered.notes:
         reason = f" · {note.reason}" if note.reason else ""
         console.print(f"{note.name}: {note.found} found in {note.took_ms:.1f} ms{reason}", markup=False)

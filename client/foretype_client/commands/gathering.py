@@ -10,10 +10,11 @@ from typing import Annotated, Final
 import typer
 from foretype_context.document import Snapshot
 
+from foretype_client.sources.committed import repository_of
 from foretype_client.sources.loading import SourceOptions, open_sources
 from foretype_client.sources.shelf import Gathered, SourceNote
 
-__all__ = ["DependenciesOption", "RetrievalOption", "gather_at", "repository_of", "sources_as_objects"]
+__all__ = ["DependenciesOption", "RetrievalOption", "gather_at", "sources_as_objects"]
 
 RetrievalOption = Annotated[
     bool, typer.Option("--retrieval/--no-retrieval", help="Look into the other files of the file's git repository.")
@@ -67,8 +68,3 @@ async def gather_at(
 def sources_as_objects(gathered: Gathered) -> list[dict[str, object]]:
     """The notes about all sources, for `--json`."""
     return [note._asdict() for note in gathered.notes]
-
-
-def repository_of(path: Path) -> Path | None:
-    """The folder of the git repository that a file lies in."""
-    return next((folder for folder in path.absolute().parents if (folder / ".git").exists()), None)

@@ -19,6 +19,7 @@ from foretype_client.sources.hosted import Hosted
 from foretype_client.sources.shelf import Sources
 
 if TYPE_CHECKING:
+    from foretype_client.sources.committed import CommittedSource
     from foretype_client.sources.own import OwnSource
 
 __all__ = ["GROUP", "OnProgress", "SourceOptions", "open_sources", "registered"]
@@ -66,7 +67,12 @@ def open_sources(
 
         return OwnSource(roots, dependencies=options.dependencies, clock=clock, globs=options.globs)
 
-    hosted = [Hosted("workspace", own, clock=clock)]
+    def committed() -> CommittedSource:
+        from foretype_client.sources.committed import CommittedSource
+
+        return CommittedSource(globs=options.globs, clock=clock)
+
+    hosted = [Hosted("repository", committed, clock=clock), Hosted("workspace", own, clock=clock)]
     if options.retrieval:
         for point in registered():
             make = partial(_opened, point, roots, options, on_progress)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 from foretype_context.document import Snapshot
 from foretype_context.ignored import Ignored
@@ -25,7 +23,7 @@ from foretype_context.sources import Snippet
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import imports_of, is_followed
-from foretype_client.sources.resolving import Files, Resolver, Target
+from foretype_client.sources.resolving import Files, Resolver, Target, path_of
 
 __all__ = ["OwnSource"]
 
@@ -76,14 +74,14 @@ class OwnSource:
         self._resolver.forget()
 
     def opened(self, uri: str, text: str) -> None:
-        path = _path_of(uri)
+        path = path_of(uri)
         if path is not None:
             self._files.hold(path, text)
             self._opened[path] = None
             self._opened.move_to_end(path)
 
     def changed(self, uri: str, text: str) -> None:
-        path = _path_of(uri)
+        path = path_of(uri)
         if path is None:
             return
         before = self._files.open.get(path)
@@ -100,7 +98,7 @@ class OwnSource:
             ignored.forget()
 
     def closed(self, uri: str) -> None:
-        path = _path_of(uri)
+        path = path_of(uri)
         if path is not None:
             self._files.open.pop(path, None)
             self._opened.pop(path, None)
@@ -111,7 +109,7 @@ class OwnSource:
 
     def snippets(self, snapshot: Snapshot, offset: int, *, limit: int) -> Sequence[Snippet]:
         """At most `limit`: imports first, then edits by age, then open documents."""
-        path = _path_of(snapshot.uri)
+        path = path_of(snapshot.uri)
         found: list[Snippet] = []
         seen = {path}
         self._left_out = set[Path]()
@@ -248,11 +246,3 @@ def _first_difference(before: str, after: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _path_of(uri: str) -> Path | None:
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return None
-    return Path(url2pathname(unquote(parts.path))) if parts.scheme == "file" else None

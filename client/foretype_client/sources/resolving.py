@@ -8,13 +8,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
 
 from foretype_context.exclude import reason_to_exclude
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import Import
 
-__all__ = ["Files", "Resolver", "Target"]
+__all__ = ["Files", "Resolver", "Target", "path_of"]
 
 _BYTES_MAX: Final = 400_000
 _HEAD_BYTES: Final = 8_192
@@ -49,6 +51,15 @@ class Target(NamedTuple):
     shown: str
     names: tuple[str, ...]
     installed: bool
+
+
+def path_of(uri: str) -> Path | None:
+    """The file of a `file:` URI."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    return Path(url2pathname(unquote(parts.path))) if parts.scheme == "file" else None
 
 
 class Files:

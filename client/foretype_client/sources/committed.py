@@ -1,0 +1,125 @@
+"""The repository part as a source: what a file's package has in common, read from the commit that is checked out.
+
+Working trees differ from developer to developer and from minute to minute; what is committed is equal for everybody, so that a
+fleet computes it once. Runs `git`, in the source's own thread, again only where another commit is checked out.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from foretype_context.document import Snapshot
+from foretype_context.exclude import MAX_CONTEXT_BYTES
+from foretype_context.ignored import Ignored
+from foretype_context.repository import MANIFESTS, RepositorySource
+from foretype_context.sources import Snippet
+
+from foretype_client.ports import Clock
+from foretype_client.sources.resolving import path_of
+
+__all__ = ["CommittedSource", "GitHead", "repository_of"]
+
+_TRUSTED_S: Final = 2.0
+_GIT_S: Final = 5.0
+_FILES_MAX: Final = 200
+_REPOSITORIES_MAX: Final = 16
+
+
+class GitHead:
+    """The commit that is checked out in a working tree.
+
+    Args:
+        root: of the working tree.
+        globs: of the user: files that are not shown.
+        clock: monotonic seconds; which commit it is is asked again after two of them.
+    """
+
+    def __init__(self, root: Path, *, globs: Sequence[str], clock: Clock) -> None:
+        self._root = root
+        self._ignored = Ignored(root, globs)
+        self._clock = clock
+        self._known: tuple[float, str] | None = None
+
+    def commit(self) -> str:
+        now = self._clock()
+        if self._known is None or now - self._known[0] > _TRUSTED_S:
+            self._known = now, self._git("rev-parse", "--verify", "--quiet", "HEAD").decode("ascii", "replace").strip()
+        return self._known[1]
+
+    def files(self, folder: str) -> Mapping[str, str]:
+        """Texts of the files directly in `folder` and of the root's manifests; what is too large or ignored is left out."""
+        commit = self.commit()
+        paths = [*MANIFESTS, f"{folder}/"] if folder else ["."]
+        listed = self._git("ls-tree", "-z", "-l", commit, "--", *paths).decode("utf-8", "surrogateescape")
+        wanted: dict[str, str] = {}
+        for entry in listed.split("\0"):
+            about, _, path = entry.partition("\t")
+            mode, kind, blob, size = (*about.split(), "", "", "", "")[:4]
+            shown = kind == "blob" and mode != "120000" and size.isdigit() and int(size) <= MAX_CONTEXT_BYTES
+            if shown and len(wanted) < _FILES_MAX and not self._ignored(self._root / path):
+                wanted[path] = blob
+        data = self._git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in wanted.values()).encode())
+        return dict(zip(wanted, _blobs(data), strict=False))
+
+    def _git(self, *arguments: str, given: bytes = b"") -> bytes:
+        """What git says; nothing where there is no git, no commit, or no answer in time."""
+        environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+        try:
+            return subprocess.run(
+                ["git", "-C", self._root, *arguments],
+                input=given,
+                capture_output=True,
+                check=True,
+                timeout=_GIT_S,
+                env=environment,
+            ).stdout
+        except (OSError, ValueError, subprocess.SubprocessError):
+            return b""
+
+
+def _blobs(data: bytes) -> list[str]:
+    """Texts of `git cat-file --batch`: a line that ends with the size, the content, a line feed; again."""
+    texts: list[str] = []
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        size = int(data[at:end].split()[-1])
+        texts.append(data[end + 1 : end + 1 + size].decode("utf-8", "replace"))
+        at = end + 2 + size
+    return texts
+
+
+def repository_of(path: Path) -> Path | None:
+    """The folder of the git repository that a file lies in."""
+    return next((folder for folder in path.absolute().parents if (folder / ".git").exists()), None)
+
+
+class CommittedSource:
+    """Repository parts of the repositories that documents lie in."""
+
+    name: Final = RepositorySource.name
+
+    def __init__(self, *, globs: Sequence[str], clock: Clock) -> None:
+        self._globs = tuple(globs)
+        self._clock = clock
+        self._sources: dict[Path, RepositorySource] = {}
+
+    def folders(self, roots: Sequence[Path]) -> None:
+        """Other folders are open: their repositories are found anew."""
+        self._sources.clear()
+
+    def snippets(self, snapshot: Snapshot, offset: int, *, limit: int) -> Sequence[Snippet]:
+        path = path_of(snapshot.uri)
+        root = repository_of(path) if path is not None else None
+        if root is None or path is None:
+            return ()
+        if root not in self._sources:
+            if len(self._sources) >= _REPOSITORIES_MAX:
+                self._sources.clear()
+            self._sources[root] = RepositorySource(GitHead(root, globs=self._globs, clock=self._clock))
+        inside = replace(snapshot, path=path.relative_to(root).as_posix())
+        return self._sources[root].snippets(inside, offset, limit=limit)

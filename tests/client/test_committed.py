@@ -1,0 +1,89 @@
+"""The repository part comes from the commit that is checked out, never from the working tree."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from foretype_client.sources.committed import CommittedSource, GitHead, repository_of
+from foretype_context.document import Document
+from foretype_context.segments import Scope
+from foretype_context.sources import Snippet
+
+VIEW = "from pydantic import BaseModel\nimport json\n\n\ndef {0}(limit: int) -> list[str]:\n    return []\n"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def git(root: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", root, *identity, *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "shop"
+    (root / "web" / "inner").mkdir(parents=True)
+    (root / "requirements.txt").write_text("fastapi\npydantic\n")
+    (root / "web" / "orders é.py").write_text(VIEW.format("orders"))
+    (root / "web" / "users.py").write_text(VIEW.format("users"))
+    (root / "web" / "large.py").write_text("x = 1\n" * 20_000)
+    (root / "web" / "link.py").symlink_to("users.py")
+    (root / "web" / "inner" / "deep.py").write_text("def deep(): ...\n")
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "x")
+    return root
+
+
+def ask(source: CommittedSource, path: Path) -> list[Snippet]:
+    # An editor's paths may be relative to another folder than the repository.
+    return list(source.snippets(Document(path.as_uri(), "x = 1\n", path=path.name).snapshot(), 0, limit=4))
+
+
+def test_it_is_of_the_files_package_at_the_commit(root: Path) -> None:
+    clock = Clock()
+    source = CommittedSource(globs=(), clock=clock)
+    (part,) = ask(source, root / "web" / "new.py")
+    assert (part.path, part.scope, part.source_name) == ("web/", Scope.REPOSITORY, "repository")
+    assert part.text.startswith(
+        "# python with FastAPI, pydantic: 2 files\nfrom pydantic import BaseModel\nimport json\n"
+    )
+    assert "def orders(limit: int)" in part.text and "def users(" in part.text and "deep" not in part.text
+    (root / "web" / "users.py").write_text(VIEW.format("unsaved"))
+    clock.now = 100.0
+    assert ask(source, root / "web" / "new.py") == [part]
+    git(root, "commit", "-qam", "y")
+    assert ask(source, root / "web" / "new.py") == [part]
+    clock.now = 200.0
+    (newer,) = ask(source, root / "web" / "new.py")
+    assert "def unsaved(" in newer.text and "def users(" not in newer.text
+
+
+def test_globs_leave_files_out_and_files_are_bounded(root: Path) -> None:
+    head = GitHead(root, globs=("users.py",), clock=Clock())
+    assert set(head.files("web")) == {"requirements.txt", "web/orders é.py"}
+    assert set(head.files("")) == {"requirements.txt"}
+
+
+def test_where_there_is_no_commit_there_is_no_part(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = CommittedSource(globs=(), clock=Clock())
+    (tmp_path / "plain").mkdir()
+    assert ask(source, tmp_path / "plain" / "a.py") == []
+    git(tmp_path / "plain", "init", "-q")
+    assert ask(source, tmp_path / "plain" / "a.py") == []
+    assert source.snippets(Document("untitled:a.py", "").snapshot(), 0, limit=4) == ()
+    monkeypatch.setenv("PATH", "")
+    assert ask(CommittedSource(globs=(), clock=Clock()), root / "web" / "users.py") == []
+
+
+def test_the_innermost_repository_counts(root: Path) -> None:
+    git(root / "web" / "inner", "init", "-q")
+    assert repository_of(root / "web" / "inner" / "deep.py") == root / "web" / "inner"
+    assert repository_of(root / "web" / "users.py") == root
