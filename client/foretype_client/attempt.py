@@ -192,13 +192,13 @@ class Attempt:
                 self._gathered = self._gathering.take()
                 self._sources.noted(self._gathered)
         question, document = self._question, self._document
-        document.snippets = self._gathered.snippets if self._gathered is not None else ()
+        document.gathered = self._gathered or Gathered()
         return self._book.draft(
             self._planner,
             self._profile,
             question.snapshot,
             question.offset,
-            snippets=document.snippets,
+            snippets=document.gathered.snippets,
             now=question.asked_s,
             clock=self._clock,
         )
@@ -227,8 +227,7 @@ class Attempt:
             self._document,
             call,
             strand=Strand(question.place, begun),
-            kind=plan.kind,
-            healed=plan.healed,
+            plan=plan,
             debounce_ms=max(0.0, (now - question.asked_s) * 1000 - draft.assemble_ms),
             assemble_ms=draft.assemble_ms,
             supersedes=supersedes,

@@ -217,15 +217,14 @@ class Background:
     ) -> tuple[Draft, Flight]:
         now = self._clock()
         draft = self._plans.draft(
-            planner, profile, snapshot, offset, snippets=document.snippets, now=now, clock=self._clock
+            planner, profile, snapshot, offset, snippets=document.gathered.snippets, now=now, clock=self._clock
         )
         call = call_of(draft.plan, snapshot, id=self._new_id(), class_=class_, deadline_ms=self._deadline_ms)
         flight = self._requests.start(
             document,
             call,
             strand=Strand(place),
-            kind=draft.plan.kind,
-            healed=draft.plan.healed,
+            plan=draft.plan,
             assemble_ms=draft.assemble_ms,
         )
         return draft, flight

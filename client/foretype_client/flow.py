@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from typing import Any
 
 from foretype_context.document import Snapshot
 from foretype_context.finish import finish as finish_text
@@ -20,6 +21,7 @@ from foretype_client.answers import Answers
 from foretype_client.attempt import Attempt, FlowOptions
 from foretype_client.background import Background
 from foretype_client.cache import CompletionCache
+from foretype_client.explaining import Explanations
 from foretype_client.feedback import Accepted, Ended, Feedback, FeedbackEvent, PartiallyAccepted, Taken
 from foretype_client.inflight import Flight
 from foretype_client.judging import Finisher, Question, selected_rest
@@ -109,6 +111,7 @@ class CompletionFlow:
             options=self._options.background,
             deadline_ms=self._options.deadline_ms,
         )
+        self._explanations = Explanations()
         self.on_grew = on_grew
         self.on_event = on_event
         self._observer = observer
@@ -204,9 +207,14 @@ class CompletionFlow:
             document.release(pending)
         if not isinstance(result, Suggestion):
             return None
+        self._explanations.answered(result)
         if not pending.superseded:
             self._background.shown(document, snapshot, offset, result)
         return result
+
+    def explain(self, id: str | None = None) -> dict[str, Any] | None:
+        """What the suggestion `id`, or the last one, was made from (:meth:`foretype_client.explaining.Explanations.of`)."""
+        return self._explanations.of(id)
 
     def status(self) -> FlowStatus:
         state = FlowState.READY
@@ -311,6 +319,7 @@ class CompletionFlow:
     def _progressed(self, document: TrackedDocument, flight: Flight) -> None:
         """A request has more text, or has ended."""
         now = self._clock()
+        self._explanations.landed(flight)
         self._tally.last_ttft_ms = flight.ttft_ms or self._tally.last_ttft_ms
         if not flight.running:
             self._landed(flight, now)

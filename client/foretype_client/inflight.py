@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_context.plan import SuggestionKind
+from foretype_context.plan import Plan, SuggestionKind
 
 from foretype_client.cache import Entry
 from foretype_client.places import Strand
 from foretype_client.ports import CompletionStream, GatewayError, GatewayGone
+from foretype_client.sources.shelf import SourceNote
 from foretype_client.wire import Delta, Done, Finish, RequestClass
 
 __all__ = ["AnswerRules", "Flight", "Ripe", "ripe"]
@@ -45,6 +46,7 @@ class Flight:
         garbled: it did not, so that its text fits nowhere.
         at_line_end: the last delta ended a line.
         dropped: cancelled by us, because the user went another way.
+        plan, notes: what the prompt was made of, and what each source of other files' snippets had to say.
     """
 
     id: str
@@ -65,6 +67,8 @@ class Flight:
     garbled: bool = False
     at_line_end: bool = False
     dropped: bool = False
+    plan: Plan | None = None
+    notes: tuple[SourceNote, ...] = ()
 
     @property
     def running(self) -> bool:

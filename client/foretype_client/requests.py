@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from foretype_context.plan import SuggestionKind
+from foretype_context.plan import Plan
 
 from foretype_client.inflight import Flight
 from foretype_client.places import Strand
@@ -53,8 +53,7 @@ class Requests:
         call: Call,
         *,
         strand: Strand,
-        kind: SuggestionKind,
-        healed: str,
+        plan: Plan,
         debounce_ms: float,
         assemble_ms: float,
         supersedes: Flight | None,
@@ -64,8 +63,7 @@ class Requests:
             document,
             call,
             strand=strand,
-            kind=kind,
-            healed=healed,
+            plan=plan,
             debounce_ms=debounce_ms,
             assemble_ms=assemble_ms,
         )
@@ -81,8 +79,7 @@ class Requests:
         call: Call,
         *,
         strand: Strand,
-        kind: SuggestionKind,
-        healed: str,
+        plan: Plan,
         debounce_ms: float = 0.0,
         assemble_ms: float,
     ) -> Flight:
@@ -90,13 +87,15 @@ class Requests:
         flight = Flight(
             call.id,
             strand,
-            kind,
+            plan.kind,
             self._gateway.complete(call),
             self._clock(),
             class_=call.class_,
             debounce_ms=debounce_ms,
             assemble_ms=assemble_ms,
-            healed=healed,
+            healed=plan.healed,
+            plan=plan,
+            notes=document.gathered.notes,
         )
         if self._on_sent is not None:
             self._on_sent(flight, call)

@@ -26,7 +26,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     skip_deletions: bool = True
     remember_rejections: bool = True
     speculative: bool = True
-    preload: bool = True
+    preload: bool = False
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from foretype_context.document import Snapshot
 from foretype_context.exclude import reason_to_exclude
 from foretype_context.plan import SuggestionKind
-from foretype_context.sources import Snippet
 
 from foretype_client.inflight import Flight
 from foretype_client.judging import Question
 from foretype_client.places import Place, Strand
+from foretype_client.sources.shelf import Gathered
 from foretype_client.suggestion import Suggestion
 
 __all__ = ["Pending", "Shown", "Sorted", "TrackedDocument"]
@@ -64,7 +64,7 @@ class TrackedDocument:
         snapshot: newest known state.
         changed_s: arrival of the last change; None before the first.
         flights: requests that run, and ended ones that the waiting question has not judged yet.
-        snippets: what the last prompt was offered of other files.
+        gathered: what the last prompt was offered of other files.
         before: text before the last change.
     """
 
@@ -73,7 +73,7 @@ class TrackedDocument:
     flights: list[Flight] = field(default_factory=list[Flight])
     pending: Pending | None = None
     shown: Shown | None = None
-    snippets: tuple[Snippet, ...] = ()
+    gathered: Gathered = field(default_factory=Gathered)
     before: str = ""
     head: tuple[str, str] | None = None
     excluded: str | None = None

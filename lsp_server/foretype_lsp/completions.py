@@ -14,9 +14,10 @@ from lsprotocol import types
 
 from foretype_lsp.positions import Encoding, Lines, index_at, units
 
-__all__ = ["ACCEPT_COMMAND", "Place", "accepted_characters", "item", "menu_item", "place_of"]
+__all__ = ["ACCEPT_COMMAND", "EXPLAIN_COMMAND", "Place", "accepted_characters", "item", "menu_item", "place_of"]
 
 ACCEPT_COMMAND: Final = "foretype.didAcceptCompletionItem"
+EXPLAIN_COMMAND: Final = "foretype.explain"
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BLANK: Final = re.compile(r"[^\S\r\n]*")

@@ -25,6 +25,7 @@ __all__ = [
     "InvalidParams",
     "PartiallyAccepted",
     "Range",
+    "Rested",
     "Selected",
     "Shown",
     "WatchedFiles",
@@ -129,6 +130,13 @@ class InlineCompletion(Params, frozen=True):
 
 class Completion(Params, frozen=True):
     """A request of the ordinary completion menu; why it comes (a word, a character, a key) does not matter here."""
+
+    text_document: Identifier
+    position: Point
+
+
+class Rested(Params, frozen=True):
+    """The cursor of a document was moved and nothing was typed."""
 
     text_document: Identifier
     position: Point

@@ -26,7 +26,7 @@ from pygls.protocol import default_converter
 
 from foretype_lsp import messages
 from foretype_lsp.asking import Asked, Asking, Flow
-from foretype_lsp.completions import ACCEPT_COMMAND, menu_item, place_of
+from foretype_lsp.completions import ACCEPT_COMMAND, EXPLAIN_COMMAND, menu_item, place_of
 from foretype_lsp.documents import Documents, Held, Outcome, path_of
 from foretype_lsp.globs import first_match
 from foretype_lsp.log import set_level
@@ -43,6 +43,7 @@ _log: Final = logging.getLogger(__name__)
 STATUS: Final = "foretype/status"
 DID_CHANGE_STATUS: Final = "foretype/didChangeStatus"
 SUGGESTION_GREW: Final = "foretype/suggestionGrew"
+CURSOR_RESTED: Final = "foretype/cursorRested"
 DID_SHOW: Final = "textDocument/didShowCompletion"
 DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
 
@@ -147,6 +148,7 @@ class Server(LanguageServer):
             types.TEXT_DOCUMENT_DID_SAVE: self._on_save,
             types.WORKSPACE_DID_CHANGE_WATCHED_FILES: self._on_files,
             types.WINDOW_WORK_DONE_PROGRESS_CANCEL: self._on_progress_cancel,
+            CURSOR_RESTED: self._on_rested,
             DID_SHOW: self._on_shown,
             DID_PARTIALLY_ACCEPT: self._on_partially_accepted,
             STATUS: lambda params: msgspec.to_builtins(self._current_status()),
@@ -160,7 +162,8 @@ class Server(LanguageServer):
         features[asks] = answer
         manager = self.protocol.fm  # its decorators take plain functions only
         cast("dict[str, Any]", manager.features).update(features)  # pyright: ignore[reportUnknownMemberType]
-        cast("dict[str, Any]", manager.commands)[ACCEPT_COMMAND] = self._on_accepted  # pyright: ignore[reportUnknownMemberType]
+        commands = {ACCEPT_COMMAND: self._on_accepted, EXPLAIN_COMMAND: self._on_explain}
+        cast("dict[str, Any]", manager.commands).update(commands)  # pyright: ignore[reportUnknownMemberType]
         # Without an options object pygls has the handler but does not advertise it (pygls #577).
         options = cast("dict[str, Any]", manager.feature_options)  # pyright: ignore[reportUnknownMemberType]
         options[asks] = asked_by
@@ -320,6 +323,19 @@ class Server(LanguageServer):
         self._asking.counts["accepted"] += 1
         if self._flow is not None:
             self._flow.accepted(arguments[0])
+
+    def _on_explain(self, *arguments: Any) -> dict[str, Any] | None:
+        """What a suggestion was made from: of the id in its item's command, or of the last one."""
+        if len(arguments) > 1 or not all(isinstance(one, str) for one in arguments):
+            raise messages.InvalidParams(f"{EXPLAIN_COMMAND} takes [id], or [] for the last suggestion")
+        explained = self._flow.explain(*arguments) if self._flow is not None else None
+        return None if explained is None else msgspec.to_builtins(explained)
+
+    def _on_rested(self, params: object) -> None:
+        rested = messages.read(params, messages.Rested)
+        held = self.documents.get(rested.text_document.uri)
+        if held is not None and self._flow is not None and self._obstacle(held) is None:
+            self._flow.rested(held.snapshot(), held.offset_at(rested.position.position))
 
     def _on_shown(self, params: object) -> None:
         suggestion_id = messages.read(params, messages.Shown).item.suggestion_id

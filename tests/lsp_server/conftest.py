@@ -57,6 +57,12 @@ class ScriptedFlow:
     def partially_accepted(self, id, characters):
         self.told.append(("partially", id, characters))
 
+    def rested(self, snapshot, offset):
+        self.told.append(("rested", snapshot.text, offset))
+
+    def explain(self, id=None):
+        return {"id": id or "last", "origin": Origin.CACHE, "plan": None} if id != "unknown" else None
+
     def status(self):
         return FlowStatus(FlowState.READY, "", len(self.asked), 3, 0, 2, 0, 0, 0.75, 12.5, 40.0, {}, 0)
 

@@ -367,6 +367,31 @@ async def test_reports_that_make_no_sense_are_ignored_or_refused(client):
     assert client.answers(id)[0]["error"]["code"] == -32602
 
 
+async def test_a_suggestion_can_be_explained_by_its_id_and_the_last_one_without(client):
+    client.initialize()
+    for arguments, result in ((["s1"], "s1"), ([], "last")):
+        id = client.request("workspace/executeCommand", command="foretype.explain", arguments=arguments)
+        assert client.answers(id)[0]["result"] == {"id": result, "origin": "cache", "plan": None}
+    id = client.request("workspace/executeCommand", command="foretype.explain", arguments=["unknown"])
+    assert client.answers(id)[0]["result"] is None
+    for wrong in ([5], ["a", "b"]):
+        id = client.request("workspace/executeCommand", command="foretype.explain", arguments=wrong)
+        assert client.answers(id)[0]["error"]["code"] == -32602
+
+
+async def test_where_the_cursor_rests_is_told_to_the_flow_in_its_own_units(client):
+    client.initialize()
+    client.open("😀 = x")
+    position = {"line": 0, "character": 2}  # UTF-16: behind the emoji
+    client.notify("foretype/cursorRested", textDocument={"uri": URI}, position=position)
+    assert client.flow.told[-1] == ("rested", "😀 = x", 1)
+    told = len(client.flow.told)
+    client.notify("foretype/cursorRested", textDocument={"uri": "file:///unknown.py"}, position=position)
+    client.notify("foretype/cursorRested", textDocument={"uri": URI}, position={"line": -1})
+    client.notify("foretype/cursorRested")
+    assert len(client.flow.told) == told
+
+
 async def test_the_status_has_state_and_figures(client):
     client.initialize()
     status = client.answers(client.request("foretype/status"))[0]["result"]
