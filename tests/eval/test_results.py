@@ -10,7 +10,7 @@ from eval.git_repo import git
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.results import CommitRow, paired_ratio
-from foretype_eval.results.page import page
+from foretype_eval.results.page import _choice, page  # pyright: ignore[reportPrivateUsage]
 from foretype_eval.results.sweep import SweepOptions, choose, pick_commits, run_sweep
 
 TEXT = "".join(f"def check_{i}(value):\n    assert value == {i}\n\n\n" for i in range(3))
@@ -116,17 +116,41 @@ def test_answers_are_kept_between_runs_only_where_the_user_says(repo: Path, tmp_
     assert again["model_requests"] == 0 and again["sweep"] == first["sweep"]
 
 
-def test_the_setting_that_asks_least_wins_among_those_that_save_as_much() -> None:
+def chosen_of(right: int, **keys: tuple[int, int]) -> str:
+    """The choice among settings of which each has (keystrokes per commit of 100, requests)."""
+    noise = (0, 1, 2, 3, 0, 1, 2, 3)
     rows = {
-        "best": [row(str(n), 80) for n in range(8)],
-        "cheap": [row(str(n), 80 + (n == 0)) for n in range(8)],
-        "worse": [row(str(n), 82) for n in range(8)],
+        name: [row(str(n), with_ + noise[n], sessions_right=right) for n in range(8)]
+        for name, (with_, _) in keys.items()
     }
-    requests = {"best": 100, "cheap": 40, "worse": 10}
-    sweep = [{"name": n, "ksr": 1 - sum(r.keys_with for r in rows[n]) / 800, "requests": requests[n]} for n in rows]
-    chosen = choose(sweep, rows, seed=0)
-    assert chosen is not None and chosen["best"] == "best"
-    assert chosen["choice"]["name"] == "cheap"
+    sweep = [
+        {"name": name, "ksr": 1 - sum(r.keys_with for r in rows[name]) / 800, "requests": requests}
+        for name, (_, requests) in keys.items()
+    ]
+    chosen = choose(sweep, rows, default="own", seed=0)
+    assert chosen is not None
+    return chosen["choice"]["name"]
+
+
+def test_a_default_moves_only_for_what_the_whole_interval_says() -> None:
+    assert chosen_of(10, own=(80, 100), better=(76, 120)) == "better"
+    assert chosen_of(10, own=(80, 100), cheaper=(80, 40), worse=(82, 10)) == "cheaper"
+    assert chosen_of(10, own=(80, 100), hardly_cheaper=(80, 90)) == "own"
+    assert chosen_of(10, own=(76, 100), worse=(80, 10)) == "own"
+    # One right suggestion in each commit is no evidence, whatever a bootstrap makes of it.
+    assert chosen_of(1, own=(80, 100), better=(76, 120)) == "own"
+    assert choose([], {}, default="own", seed=0) is None
+
+
+def test_the_page_says_why_a_default_stays() -> None:
+    default = {"name": "network psm_line_last 75 reuse", "ksr": 0.1, "requests": 10, "gain": [0.0, 0.0, 0.0]}
+    best = {"name": "network spm 0 strict", "ksr": 0.12, "requests": 90, "gain": [0.02, -0.01, 0.05]}
+    chosen = {"default": default, "best": best, "choice": default, "right": 3, "right_min": 30}
+    (_, _, text) = _choice({"chosen": chosen})
+    assert "`psm_line_last`, 75 ms, reuse client** stays: only 3 suggestions were right" in text
+    assert "+2.0 points (-1.0 to +5.0)" in text
+    (_, _, moved) = _choice({"chosen": chosen | {"choice": best, "right": 90}})
+    assert "`spm`, 0 ms, strict client** takes the place of `psm_line_last`" in moved
 
 
 def test_a_paired_difference_is_narrow_where_both_move_together() -> None:

@@ -82,20 +82,37 @@ def _choice(report: dict[str, Any]) -> list[str]:
     chosen = report["chosen"]
     if chosen is None:
         return []
-    choice = chosen["choice"]
-    _, layout, debounce, client = choice["name"].split()
-    low, high = choice["loss_ci"]
+    default, best, choice = chosen["default"], chosen["best"], chosen["choice"]
+    moved = choice["name"] != default["name"]
+    why = (
+        f"only {chosen['right']} suggestions were right in the best setting, and fewer than {chosen['right_min']} move no default"
+        if chosen["right"] < chosen["right_min"]
+        else "its paired interval says so"
+        if moved
+        else "no setting saves more, or costs a fifth less at the same worth, with its whole paired interval"
+    )
     return [
         "## Default settings",
         "",
         (
-            f"Chosen from the table above: **`{layout}`, {debounce} ms, {client} client**: the setting that asks least of those that lose at "
-            f"most half a percentage point against the best ({', '.join(chosen['best'].split()[1:])}, {_percent(chosen['best_ksr'])} "
-            f"saved). It saves {_percent(choice['ksr'])}; paired loss {_percent(choice['loss'])} ({_percent(low)} to {_percent(high)}). "
-            f"{len(chosen['as_good'])} of {len(report['sweep'])} settings are as good in that sense. The profile's layout is "
-            f"`{report['profile_layout']}`; prompt tokens computed per layout are measured by `foretype bench prefill`."
+            f"**{_setting(choice['name'])}**{' takes the place of ' + _setting(default['name']) if moved else ' stays'}: {why}. The best "
+            f"of this table is {_setting(best['name'])} with {_percent(best['ksr'])}; against the default "
+            f"{_percent(default['ksr'])}, paired {_gain(best['gain'])}. Prompt tokens computed per layout are measured by "
+            "`foretype bench prefill`."
         ),
     ]
+
+
+def _setting(name: str) -> str:
+    _, layout, debounce, client = name.split()
+    return f"`{layout}`, {debounce} ms, {client} client"
+
+
+def _gain(gain: list[float] | None) -> str:
+    if gain is None:
+        return "–"
+    middle, low, high = (one * 100 for one in gain)
+    return f"{middle:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
 def _left_out(report: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from foretype_client.policy import PolicyOptions
 from foretype_context.templates import grammar
 
 from foretype_eval.gateway import GatewayOptions
@@ -24,9 +25,13 @@ from foretype_eval.statistics import percentiles
 __all__ = ["DEBOUNCE_MS", "SweepOptions", "choose", "pick_commits", "run_sweep"]
 
 DEBOUNCE_MS: Final = (0.0, 75.0, 150.0, 300.0)
+DEFAULT_DEBOUNCE_MS: Final = PolicyOptions().debounce_ms
 SYSTEMS: Final = ("model", "network", "adaptive", "copy_line", "empty")
 WORTH_KSR: Final = 0.005
 """A setting that saves this much less is not worse enough to matter if it asks less often."""
+
+RIGHT_MIN: Final = 30
+"""Fewer right suggestions move no default."""
 
 _TRACE_ROWS: Final = 150
 _LOOK_BACK: Final = 400
@@ -136,7 +141,7 @@ def run_sweep(
             cells.append(at | summary(rows, seed=options.seed))
 
         for system in SYSTEMS:
-            cell(system, default, 75.0, True)
+            cell(system, default, DEFAULT_DEBOUNCE_MS, True)
         for debounce_ms in options.debounce_ms:
             cell("model", default, debounce_ms, True)
         for layout in sorted(layouts, key=lambda name: name != default):  # the most wanted first, should time run out
@@ -164,32 +169,53 @@ def run_sweep(
         "systems": [
             entry
             for entry in unique
-            if entry["debounce_ms"] == 75.0 and entry["client"] == "reuse" and entry["layout"] == default
+            if entry["debounce_ms"] == DEFAULT_DEBOUNCE_MS and entry["client"] == "reuse" and entry["layout"] == default
         ],
         "sweep": sweep,
         "product": [entry for entry in unique if entry["system"] == "model"],
         "left_out": sorted(set(left_out)),
-        "chosen": choose(sweep, rows_of, seed=options.seed),
+        "chosen": choose(sweep, rows_of, default=f"network {default} {DEFAULT_DEBOUNCE_MS:g} reuse", seed=options.seed),
     }
 
 
-def choose(sweep: Sequence[dict[str, Any]], rows_of: dict[str, list[CommitRow]], *, seed: int) -> dict[str, Any] | None:
-    """The setting that asks least among those that save as much as the best one, or less by a trifle.
+def choose(
+    sweep: Sequence[dict[str, Any]], rows_of: dict[str, list[CommitRow]], *, default: str, seed: int
+) -> dict[str, Any] | None:
+    """Whether another setting should be the default; None where the default itself was not measured.
 
-    A trifle: a paired loss against the best of at most WORTH_KSR.
+    The default moves to the best of those settings that save more, with the whole paired interval above zero; else to the one
+    that asks least of those that ask a fifth less and lose, by the whole interval, at most WORTH_KSR. It stays where fewer than
+    RIGHT_MIN suggestions were right: a bootstrap over hardly any event is narrow and says nothing.
     """
-    known = [entry for entry in sweep if entry["ksr"] is not None]
-    if not known:
+    known = {entry["name"]: entry for entry in sweep if entry["ksr"] is not None}
+    if default not in known:
         return None
-    best = max(known, key=lambda entry: entry["ksr"])
-    losses: list[dict[str, Any]] = []
-    for entry in known:
-        loss = paired_ratio(rows_of[entry["name"]], rows_of[best["name"]], "keys_with", "keys_without", seed=seed)
-        if loss is not None and loss[0] <= WORTH_KSR:
-            figures = {"loss": round(loss[0], 6), "loss_ci": [round(loss[1], 6), round(loss[2], 6)]}
-            losses.append({"name": entry["name"], "requests": entry["requests"], "ksr": entry["ksr"]} | figures)
-    choice = min(losses, key=lambda entry: (entry["requests"], -entry["ksr"]))
-    return {"best": best["name"], "best_ksr": best["ksr"], "choice": choice, "as_good": losses}
+    best = max(known.values(), key=lambda entry: entry["ksr"])
+    gains: dict[str, tuple[float, float, float]] = {}
+    for name in known:
+        gain = paired_ratio(rows_of[default], rows_of[name], "keys_with", "keys_without", seed=seed)
+        if gain is not None:
+            gains[name] = gain
+    own = known[default]
+    right = sum(row.sessions_right for row in rows_of[best["name"]])
+    better = [known[name] for name, gain in gains.items() if name != default and gain[1] > 0]
+    cheaper = [
+        known[name]
+        for name, gain in gains.items()
+        if gain[1] >= -WORTH_KSR and known[name]["requests"] <= 0.8 * own["requests"]
+    ]
+    choice = own
+    if right >= RIGHT_MIN and better:
+        choice = max(better, key=lambda entry: entry["ksr"])
+    elif right >= RIGHT_MIN and cheaper:
+        choice = min(cheaper, key=lambda entry: (entry["requests"], -entry["ksr"]))
+
+    def brief(entry: dict[str, Any]) -> dict[str, Any]:
+        gain = gains.get(entry["name"])
+        figures = None if gain is None else [round(one, 6) for one in gain]
+        return {"name": entry["name"], "ksr": entry["ksr"], "requests": entry["requests"], "gain": figures}
+
+    return {"default": brief(own), "best": brief(best), "choice": brief(choice), "right": right, "right_min": RIGHT_MIN}
 
 
 def _trace(
