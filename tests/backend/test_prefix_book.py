@@ -1,0 +1,93 @@
+"""The book of caches: what was generated counts, sessions end, and the tiers are told through a Redis that comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import redis
+import redis.asyncio
+from backend.redis_server import redis_server
+from backend.world import until
+from foretype_backend.engines.port import Origin
+from foretype_backend.pools.retire import RetireSender
+from foretype_backend.prefix.book import FORGET_AFTER_S, CacheBook
+from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
+from foretype_backend.prefix.salt import tier_namespace
+from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from hypothesis import given
+from hypothesis import strategies as st
+
+IDS = list(range(2, 102))
+
+
+def origin(session: str = "a", document: str = "x.py", tokens: int = 100) -> Origin:
+    source = Source(document=document, version=1, start=0, end=300)
+    placed = PlacedSegment(
+        segment=Segment(kind=Kind.PREFIX, scope=Scope.FILE, source=source, text=""), start=0, end=tokens
+    )
+    return Origin(tenant="t", repository="r", session=session, document=document, placed=(placed,))
+
+
+def test_an_accepted_suggestion_is_a_cached_prefix() -> None:
+    book = CacheBook(16)
+    found = book.look_up(origin(), IDS, "s")
+    book.sent(found, "one", 0.0)
+    said = list(range(500, 530))
+    book.answered(found, said, "one", 0.1)
+    longer = book.look_up(origin(), [*IDS, *said, 7], "s")
+    assert longer.held == {"one": (100 + 29) // 16 * 16}  # all but the last token said, which was never computed
+    assert book.look_up(origin(), [*IDS, *said, 7], "another salt").held == {}
+
+
+def test_sessions_end_when_they_leave_and_when_nobody_hears_of_them() -> None:
+    book = CacheBook(16)
+    for at, name in enumerate("ab"):
+        book.sent(book.look_up(origin(name, f"{name}.py"), [at, *IDS], "s"), "one", 0.0)
+    book.left("a", 1.0)
+    assert book.directory.statistics().sessions == 1
+    book.expire(FORGET_AFTER_S - 1)
+    assert book.directory.statistics().sessions == 1
+    book.expire(FORGET_AFTER_S)
+    assert book.directory.statistics().sessions == 0
+    told = book.expire(FORGET_AFTER_S + 61)
+    assert Retire(tier_namespace("s"), "b.py", 0) in told
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 99), st.integers(1, 40)), max_size=40))
+def test_what_is_looked_up_never_exceeds_what_was_sent(turns: list[tuple[str, int, int]]) -> None:
+    book, sent = CacheBook(16), list[list[int]]()
+    for name, cut, tail in turns:
+        ids = [*IDS[:cut], *range(1000 + tail, 1000 + 2 * tail)]
+        if not ids:
+            continue
+        found = book.look_up(origin(name, tokens=len(ids)), ids, "s")
+        shared = max((_common(ids, one) for one in sent), default=0) // 16 * 16
+        assert found.held.get("one", 0) <= min(shared, (len(ids) - 1) // 16 * 16)
+        book.sent(found, "one", 0.0)
+        sent.append(ids)
+        again = book.look_up(origin(name, tokens=len(ids)), ids, "s")
+        assert again.held.get("one", 0) == (len(ids) - 1) // 16 * 16
+
+
+def _common(left: list[int], right: list[int]) -> int:
+    return next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+
+
+async def test_the_tiers_are_told_and_a_redis_that_was_away_is_told_later() -> None:
+    with redis_server() as server:
+        sender = RetireSender(redis.asyncio.Redis(unix_socket_path=str(server.socket), socket_timeout=1.0), capacity=3)
+        reader = redis.Redis(unix_socket_path=str(server.socket), protocol=2)
+        sender.tell([Retire("n", "a.py", 4), Purge("n")])
+        await until(lambda: sender.statistics().sent == 2)
+        assert read_stream(reader, "0")[0] == [Purge("n"), Retire("n", "a.py", 4)]  # a purge goes first
+        server.kill()
+        sender.tell(Retire("n", f"{at}.py", 0) for at in range(5))
+        sender.tell([Purge("m")])
+        await asyncio.sleep(0.1)
+        assert sender.statistics().dropped == 2  # the oldest; a purge never
+        server.start()
+        await until(lambda: sender.statistics().sent == 6)
+        told, _ = await asyncio.to_thread(read_stream, reader, "0")
+        assert told == [Purge("m"), *(Retire("n", f"{at}.py", 0) for at in (2, 3, 4))]
+        reader.close()
+        await sender.close()

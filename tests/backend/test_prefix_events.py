@@ -1,0 +1,139 @@
+"""vLLM's cache events in terms of our keys: decoded, applied in order, void after a gap; and the way there over ZMQ."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+import zmq.asyncio
+from backend.world import until
+from foretype_backend.engines.port import Origin
+from foretype_backend.engines.prefix import block_keys
+from foretype_backend.pools.kv_events import follow_events
+from foretype_backend.prefix.book import CacheBook
+from foretype_backend.prefix.events import BadEvents, CacheChange, EventBook, is_local_endpoint
+from hypothesis import given
+from hypothesis import strategies as st
+
+IDS = list(range(100, 148))
+KEYS = block_keys(IDS, 16, salt="s")
+
+
+def stored(hashes: list[int], ids: list[int], parent: int | None = None, **fields: Any) -> dict[str, Any]:
+    first = [["s"]] if parent is None else [None]
+    extra = first + [None] * (len(hashes) - 1)
+    event = {"type": "BlockStored", "block_hashes": hashes, "parent_block_hash": parent, "token_ids": ids}
+    return event | {"block_size": 16, "medium": "GPU", "lora_name": None, "extra_keys": extra} | fields
+
+
+def batch(*events: Any) -> bytes:
+    return msgspec.msgpack.encode([0.0, list(events), 0])
+
+
+def test_chains_follow_from_the_events_alone() -> None:
+    book = EventBook(16)
+    assert book.read(0, batch(stored([1, 2], IDS[:32]))) == CacheChange(KEYS[:2])
+    assert book.read(1, batch(stored([3], IDS[32:], parent=2))) == CacheChange(KEYS[2:])
+    assert book.read(2, batch({"type": "BlockRemoved", "block_hashes": [3, 99], "medium": "GPU"})) == CacheChange(
+        (), KEYS[2:]
+    )
+    assert len(book) == 2
+    assert book.read(3, batch({"type": "AllBlocksCleared"}, stored([1], IDS[:16]))) == CacheChange(
+        KEYS[:1], (), cleared=True
+    )
+
+
+def test_events_as_arrays_of_older_versions_are_read_too() -> None:
+    rows: list[Any] = [
+        ["BlockStored", [1], None, IDS[:16], 16, None, "GPU", None, [["s"]]],
+        ["BlockRemoved", [1], "GPU"],
+        ["AllBlocksCleared"],
+    ]
+    book = EventBook(16)
+    assert book.read(0, batch(rows[0])) == CacheChange(KEYS[:1])
+    assert book.read(1, batch(rows[1])) == CacheChange((), KEYS[:1])
+    assert book.read(2, batch(rows[2])).cleared
+
+
+def test_a_lost_batch_voids_what_was_known() -> None:
+    book = EventBook(16)
+    book.read(5, batch(stored([1], IDS[:16])))  # the first one that is heard begins the count
+    change = book.read(7, batch(stored([3], IDS[32:], parent=1)))
+    assert change == CacheChange(cleared=True)  # its parent may have been removed in the batch that is missing
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"block_size": 32}, {"medium": "CPU"}, {"lora_name": "x"}, {"token_ids": [1, 2]}, {"parent_block_hash": 77}],
+)
+def test_blocks_that_are_none_of_ours_are_left_out(fields: dict[str, Any]) -> None:
+    assert EventBook(16).read(0, batch(stored([1], IDS[:16]) | fields)) == CacheChange()
+
+
+@given(
+    st.binary(max_size=60)
+    | st.recursive(st.none() | st.integers(-9, 9) | st.text(), st.lists).map(msgspec.msgpack.encode)
+)
+def test_any_frame_is_read_or_refused(payload: bytes) -> None:
+    book = EventBook(16)
+    book.read(0, batch(stored([1], IDS[:16])))
+    try:
+        book.read(1, payload)
+    except BadEvents:
+        assert len(book) == 1
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "local"),
+    [
+        ("ipc:///run/x", True),
+        ("tcp://127.0.0.1:5557", True),
+        ("tcp://[::1]:5557", True),
+        ("tcp://localhost:5557", True),
+        ("tcp://*:5557", False),
+        ("tcp://0.0.0.0:5557", False),
+        ("tcp://gpu-1:5557", False),
+        ("inproc://x", False),
+        ("", False),
+    ],
+)
+def test_events_never_leave_their_host(endpoint: str, local: bool) -> None:
+    assert is_local_endpoint(endpoint) is local
+
+
+async def test_events_over_zmq_replace_belief(tmp_path: Path) -> None:
+    endpoint = f"ipc://{tmp_path}/events"
+    context = zmq.asyncio.Context()
+    publisher = context.socket(zmq.PUB)
+    publisher.bind(endpoint)
+    book = CacheBook(16)
+    heard: list[CacheChange] = []
+
+    def hear(change: CacheChange) -> None:
+        heard.append(change)
+        book.heard("one", change)
+
+    listener = asyncio.create_task(follow_events(endpoint, 16, hear))
+    origin = Origin(tenant="t", repository="r", session="a", document="x")
+    found = book.look_up(origin, IDS, "s")
+    book.sent(found, "one", 0.0)
+    assert book.look_up(origin, IDS, "s").held == {"one": 32}  # the last block is always computed
+    for sequence in range(200):  # a subscriber hears what is published after it has joined
+        await publisher.send_multipart([b"", sequence.to_bytes(8, "big"), batch(stored([1], IDS[:16]))])
+        await asyncio.sleep(0.01)
+        if heard:
+            break
+    await publisher.send_multipart([b"", b"short", b""])
+    await publisher.send_multipart([b"", (sequence + 1).to_bytes(8, "big"), b"\xc1"])
+    removed = batch({"type": "BlockRemoved", "block_hashes": [1], "medium": "GPU"})
+    await publisher.send_multipart([b"", (sequence + 1).to_bytes(8, "big"), removed])
+    await until(lambda: any(change.removed for change in heard))
+    assert book.look_up(origin, IDS, "s").held == {}  # what the engine says goes
+    listener.cancel()
+    await asyncio.gather(listener, return_exceptions=True)
+    publisher.close(linger=0)
+    context.term()
