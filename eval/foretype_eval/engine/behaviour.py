@@ -31,8 +31,11 @@ async def measure_cancel(engine: WatchedEngine, options: EngineBenchOptions) -> 
     background = asyncio.create_task(_generate_for_ever(engine, rng, lambda: arrivals.append(time.perf_counter())))
     cancel_ms: list[float] = []
     wasted_before = engine.statistics().tokens_after_cancel
+    until = time.perf_counter() + options.seconds
     try:
         for number in range(options.samples):
+            if time.perf_counter() > until:
+                break
             name = f"victim-{number}"
             stream = engine.generate(name, _prompt(rng, 400), GenerationParams(max_tokens=1000))
             for _ in range(rng.randint(1, 4)):
@@ -67,7 +70,10 @@ async def measure_isolation(engine: WatchedEngine, options: EngineBenchOptions) 
     tokens = options.prompt_tokens[0]
     values: dict[str, list[float]] = {name: [] for name in ("a_first", "a_again", "b_after_a", "a_after_purge")}
     cached = dict.fromkeys(values, 0)
+    until = time.perf_counter() + options.seconds
     for number in range(max(5, options.samples // 4)):
+        if time.perf_counter() > until:
+            break
         prompt = _prompt(rng, tokens)
         for name, ttft_ms in values.items():
             if name == "a_after_purge":

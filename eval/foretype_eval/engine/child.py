@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ async def measure(options: EngineBenchOptions) -> dict[str, Any]:
     found: dict[str, Any] = {"cores": os.cpu_count()}
     if {"serving", "cancel", "isolation"} & set(options.parts):
         engine = WatchedEngine(VllmOptions(model=Path(options.model), eager=True, cache_gib=1.0))
+        began = time.perf_counter()
         await engine.start()
+        found["start_s"] = round(time.perf_counter() - began, 1)
         try:
             found["engine"] = f"vllm {engine.library()[1].version}"
             if "serving" in options.parts:

@@ -72,6 +72,7 @@ def engine_bench(
     texts: Annotated[list[Path] | None, typer.Option(help="Folders with source files to continue; repeatable.")] = None,
     parts: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}.")] = ",".join(PARTS),
     samples: Annotated[int, typer.Option(min=8, help="Of each row.")] = 60,
+    seconds: Annotated[float, typer.Option(min=1, help="For each row at most; fewer samples then.")] = 40.0,
     seed: Annotated[int, typer.Option()] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -87,6 +88,7 @@ def engine_bench(
         texts=tuple(str(one.resolve()) for one in texts or ()),
         parts=wanted,
         samples=samples,
+        seconds=seconds,
         seed=seed,
     )
     try:

@@ -18,7 +18,7 @@ class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
         model: folder with config.json and safetensors.
         draft: such a folder; None leaves `draft_model` out.
         texts: folders whose files give prompts for speculation; the language is by the file's ending.
-        samples: of each row.
+        samples: of each row, or as many as come in `seconds`.
     """
 
     model: str
@@ -26,6 +26,7 @@ class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     texts: tuple[str, ...] = ()
     parts: tuple[str, ...] = PARTS
     samples: int = 60
+    seconds: float = 40.0
     prompt_tokens: tuple[int, ...] = (2000, 6000)
     speculation_tokens: int = 4
     seed: int = 0

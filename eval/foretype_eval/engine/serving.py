@@ -105,8 +105,9 @@ async def _length(
     values: dict[str, list[float]] = {name: [] for name in ("cold", "cold_raw", "warm", "warm_raw", "added")}
     lengths: list[int] = []
     cached = prompts = 0
+    until = time.perf_counter() + options.seconds
     for number, site in enumerate(_sites(options.seed, tokens)):
-        if len(values["warm"]) >= options.samples or number > 20 * options.samples:
+        if len(values["warm"]) >= options.samples or time.perf_counter() > until:
             break
         typing = Typing(site, assembler)
         typing.type(rng.randint(4, 8) + len(site.typed) - len(site.typed.lstrip()))
