@@ -14,10 +14,19 @@ from typing import Final
 from foretype_context.document import Snapshot
 from foretype_context.languages import language_spec
 
-__all__ = ["Surroundings", "excess_closer", "in_comment_or_quotes", "open_quote", "surroundings"]
+__all__ = [
+    "Surroundings",
+    "excess_closer",
+    "in_comment_or_quotes",
+    "missing_closers",
+    "open_quote",
+    "statement_start",
+    "surroundings",
+]
 
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
 _OPENERS: Final = frozenset(_PAIRS.values())
+_CLOSERS: Final = {opener: closer for closer, opener in _PAIRS.items()}
 _LOOK_LINES: Final = 200
 _LOOK_CHARS: Final = 20_000
 
@@ -74,9 +83,31 @@ def open_quote(text: str, line_comment: str) -> str:
 def in_comment_or_quotes(snapshot: Snapshot, offset: int) -> bool:
     """Whether `offset` is in a line comment or a string, told from the start of the enclosing statement by the scanner alone."""
     scanner = _Scanner(language_spec(snapshot.language).line_comment)
-    for _ in scanner.brackets(snapshot.text[_statement_start(snapshot, offset) : offset]):
+    for _ in scanner.brackets(snapshot.text[statement_start(snapshot, offset) : offset]):
         pass
     return scanner.in_comment or scanner.quote != ""
+
+
+def closes_more(text: str, line_comment: str) -> bool:
+    """Whether `text` has a bracket that closes none of its own."""
+    depth = 0
+    for _, bracket in _Scanner(line_comment).brackets(text):
+        depth += 1 if bracket in _OPENERS else -1
+        if depth < 0:
+            return True
+    return False
+
+
+def missing_closers(text: str, line_comment: str) -> str:
+    """What closes everything that stands open at the end of `text`: its string, then its brackets, innermost first."""
+    scanner = _Scanner(line_comment)
+    stack: list[str] = []
+    for _, bracket in scanner.brackets(text):
+        if bracket in _OPENERS:
+            stack.append(bracket)
+        elif stack and stack[-1] == _PAIRS[bracket]:
+            stack.pop()
+    return scanner.quote + "".join(_CLOSERS[bracket] for bracket in reversed(stack))
 
 
 class Surroundings:
@@ -102,7 +133,7 @@ def _is_outer(line: str) -> bool:
     return bool(line.strip()) and not line[0].isspace() and line[0] not in ")]}"
 
 
-def _statement_start(snapshot: Snapshot, offset: int) -> int:
+def statement_start(snapshot: Snapshot, offset: int) -> int:
     """Start of the nearest outermost line above `offset`, or of the line where the search ends."""
     line = first = snapshot.line_of(offset)
     while first > 0 and line - first < _LOOK_LINES and not _is_outer(snapshot.line_text(first)):
@@ -112,7 +143,7 @@ def _statement_start(snapshot: Snapshot, offset: int) -> int:
 
 def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> Surroundings:
     """Scans from the enclosing outermost line to the next one; `skip_right` characters right of the cursor are left out."""
-    line, start = snapshot.line_of(offset), _statement_start(snapshot, offset)
+    line, start = snapshot.line_of(offset), statement_start(snapshot, offset)
     known = start == 0 or _is_outer(snapshot.line_text(snapshot.line_of(start)))
     if not known or offset - start > _LOOK_CHARS:
         return Surroundings(False, (), 0, "")

@@ -18,6 +18,7 @@ from foretype_context.repetition import is_repetitive, without_repeated_lines
 from foretype_context.syntax import CLOSERS_ONLY, block_indent, closes_block, indent_columns, previous_filled_line
 from foretype_context.templates import GRAMMARS
 from foretype_context.tokens import well_formed
+from foretype_context.truncate import block_end
 from foretype_context.windows import View
 
 __all__ = ["Finished", "finish", "strip_healed"]
@@ -190,6 +191,9 @@ def _block(text: str, view: View, spec: LanguageSpec, *, final: bool) -> tuple[s
         lines.pop()
         if not any(line.strip() for line in lines):
             return "", "no whole line yet"
+    end = block_end(view.snapshot, view.offset, "\n".join(lines))
+    if end is not None:
+        lines = "\n".join(lines)[:end].split("\n")
     lines = _within_block(lines, view, spec)
     lines = without_repeated_lines(lines)
     below = _below(view)

@@ -151,7 +151,8 @@ def _placed(
     expired = [one for one in standing if (one.source.path, one.text) not in chosen]
     expired_tokens = sum(map(cost, expired))
     echo = any(
-        one.source.path == view.snapshot.path or _echo(_snippet_lines(one.text), around, strategy.echo) for one in expired
+        one.source.path == view.snapshot.path or _echo(_snippet_lines(one.text), around, strategy.echo)
+        for one in expired
     )
     keep = not idle and not echo and len(expired) <= strategy.expired_max and used + expired_tokens <= limit_tokens
     if keep:

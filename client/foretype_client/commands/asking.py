@@ -45,7 +45,12 @@ class Answer:
 def plan_at(
     assembler: Assembler, snapshot: Snapshot, offset: int, snippets: Sequence[Snippet] = ()
 ) -> tuple[Plan, float]:
-    """The prompt for a place that nothing was asked about before, and the milliseconds that took."""
+    """The prompt for a place that nothing was asked about before, and the milliseconds that took.
+
+    Planned twice: an editor's caches were filled long before, and in a cold process the time budget would drop what its
+    user's prompts hold.
+    """
+    assembler.plan(PlanState.empty(), snapshot, offset, snippets=snippets, now=0.0)
     started = time.perf_counter()
     plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, snippets=snippets, now=0.0)
     return plan, (time.perf_counter() - started) * 1e3

@@ -1,0 +1,86 @@
+"""Generated text ends where the grammar says that its block does."""
+
+from __future__ import annotations
+
+import pytest
+from foretype_context.brackets import missing_closers
+from foretype_context.document import Document
+from foretype_context.finish import finish
+from foretype_context.languages import LANGUAGES
+from foretype_context.plan import SuggestionKind
+from foretype_context.truncate import block_end
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+KEPT = [
+    ("a.js", "function f(x) {|\n", "\nreturn x;\n}\nnext(1);\n", "\nreturn x;\n}"),
+    ("a.js", "function f(x) {|\n", "\n  if (x) { go(); }\n  return {\n", None),
+    ("a.ts", "class A {\n  f(): void {|\n", "\n  go();\n  }\n  g() {}\n", "\n  go();\n  }"),
+    ("a.go", "package a\n\nfunc f() {\n\tx := 1\n\t|\n", "return x }\nfunc g() {}", "return x }"),
+    ("a.rs", "fn f() -> u8 {|\n", "\n1 }\nfn g() {}\n", "\n1 }"),
+    ("A.java", "class A {\n  int f() {|\n", "\n return 1; }\n int g;\n", "\n return 1; }"),
+    ("a.c", "int f(void) {|\n", '\nputs("}{"); }\nint g;\n', '\nputs("}{"); }'),
+    ("a.cpp", "struct A {\n  int f() {|\n", "\n return 1; }\n int g;\n", "\n return 1; }"),
+    ("a.cs", "class A {\n  int F() {|\n", "\n return 1; }\n int g;\n", "\n return 1; }"),
+    ("a.rb", "def f(x)|\n", "\nx\nend\nputs 1\n", "\nx\nend"),
+    ("a.php", "<?php\nfunction f() {|\n", "\nreturn 1; }\n$x = 2;\n", "\nreturn 1; }"),
+    ("a.sh", "f() {|\n", "\ngo\n}\nf 1\n", "\ngo\n}"),
+    ("a.py", "def f(x):\n    y = x\n    |\n", "return (y,\n  1)\nprint(2)\n", "return (y,\n  1)"),
+    ("a.tsx", "const f = (x: string) => {|\n", "\nreturn <b>{x}</b>;\n}\ngo();\n", "\nreturn <b>{x}</b>;\n}"),
+    ("a.js", "go();|\n", "\nstop();\n", None),
+    ("a.txt", "f {|\n", "\n}\n", None),
+]
+
+
+def cut(path: str, marked: str, text: str) -> str | None:
+    at = marked.index("|")
+    end = block_end(Document("u", marked.replace("|", ""), path=path).snapshot(), at, text)
+    return None if end is None else text[:end]
+
+
+@pytest.mark.parametrize(("path", "marked", "text", "kept"), KEPT)
+def test_text_ends_with_its_block(path: str, marked: str, text: str, kept: str | None) -> None:
+    assert cut(path, marked, text) == kept
+
+
+def test_every_language_with_a_grammar_is_tried() -> None:
+    tried = {Document("u", "", path=path).language for path, *_ in KEPT}
+    assert tried >= {name for name, spec in LANGUAGES.items() if spec.wheel}
+
+
+def test_what_follows_on_the_same_indentation_is_not_shown() -> None:
+    marked = "function f(x) {|\n"
+    at = marked.index("|")
+    snapshot = Document("u", marked.replace("|", ""), path="a.js").snapshot()
+    shown = finish("\n  return x; }\n  next(1);\n", snapshot, at, kind=SuggestionKind.BLOCK, final=True)
+    assert shown.text == "\n  return x; }"
+
+
+def test_text_that_ends_no_block_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parsed(*_: object) -> None:
+        raise AssertionError("parsed")
+
+    monkeypatch.setattr("foretype_context.truncate.parse_in_steps", parsed)
+    assert cut("a.js", "function f(x) {|\n", "\n  if (x) {\n    go(')');\n  }\n  return x;") is None
+    assert cut("a.py", "def f(x):|\n", "\n    return {\n        1: 2}\n") is None
+    with pytest.raises(AssertionError, match="parsed"):
+        cut("a.js", "function f(x) {|\n", "\n  go(); }")
+
+
+@pytest.mark.parametrize(
+    ("text", "closers"),
+    [("f(a[{", "}])"), ("x = '(", "'"), ("f('a')", ""), ("a) + (", ")"), ("# (\n[", "]"), ("`${", "`")],
+)
+def test_what_is_open_is_closed(text: str, closers: str) -> None:
+    assert missing_closers(text, "#") == closers
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(alphabet="fx(){}[]'\"`\n :;#é🙂", max_size=40),
+    st.text(alphabet="fx(){}[]'\"`\n :;#é🙂\r", max_size=60),
+    st.sampled_from(["a.py", "a.js", "a.rb", "a.php", "a.sh", "a"]),
+)
+def test_any_text_is_cut_inside_itself_or_not_at_all(before: str, text: str, path: str) -> None:
+    end = block_end(Document("u", before + "\n}\n", path=path).snapshot(), len(before), text)
+    assert end is None or 0 <= end < len(text.rstrip()) or (before + text).rstrip() != before + text.rstrip()
