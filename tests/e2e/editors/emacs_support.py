@@ -37,6 +37,14 @@ def missing():
     return None
 
 
+def written(folder: Path, command, more=""):
+    """The configuration as a file; its socket will be in `folder/emacs`."""
+    init = folder / "init.el"
+    words = " ".join(json.dumps(str(word)) for word in command)
+    init.write_text(CONFIG.format(packages=PACKAGES, root=ROOT, folder=folder, command=words, more=more))
+    return init
+
+
 class Emacs(Terminal):
     """Emacs with one file open and the cursor at its end."""
 
@@ -47,9 +55,7 @@ class Emacs(Terminal):
         (self.work / ".git").mkdir(parents=True)
         self.file = self.work / name
         self.file.write_text(source)
-        init = folder / "init.el"
-        words = " ".join(json.dumps(str(word)) for word in command)
-        init.write_text(CONFIG.format(packages=PACKAGES, root=ROOT, folder=folder, command=words, more=config))
+        init = written(folder, command, config)
         self._env = environment(folder, **(env or {}))
         program = ("emacs", "-nw", "-Q", "-l", init, self.file, "--eval", "(goto-char (point-max))")
         super().__init__(folder, *program, cwd=self.work, env=self._env)

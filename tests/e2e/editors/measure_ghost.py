@@ -1,13 +1,14 @@
 """Measure the time from the last key to visible ghost text, in a real editor with the embedded engine.
 
-    python tests/e2e/editors/measure_ghost.py neovim|vscode [-n 30] [--engine scripted]
+    python tests/e2e/editors/measure_ghost.py neovim|neovim-old|emacs|vscode [-n 30] [--engine scripted]
 
 Each sample retypes the start of one line of a module of the standard library, at 40 ms a key, and waits for ghost text that
-was not there before the last key. Neovim runs in a terminal of ours: visible is when the bytes that draw the text in its own
-colour arrive. VS Code runs in Chromium: visible is the first frame whose page holds the text.
+was not there before the last key. Neovim and Emacs run in a terminal of ours: visible is when the bytes that draw the text in
+its own colour arrive. VS Code runs in Chromium: visible is the first frame whose page holds the text.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -27,6 +28,7 @@ from termios import TIOCSWINSZ
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from e2e.editors import emacs_support
 from e2e.editors.terminal_support import environment, find
 from e2e.editors.vscode_support import VsCode
 from e2e.lsp_support import gateway
@@ -39,8 +41,16 @@ vim.opt.runtimepath:prepend('{root}/editors/nvim')
 vim.opt.termguicolors = true
 vim.opt.swapfile = false
 vim.g.loaded_matchparen = 1
-require('foretype').setup({{ cmd = {{ '{python}', '-m', 'foretype_lsp', '--gateway', '{url}', '--log-file', '{log}', '--log-level', 'info' }} }})
+require('foretype').setup({{ cmd = {{ {command} }} }})
 vim.api.nvim_set_hl(0, 'ComplHint', {{ fg = '#123456' }})
+vim.api.nvim_set_hl(0, 'ForetypeGhost', {{ fg = '#123456' }})
+"""
+EMACS = """
+(set-face-attribute 'lsp-inline-completion-overlay-face nil :inherit 'unspecified :foreground "#123456")
+(global-set-key (kbd "C-c r") (lambda () (interactive) (revert-buffer t t t)))
+(defun measured-line (line)
+  (goto-char (point-min)) (forward-line (1- line)) (delete-region (point) (line-end-position)))
+(global-set-key (kbd "C-c l") (lambda (line) (interactive "nLine: ") (measured-line line)))
 """
 
 
@@ -56,21 +66,21 @@ def samples(count, seed=7):
         yield i + 1, text[: rng.randint(5, len(text) - 6)].rstrip()
 
 
-class Neovim:
-    def __init__(self, folder, url):
-        program = find("neovim", "FORETYPE_NVIM")
-        file = folder / "a.py"
-        file.write_text(Path(textwrap.__file__).read_text())
+class InTerminal:
+    """An editor in a terminal of ours; ready when the server's log says so."""
+
+    def __init__(self, program, arguments, folder, **env):
         self._log = folder / "lsp.log"
-        config = folder / "init.lua"
-        config.write_text(CONFIG.format(root=ROOT, python=sys.executable, url=url, log=self._log))
-        env = environment(folder, TERM="xterm-256color")
+        full_env = environment(folder, TERM="xterm-256color", COLORTERM="truecolor", **env)
         pid, self._fd = pty.fork()
         if pid == 0:
-            os.execve(program, [program, "--clean", "-n", "-u", str(config), str(file)], env)
+            os.execvpe(program, [program, *map(str, arguments)], full_env)
         ioctl(self._fd, TIOCSWINSZ, pack("HHHH", 40, 120, 0, 0))
         while not (self._log.exists() and "status: ready" in self._log.read_text()):
             self._read(0.1)
+
+    def press(self, keys):
+        os.write(self._fd, keys.encode())
 
     def _read(self, seconds):
         """What it draws, until nothing came for that long."""
@@ -79,32 +89,81 @@ class Neovim:
             out += os.read(self._fd, 1 << 16)
         return out
 
+    def open_line(self, line):
+        """The file as it was, with that line emptied and the cursor on it."""
+        raise NotImplementedError
+
     def sample(self, line, text):
-        os.write(self._fd, f"\x1b:e!\r:{line}\r".encode())
-        self._read(0.5)
-        os.write(self._fd, b"S")
+        self.open_line(line)
         self._read(0.15)
         for char in text[:-1]:
-            os.write(self._fd, char.encode())
+            self.press(char)
             self._read_for(KEY_S)
         started_s = time.perf_counter()
-        os.write(self._fd, text[-1].encode())
+        self.press(text[-1])
         while (left_s := started_s + PATIENCE_S - time.perf_counter()) > 0:
             if select.select([self._fd], [], [], left_s)[0] and COLOUR in os.read(self._fd, 1 << 16):
                 return (time.perf_counter() - started_s) * 1000
         return None
 
     def _read_for(self, seconds):
-        out, end_s = b"", time.perf_counter() + seconds
+        end_s = time.perf_counter() + seconds
         while (left_s := end_s - time.perf_counter()) > 0:
             if select.select([self._fd], [], [], left_s)[0]:
-                out += os.read(self._fd, 1 << 16)
-        return out
+                os.read(self._fd, 1 << 16)
 
     def close(self):
-        os.write(self._fd, b"\x1b:qa!\r")
-        self._read_for(1.0)
+        with contextlib.suppress(OSError):  # it has ended
+            self._read_for(1.0)
         os.close(self._fd)
+
+
+def server(folder, url):
+    log = ("--log-file", folder / "lsp.log", "--log-level", "info")
+    return [sys.executable, "-m", "foretype_lsp", "--gateway", url, *map(str, log)]
+
+
+class Neovim(InTerminal):
+    program = ("neovim", "FORETYPE_NVIM")
+
+    def __init__(self, folder, url):
+        file = folder / "a.py"
+        file.write_text(Path(textwrap.__file__).read_text())
+        config = folder / "init.lua"
+        words = ", ".join(f"'{word}'" for word in server(folder, url))
+        config.write_text(CONFIG.format(root=ROOT, command=words))
+        super().__init__(find(*self.program), ["--clean", "-n", "-u", config, file], folder)
+
+    def open_line(self, line):
+        self.press(f"\x1b:e!\r:{line}\r")
+        self._read(0.5)
+        self.press("S")
+
+    def close(self):
+        self.press("\x1b:qa!\r")
+        super().close()
+
+
+class OldNeovim(Neovim):
+    program = ("neovim-old", "FORETYPE_NVIM_OLD")
+
+
+class Emacs(InTerminal):
+    def __init__(self, folder, url):
+        file = folder / "a.py"
+        file.write_text(Path(textwrap.__file__).read_text())
+        (folder / "emacs").mkdir(mode=0o700)
+        init = emacs_support.written(folder, server(folder, url), EMACS)
+        super().__init__("emacs", ["-nw", "-Q", "-l", init, file], folder)
+
+    def open_line(self, line):
+        self.press("\x07\x03r")
+        self._read(0.5)
+        self.press(f"\x03l{line}\r")
+
+    def close(self):
+        self.press("\x07\x18\x03n\x18\x03yes\r")
+        super().close()
 
 
 class Code:
@@ -139,9 +198,12 @@ class Code:
         self._it.close()
 
 
+EDITORS = {"neovim": Neovim, "neovim-old": OldNeovim, "emacs": Emacs, "vscode": Code}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("editor", choices=["neovim", "vscode"])
+    parser.add_argument("editor", choices=EDITORS)
     parser.add_argument("-n", type=int, default=30)
     parser.add_argument(
         "--engine", choices=["embedded", "scripted"], default="embedded", help="scripted: without a model"
@@ -149,7 +211,7 @@ def main():
     options = parser.parse_args()
     taken_ms = []
     with tempfile.TemporaryDirectory() as name, gateway(Path(name), engine=options.engine) as served:
-        editor = {"neovim": Neovim, "vscode": Code}[options.editor](Path(name), served.url)
+        editor = EDITORS[options.editor](Path(name), served.url)
         try:
             taken_ms = [editor.sample(*sample) for sample in samples(options.n)]
         finally:

@@ -106,6 +106,13 @@ def test_leaving_insert_mode_takes_the_suggestion_away(neovim):
     assert neovim.buffer() == SOURCE + "    value = "
 
 
+def test_a_file_that_was_read_again_gets_suggestions_still(neovim):
+    neovim.type(":e!")
+    neovim.press("Enter", "G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+
+
 def test_checkhealth_finds_nothing_wrong(neovim):
     neovim.type(":checkhealth foretype")
     neovim.press("Enter")

@@ -209,8 +209,8 @@ local function root_of(file)
 end
 
 local function attach(bufnr)
-  if buffers[bufnr] or vim.bo[bufnr].buftype ~= '' then
-    return
+  if vim.bo[bufnr].buftype ~= '' or (buffers[bufnr] and client_id and vim.lsp.buf_is_attached(bufnr, client_id)) then
+    return -- `:edit` reads a file anew, and detaches it
   end
   if not client() then
     local root = root_of(vim.api.nvim_buf_get_name(bufnr))
@@ -229,7 +229,7 @@ local function attach(bufnr)
     })
   end
   if client_id and vim.lsp.buf_attach_client(bufnr, client_id) then
-    buffers[bufnr] = { timer = vim.loop.new_timer() }
+    buffers[bufnr] = buffers[bufnr] or { timer = vim.loop.new_timer() }
   end
 end
 
