@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from backend.replica import Replica
 from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
@@ -23,6 +26,7 @@ from foretype_backend.prefix.epochs import EpochFile, EpochsUnreadable, read_epo
 from foretype_backend.prefix.salt import SaltBook
 from foretype_client.wire import VERSION, Changed, ChangeReason, Done, Hello, Workspace
 from foretype_context.segments import Source
+from foretype_models.artifacts import locate
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
@@ -210,3 +214,51 @@ def test_damaged_epochs_are_not_overlooked(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(EpochsUnreadable, match="delete it"):
             read_epochs(path)
+
+
+@contextlib.asynccontextmanager
+async def process(profile: Path, state: Path) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """`foretype serve` on a profile."""
+    command = (sys.executable, "-m", "foretype_backend", "serve", "--profile", str(profile), "--port", "0")
+    pipe = asyncio.subprocess.PIPE
+    started = await asyncio.create_subprocess_exec(
+        *command, "--no-telemetry", "--state-dir", str(state), stdout=pipe, stderr=pipe
+    )
+    try:
+        yield started
+    finally:
+        if started.returncode is None:
+            started.kill()
+        await started.communicate()
+
+
+async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_models(tmp_path: Path) -> None:
+    one, two = (Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(2))
+    other = Replica(vocabulary=TOKENIZER.vocabulary_tokens, model="other")
+    for replica in (one, two, other):
+        await replica.start()
+    tokenizer = locate().tokenizer_path
+    profile = tmp_path / "team.toml"
+    model = f"[model]\ntokenizer = '{tokenizer}'\ngrammar = 'foretype-1'\n"
+    profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{two.url}/v1']\n{model}")
+    async with process(profile, tmp_path / "state") as gateway, httpx.AsyncClient(trust_env=False) as http:
+        assert gateway.stdout is not None
+        url = (await gateway.stdout.readline()).decode().removeprefix("ready ").strip()
+        answer = await http.post(f"{url}/v1/completions", json={"prompt": LINES, "max_tokens": 3})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["usage"]["completion_tokens"] >= 1  # tokens of no language
+        purged = (await http.post(f"{url}/admin/prefix/purge", json={})).json()
+        assert purged["epoch"] == 1
+        assert "foretype_replica_standing" in (await http.get(f"{url}/metrics")).text
+        gateway.send_signal(signal.SIGTERM)
+        assert await gateway.wait() == 0
+    assert read_epochs(tmp_path / "state" / "prefix" / "epochs.json") == {("default", ""): 1}
+    assert len({body["cache_salt"] for body in bodies([one, two])}) == 1
+
+    profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{other.url}/v1']\n{model}")
+    async with process(profile, tmp_path / "state") as gateway:
+        _, told = await gateway.communicate()
+        assert gateway.returncode == 2
+        assert "different models" in told.decode()
+    for replica in (one, two, other):
+        await replica.stop()
