@@ -2,13 +2,15 @@
 
 import asyncio
 import shutil
+import sys
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 
+import psutil
 import pytest
 from client.wire_server import Peer, WireServer
 from context.tiny import raw
-from e2e.lsp_support import DEADLINE_S, editor
+from e2e.lsp_support import DEADLINE_S, RawEditor, editor
 from foretype_client.wire import Delta, Done, Finish, Profile
 from foretype_context.templates import grammar
 from lsprotocol import types
@@ -219,3 +221,57 @@ async def test_without_retrieval_no_folder_is_read(root, tmp_path):
         assert await Typist(it, (root / "pay.py").as_uri(), 3, 14).key() is not None
         assert (await it.status())["index"] == "switched off"
         assert not kept.has("def grand_total") and not (tmp_path / "cache").exists()
+
+
+async def test_two_windows_on_one_workspace_share_its_index(root, tmp_path):
+    for number in range(60):  # more than a window takes in by itself
+        (root / f"m{number}.py").write_text(f"def made{number}(): ...\n")
+    one_log, other_log = tmp_path / "one", tmp_path / "other"
+    one_log.mkdir()
+    other_log.mkdir()
+    async with (
+        keeping() as kept,
+        editor(one_log, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as one,
+        editor(other_log, "--gateway", kept.url, options=options(tmp_path), folders=[root]) as other,
+    ):
+        for it in (one, other):
+            # One of them writes; the other, told that it is being written, looks again a little later.
+            async def found(it=it):
+                said = (await it.status())["index"]
+                return "definitions, ready" in said and " 0 definitions" not in said
+
+            await until(found)
+            assert it.client.messages == []
+        (stored,) = [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != "lock"]
+        assert stored.stat().st_size > 0
+    assert "ERROR" not in (one_log / "lsp.log").read_text() + (other_log / "lsp.log").read_text()
+
+
+async def test_a_window_that_is_killed_leaves_no_process_behind(tmp_path):
+    root = tmp_path / "large"
+    root.mkdir()
+    for number in range(3000):
+        (root / f"m{number}.py").write_text("def made(a, b):\n    return a + b\n" * 50)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "foretype_lsp", "--log-file", str(tmp_path / "lsp.log")),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    it = RawEditor(process)
+    folders = [{"uri": root.as_uri(), "name": "large"}]
+    given = {**options(tmp_path), "gatewayUrl": "ws://127.0.0.1:9/v1/stream"}
+    params = {"processId": None, "capabilities": {}, "workspaceFolders": folders, "initializationOptions": given}
+    it.send(id=0, method="initialize", params=params)
+    await it.answer(0)
+    it.send(method="initialized", params={})
+    workers = []
+
+    async def indexing():
+        workers[:] = psutil.Process(process.pid).children(recursive=True)
+        return bool(workers)
+
+    await until(indexing)
+    process.kill()
+    await it.ended()
+    _, alive = await asyncio.to_thread(psutil.wait_procs, workers, DEADLINE_S)
+    assert alive == []

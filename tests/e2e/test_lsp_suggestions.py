@@ -175,3 +175,14 @@ async def test_with_popup_the_same_suggestion_is_an_item_of_the_completion_menu(
         assert item["textEdit"]["range"]["start"] == {"line": 4, "character": 4}
         it.send(id=2, method=INLINE, params={**where, "context": {"triggerKind": 2}})
         assert (await it.answer(2))["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["untitled:Untitled-1", "vscode-notebook-cell:/w/a.ipynb#W0sZmlsZQ%3D%3D", "vscode-remote://ssh-remote+box/w/a.py"],
+)
+async def test_documents_that_are_on_no_disk_are_completed_too(served, tmp_path, uri):
+    async with editor(tmp_path, "--gateway", served.url, folders=[tmp_path]) as it:
+        it.open(SOURCE, uri=uri)
+        assert (await it.suggestion(4, 11, uri=uri)).insert_text == "return return  # scripted"
+        assert it.client.messages == []
