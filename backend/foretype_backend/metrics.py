@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from foretype_client.wire import RequestClass, Usage
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -104,15 +104,24 @@ class Metrics:
         self.denials = Counter(
             "foretype_denied", "Credentials that were not taken, by why.", ["reason"], registry=self.registry
         )
+        # Looking a child up by its labels costs more than counting; these are counted several times per request.
+        self._children: dict[tuple[object, ...], Any] = {}
         self.registry.register(_Live(engine, scheduler, connections, slots))
         for collector in collectors:
             self.registry.register(collector)
 
+    def _child(self, metric: Counter | Histogram, *labels: str) -> Any:
+        key = (metric, *labels)
+        found = self._children.get(key)
+        if found is None:
+            found = self._children[key] = metric.labels(*labels)
+        return found
+
     def finished(self, class_: RequestClass, reason: Reason, usage: Usage, ttft_s: float | None) -> None:
         """Count one request, once, when it is over."""
-        self.requests.labels(class_.value, reason.value).inc()
+        self._child(self.requests, class_.value, reason.value).inc()
         if ttft_s is not None:
-            self.ttft.labels(class_.value).observe(ttft_s)
+            self._child(self.ttft, class_.value).observe(ttft_s)
         self.prompt_tokens.inc(usage.prompt_tokens)
         self.cached_tokens.inc(usage.cached_tokens)
         self.generated_tokens.inc(usage.generated_tokens)
@@ -134,7 +143,7 @@ class Metrics:
 
     def decided(self, class_: RequestClass, decision: Decision) -> None:
         """Count one decision of admission."""
-        self.admission.labels(class_.value, decision.value).inc()
+        self._child(self.admission, class_.value, decision.value).inc()
 
     def decisions(self) -> dict[str, dict[str, int]]:
         """Decisions of admission since the start, by class."""
@@ -173,7 +182,7 @@ class Metrics:
 
     def refused(self, class_: RequestClass, reason: Reason) -> None:
         """Count a request that never reached the service."""
-        self.requests.labels(class_.value, reason.value).inc()
+        self._child(self.requests, class_.value, reason.value).inc()
 
     def render(self, others: Mapping[str, Metrics] | None = None) -> bytes:
         """In the text format; those of other pools are told by the label `pool`."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -150,7 +149,7 @@ class OpenAIEngine:
             return {"stream": True}
         try:
             reply: object = response.json()
-        except json.JSONDecodeError:
+        except ValueError:  # no JSON, or no text at all
             reply = None
         if not isinstance(reply, dict):
             told = f"{url}: does not answer with JSON; is this the base URL, up to and with /v1?"
