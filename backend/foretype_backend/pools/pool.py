@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from foretype_context.languages import LANGUAGES
 from prometheus_client.registry import Collector
 
+from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
@@ -154,6 +155,7 @@ class ReplicaPool:
         self._members = {one.name: _Member(one, ReplicaHealth(self.options.health, now)) for one in replicas}
         self._router = Router(self.options.routing)
         self._placed_at: dict[str, Replica] = {}
+        self._ledger = AbortLedger()
         self._ticker: asyncio.Task[None] | None = None
         self._expired_s = now
         self._identity: ReplicaIdentity | None = None
@@ -236,6 +238,10 @@ class ReplicaPool:
         deadline: float | None = None,
         origin: Origin | None = None,
     ) -> AsyncIterator[Chunk]:
+        if self._ledger.begin(request_id):
+            self._ledger.end(request_id)
+            yield Chunk(finish=EngineFinish.ABORTED)
+            return
         found = self.book.look_up(origin or Origin(session=request_id), token_ids, salt)
         avoid: frozenset[str] = frozenset()
         plain = self._where_nothing_is_guessed(found.origin)
@@ -269,6 +275,7 @@ class ReplicaPool:
                 self._retried += 1
             finally:
                 self._placed_at.pop(request_id, None)
+                self._ledger.end(request_id)
 
     def _where_nothing_is_guessed(self, origin: Origin) -> frozenset[str]:
         """Replicas to avoid: those that speculate, where it does not pay and others do not.
@@ -355,7 +362,9 @@ class ReplicaPool:
     async def abort(self, request_id: str) -> None:
         """By the id that was given to `generate`; a second attempt of a request is found under it, too."""
         engine = self._placed_at.get(request_id)
-        if engine is not None:
+        if engine is None:
+            self._ledger.aborted(request_id)
+        else:
             await engine.abort(request_id)
             await engine.abort(f"{request_id}.1")
 
