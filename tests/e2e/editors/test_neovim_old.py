@@ -118,3 +118,15 @@ def test_checkhealth_finds_nothing_wrong(neovim):
     neovim.press("Enter")
     screen = neovim.until("ready: scripted")
     assert "ERROR" not in screen
+
+
+def test_before_closers_the_line_is_accepted_as_it_was_shown(neovim):
+    neovim.press("G")
+    neovim.type("oprint()")
+    neovim.press("Left")
+    neovim.type("f")
+    neovim.until(lambda _: "# scripted" in neovim.ghost())
+    shown = next(line for line in neovim.screen().splitlines() if line.startswith("print"))
+    neovim.press("Tab")
+    neovim.until(lambda _: "scripted" in neovim.buffer())
+    assert neovim.buffer().splitlines()[3] == shown.rstrip()
