@@ -151,6 +151,7 @@ def run_sweep(
         profile = side.profile
         asked = side.asked
     unique = list({entry["name"]: entry for entry in cells}.values())
+    unique.sort(key=lambda entry: (entry["layout"] != default, entry["layout"], entry["debounce_ms"], entry["client"]))
     sweep = [entry for entry in unique if entry["system"] == "network"]
     return {
         "model": profile.model,
@@ -168,7 +169,7 @@ def run_sweep(
         "model_requests": asked,
         "systems": [
             entry
-            for entry in unique
+            for entry in sorted(unique, key=lambda entry: SYSTEMS.index(entry["system"]))
             if entry["debounce_ms"] == DEFAULT_DEBOUNCE_MS and entry["client"] == "reuse" and entry["layout"] == default
         ],
         "sweep": sweep,
