@@ -193,20 +193,31 @@ async def bad_server(
 ) -> AsyncGenerator[str]:
     """A server that takes a request, answers what is asked of the model, and then does what `serve` does."""
 
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"/models" in head:
+            body = b'{"data": [{"id": "m"}]}'
+        elif b"/chat/" in head or not re.search(rb'"max_tokens":1[,}]', await reader.read(65536)):
+            return await serve(writer)
+        else:  # what an engine asks at its start
+            body = b'{"choices": [{"text": "x", "finish_reason": "length"}]}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        return None
+
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            if b"/models" in head:
-                body = b'{"data": [{"id": "m"}]}'
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-                await writer.drain()
-            elif b"/chat/" in head or not re.search(rb'"max_tokens":1[,}]', await reader.read(65536)):
-                await serve(writer)
-            else:  # what an engine asks at its start
-                body = b'{"choices": [{"text": "x", "finish_reason": "length"}]}'
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-                await writer.drain()
-        writer.close()
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.add(task)
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await answer(reader, writer)
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
@@ -214,6 +225,9 @@ async def bad_server(
         yield f"http{'s' if context else ''}://127.0.0.1:{port}/v1"
     finally:
         server.close()
+        for handler in handlers:
+            handler.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
