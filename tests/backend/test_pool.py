@@ -229,7 +229,7 @@ async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
     told: list[Retire | Purge] = []
     one = Replica()
     async with pool_of(one, start=False) as quiet:
-        engines = [member.engine for member in quiet._members.values()]  # pyright: ignore[reportPrivateUsage]
+        engines = [member.engine for member in quiet._members]  # pyright: ignore[reportPrivateUsage]
         options = PoolOptions(health=QUICK, expire_every_s=0.05)
         pool = ReplicaPool(engines, options, sender=Told(told))
         await pool.start()

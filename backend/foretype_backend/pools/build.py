@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from typing import Any
 
 from foretype_backend.engines.port import Origin
@@ -27,7 +28,11 @@ def make_pool(
 
     Raises:
         TypeError: an option does not exist; it is named.
+        ModuleNotFoundError: what a setting needs is not installed.
     """
+    for wanted, module, what in ((fast.kv_events, "zmq", "kv_events"), (fast.retire_url, "redis", "retire_url")):
+        if wanted and importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(f"{what} needs the package {module}; install the extra `tiers`")
     transfer = functools.partial(_transfer_parameters, frozenset(fast.shared_tier_tenants)) if fast.tiers else None
     common = {"idle_timeout_s": fast.idle_timeout_s, "model": fast.model, "api_key": api_key} | options
     engines = [

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,16 +22,15 @@ from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
-    Engine,
     EngineFinish,
     EngineStatistics,
     EngineUnavailable,
     GenerationParams,
     Origin,
 )
-from foretype_backend.engines.vllm_server import ReplicaIdentity
-from foretype_backend.pools.health import HealthOptions, HealthStatistics, ReplicaHealth
+from foretype_backend.pools.health import HealthOptions, HealthStatistics
 from foretype_backend.pools.kv_events import follow_events
+from foretype_backend.pools.members import Member, Members, Replica
 from foretype_backend.pools.metrics import PoolCollector
 from foretype_backend.pools.warm import Part, WarmOptions, WarmQueue, WarmStatistics, stable_parts
 from foretype_backend.prefix.book import CacheBook, LookUp
@@ -40,34 +38,9 @@ from foretype_backend.prefix.retire_feed import Purge, Retire
 from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RouterStatistics, RoutingOptions
 from foretype_backend.routing.speculation import SpeculationOptions, SpeculationPolicy
 
-__all__ = ["Agreement", "PoolOptions", "PoolStatistics", "Replica", "ReplicaPool"]
+__all__ = ["Agreement", "PoolOptions", "PoolStatistics", "ReplicaPool"]
 
 _TICK_S = 0.1
-_log = logging.getLogger("foretype.pool")
-
-
-class Replica(Engine, Protocol):
-    """An engine that is one of several."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def identity(self) -> ReplicaIdentity: ...
-
-    @property
-    def process(self) -> float | None:
-        """Changes when the engine's process is another one, whose cache is empty; None where it is not known."""
-        ...
-
-    @property
-    def guesses(self) -> int:
-        """Tokens guessed per step; 0 where the replica does not speculate, or has not yet."""
-        ...
-
-    async def check(self) -> None:
-        """Generate something and read the engine's figures. Raises EngineUnavailable."""
-        ...
 
 
 class Sender(Protocol):
@@ -114,15 +87,6 @@ class PoolStatistics(NamedTuple):
     warm: WarmStatistics
 
 
-@dataclass(slots=True)
-class _Member:
-    engine: Replica
-    health: ReplicaHealth
-    started: bool = False
-    process: float | None = None
-    check: asyncio.Task[None] | None = None
-
-
 class ReplicaPool:
     """See the module.
 
@@ -151,14 +115,19 @@ class ReplicaPool:
         self._events = dict(events or {})
         self._listeners: list[asyncio.Task[None]] = []
         self._clock = clock
-        now = clock()
-        self._members = {one.name: _Member(one, ReplicaHealth(self.options.health, now)) for one in replicas}
+        self._members = Members(
+            replicas,
+            self.options.health,
+            check_timeout_s=self.options.check_timeout_s,
+            came=self._came,
+            went=self._went,
+            clock=clock,
+        )
         self._router = Router(self.options.routing)
         self._placed_at: dict[str, Replica] = {}
         self._ledger = AbortLedger()
         self._ticker: asyncio.Task[None] | None = None
-        self._expired_s = now
-        self._identity: ReplicaIdentity | None = None
+        self._expired_s = clock()
         self._capabilities: Capabilities | None = None
         self._retried = 0
         self._warm = WarmQueue(self.options.warm)
@@ -173,28 +142,13 @@ class ReplicaPool:
         """Start every replica at once; those that do not answer are checked again while the others serve."""
         if self._ticker is not None:
             return
-        faults = await asyncio.gather(*(self._start(one) for one in self._members.values()))
-        up = [one for one in self._members.values() if one.started]
-        if not up:
+        try:
+            self._capabilities = await self._members.start()
+        except EngineUnavailable:
             await self.close()
-            raise EngineUnavailable("no replica answers: " + "; ".join(str(fault) for fault in faults if fault))
-        first = up[0].engine
-        for other in up[1:]:
-            if other.engine.identity != first.identity:
-                await self.close()
-                raise EngineUnavailable(
-                    f"the replicas serve different models: {first.name} {_shown(first.identity)}, {other.engine.name} "
-                    f"{_shown(other.engine.identity)}; a pool holds replicas of one model"
-                )
-        self._identity = first.identity
-        self._capabilities = replace(
-            first.capabilities(),
-            salt=all(one.engine.capabilities().salt for one in up),
-            priority=all(one.engine.capabilities().priority for one in up),
-        )
+            raise
         self.book = CacheBook(self._capabilities.block_tokens)
-        for one in up:
-            self._comes(one)
+        self._members.enter()
         self._ticker = asyncio.create_task(self._tick(), name="replica pool")
         self._listeners = [
             asyncio.create_task(
@@ -205,24 +159,14 @@ class ReplicaPool:
         ]
 
     async def close(self) -> None:
-        checks = [one.check for one in self._members.values() if one.check is not None]
-        tasks = [*checks, *self._listeners, *self._warming, *([] if self._ticker is None else [self._ticker])]
+        tasks = [*self._listeners, *self._warming, *([] if self._ticker is None else [self._ticker])]
         self._ticker, self._listeners = None, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(one.engine.close() for one in self._members.values()))
+        await self._members.close()
         if self._sender is not None:
             await self._sender.close()
-
-    async def _start(self, member: _Member) -> EngineUnavailable | None:
-        try:
-            await member.engine.start()
-        except EngineUnavailable as error:
-            member.health.failed(str(error), self._clock())
-            return error
-        member.started = True
-        return None
 
     # Requests
 
@@ -267,8 +211,7 @@ class ReplicaPool:
                         yield chunk
                 return
             except EngineUnavailable as error:
-                if member.health.fault(error.fault, str(error), self._clock()):
-                    self._goes(member)
+                self._members.fault(member, error)
                 if spoke or avoid or len(self._router.replicas) - (choice.replica in self._router.replicas) < 1:
                     raise
                 avoid = frozenset({choice.replica})
@@ -296,17 +239,17 @@ class ReplicaPool:
         origin, tokens = found.origin, len(found.token_ids)
         if self.options.pass_through:
             if not self._router.replicas:
-                raise EngineUnavailable(self._why())
+                raise self._members.unavailable()
             return Choice(self._router.replicas[0], Route.PASS_THROUGH, 0)
         try:
             return self._router.choose(
                 origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid
             )
         except NoReplica:
-            raise EngineUnavailable(self._why()) from None
+            raise self._members.unavailable() from None
 
     async def _follow(
-        self, member: _Member, choice: Choice, found: LookUp, stream: AsyncIterator[Chunk]
+        self, member: Member, choice: Choice, found: LookUp, stream: AsyncIterator[Chunk]
     ) -> AsyncGenerator[Chunk]:
         """One attempt on one replica: what it says, and the books of it."""
         began, tokens = self._clock(), len(found.token_ids)
@@ -411,8 +354,7 @@ class ReplicaPool:
             self.book.sent(found, replica, self._clock())
             computed = True
         except EngineUnavailable as error:
-            if member.health.fault(error.fault, str(error), self._clock()):
-                self._goes(member)
+            self._members.fault(member, error)
         finally:
             now = self._clock()
             self.book.left(found.origin.session, now)
@@ -422,62 +364,28 @@ class ReplicaPool:
             if self._ticker is not None:
                 self._warm_up()
 
-    # Health
+    # Time
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            now = self._clock()
-            for member in self._members.values():
-                if member.health.due(now):
-                    member.check = asyncio.create_task(self._check(member), name=f"check {member.engine.name}")
+            self._members.tick()
             self._warm_up()
+            now = self._clock()
             if now - self._expired_s >= self.options.expire_every_s:
                 self._expired_s = now
                 retired = self.book.expire(now)
                 if retired:
                     self._tell(retired)
 
-    async def _check(self, member: _Member) -> None:
-        reason = ""
-        try:
-            async with asyncio.timeout(self.options.check_timeout_s):
-                if not member.started:
-                    await member.engine.start()
-                    member.started = True
-                await member.engine.check()
-            if member.engine.identity != self._identity and self._identity is not None:
-                reason = f"serves {_shown(member.engine.identity)}, the pool {_shown(self._identity)}"
-        except TimeoutError:
-            reason = f"a check took longer than {self.options.check_timeout_s:g} s"
-        except EngineUnavailable as error:
-            reason = str(error)
-        now = self._clock()
-        if reason:
-            if member.health.failed(reason, now):
-                self._goes(member)
-        elif member.health.passed(now) or member.process != member.engine.process:
-            self._comes(member)
+    def _came(self, name: str) -> None:
+        self.book.directory.join(name)
+        self._warm.lost(name)
+        self._router.set_replicas(self._members.serving())
 
-    def _comes(self, member: _Member) -> None:
-        member.health.passed(self._clock())
-        member.process = member.engine.process
-        self.book.directory.join(member.engine.name)
-        self._warm.lost(member.engine.name)
-        self._router.set_replicas(self._serving())
-        _log.info("replica %s is in service", member.engine.name)
-
-    def _goes(self, member: _Member) -> None:
-        self.book.directory.leave(member.engine.name)
-        self._router.set_replicas(self._serving())
-        _log.warning("replica %s is out of service: %s", member.engine.name, member.health.reason)
-
-    def _serving(self) -> list[str]:
-        return [name for name, one in self._members.items() if one.health.in_service]
-
-    def _why(self) -> str:
-        reasons = (f"{name} ({one.health.reason})" for name, one in self._members.items())
-        return "no replica is in service: " + ", ".join(reasons)
+    def _went(self, name: str) -> None:
+        self.book.directory.leave(name)
+        self._router.set_replicas(self._members.serving())
 
     def _tell(self, messages: Iterable[Retire | Purge]) -> None:
         if self._sender is not None:
@@ -492,14 +400,14 @@ class ReplicaPool:
         return blocks
 
     def statistics(self) -> EngineStatistics:
-        each = [one.engine.statistics() for one in self._members.values()]
-        outages = sum(one.health.statistics().outages for one in self._members.values())
+        each = [one.engine.statistics() for one in self._members]
+        outages = sum(one.outages for one in self._members.statistics().values())
         totals = EngineStatistics(*(sum(column) for column in zip(*each, strict=True)))
         return totals._replace(restarts=outages)
 
     def pool_statistics(self) -> PoolStatistics:
         return PoolStatistics(
-            replicas={name: one.health.statistics() for name, one in self._members.items()},
+            replicas=self._members.statistics(),
             router=self._router.statistics(),
             agreement=self._agreement,
             retried=self._retried,
@@ -516,13 +424,9 @@ class ReplicaPool:
         return self._capabilities
 
     def __repr__(self) -> str:
-        return f"<ReplicaPool: {len(self._serving())} of {len(self._members)} in service>"
+        return f"<ReplicaPool: {len(self._members.serving())} of {len(self._members)} in service>"
 
 
 def _language(origin: Origin) -> str:
     """As a metric's label: a language without a grammar here counts as `other`."""
     return origin.language if origin.language in LANGUAGES else "other"
-
-
-def _shown(identity: ReplicaIdentity) -> str:
-    return f"{identity.model!r} ({identity.context_limit_tokens} tokens, blocks of {identity.block_tokens})"
