@@ -37,7 +37,7 @@ no environment variable.
 | `limits.abort_grace_ms` | 1000 | how long a cancelled request may take to leave the engine |
 | `limits.retry_wait_ms` | 2000 | how long a request waits for a lost engine to come back, once, before its first token |
 
-What a team's gateway adds (identity, admission, leases, prices, pools, traces) stands in `settings`.
+What a team's gateway adds (identity, admission, leases, prices, pools) stands in `settings`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ from foretype_backend.settings import (
     LeasesConfig,
     PoolsConfig,
     PricesConfig,
-    TracesConfig,
 )
 
 __all__ = [
@@ -158,7 +157,6 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     leases: LeasesConfig = LeasesConfig()
     prices: PricesConfig = PricesConfig()
     pool: PoolsConfig = PoolsConfig()
-    traces: TracesConfig = TracesConfig()
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +178,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     leases: LeasesConfig = LeasesConfig()
     prices: PricesConfig = PricesConfig()
     pool: PoolsConfig = PoolsConfig()
-    traces: TracesConfig = TracesConfig()
     token: str | None = None
     private: bool = False
     state_dir: Path | None = None
@@ -254,7 +251,6 @@ def load_config(
         leases=file.leases,
         prices=file.prices,
         pool=_pools(file.pool, base),
-        traces=file.traces,
         private=private,
         state_dir=state_dir,
     )
@@ -405,5 +401,3 @@ def _check_team(config: Config) -> None:
         )
     if config.identity.on and config.private:
         raise ConfigError("identity.enabled", "a private gateway serves one user; leave identity out")
-    if not 0 <= config.traces.sample <= 1:
-        raise ConfigError("traces.sample", "must be a share from 0 to 1")

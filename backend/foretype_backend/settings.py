@@ -18,7 +18,7 @@
 | `admission.shed` | true, but for `embedded` | refuse early when an objective is in danger |
 | `admission.refuse_share`, `resume_share` | 0.8, 0.6 | of an objective: above the one shedding begins, below the other it ends |
 | `admission.objectives_ms.*` | interactive 100, fim 150, block 500, chat 2000, speculative 150, warm 1000 | p99 of the time to first token |
-| `admission.chat_tpot_paid_ms`, `chat_tpot_free_ms`, `chat_ttft_ms` | 40, 60, 700 | what chat is watched for beside |
+| `admission.chat_ttft_ms` | 700 | p99 of the time to first token of chat on the quality pool |
 | `admission.reserved.*` | none | slots that lower classes never take |
 | `leases.redis_url` | none | Redis that gateways share budgets through; without it each gateway counts alone |
 | `leases.slice_s` | 1 | seconds' worth of a budget that one gateway holds |
@@ -32,8 +32,6 @@
 | `pool.quality.max_running`, `max_waiting` | 32, 64 | requests in it at once, and waiting |
 | `pool.quality.block_fails_over` | true | `class: block` goes to the fast pool while this one is away |
 | `pool.quality.send_salt` | false | its server is vLLM: keep the caches of tenants apart by `cache_salt` |
-| `traces.endpoint` | none | OTLP over HTTP (extra `traces`); without it no trace is made |
-| `traces.sample` | 0.01 | share of requests that are traced |
 """
 
 from __future__ import annotations
@@ -52,7 +50,6 @@ __all__ = [
     "PricesConfig",
     "QualityConfig",
     "ReservedSlots",
-    "TracesConfig",
 ]
 
 
@@ -102,8 +99,6 @@ class AdmissionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     resume_share: float = 0.6
     objectives_ms: ObjectivesMs = ObjectivesMs()
     chat_ttft_ms: float = 700.0
-    chat_tpot_paid_ms: float = 40.0
-    chat_tpot_free_ms: float = 60.0
     reserved: ReservedSlots = ReservedSlots()
 
 
@@ -138,8 +133,3 @@ class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 class PoolsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fast: FastConfig = FastConfig()
     quality: QualityConfig | None = None
-
-
-class TracesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    endpoint: str | None = None
-    sample: float = 0.01
