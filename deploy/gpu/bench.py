@@ -130,6 +130,7 @@ def measure(plan: dict[str, Any], seconds: float, log: Path) -> dict[str, Any]:
     """One child; its whole process group ends with it."""
     environment = {**os.environ, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
     environment.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    cut = ""
     with log.open("wb") as out:
         child = subprocess.Popen(
             [sys.executable, "-P", str(HERE / "measure.py")],
@@ -142,7 +143,7 @@ def measure(plan: dict[str, Any], seconds: float, log: Path) -> dict[str, Any]:
         try:
             child.communicate(json.dumps(plan).encode(), timeout=seconds)
         except subprocess.TimeoutExpired:
-            return {"failed": f"not done after {seconds:.0f} s"}
+            cut = f"cut off after {seconds:.0f} s"
         finally:
             try:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -150,9 +151,12 @@ def measure(plan: dict[str, Any], seconds: float, log: Path) -> dict[str, Any]:
                 pass
             child.wait()
     try:
-        return json.loads(Path(plan["answer"]).read_text("utf-8"))
+        found: dict[str, Any] = json.loads(Path(plan["answer"]).read_text("utf-8"))
+        return found | ({"cut": cut} if cut else {})
     except (OSError, ValueError):
         lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+        if cut:
+            return {"failed": f"{cut}, before it had started"}
         told = [line for line in lines if "Error" in line or "no option" in line] or lines or ["nothing was said"]
         return {"failed": told[-1].strip()[:300]}
 
@@ -175,6 +179,8 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
         step = row.get("steps", {}).get("tokens_per_step", "") or ""
         line = f"{name:18}" + "".join(f"{cell:>16}" for cell in cells)
         line += f"{_pair(row.get('abort', {})):>14}{rate!s:>7}{step!s:>8}"
+        if row.get("left_out") or row.get("cut"):
+            line += f"  {row.get('cut', 'no time')}: without {', '.join(row.get('left_out', [])) or 'the rest'}"
         if "host_tier" in row:
             line += f"  from host memory {_pair(row['host_tier'])}, cached {row['host_tier']['cached_share']}"
         lines.append(line)
