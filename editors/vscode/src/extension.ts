@@ -9,7 +9,7 @@ import {
   State,
 } from 'vscode-languageclient/node';
 
-import { Explainer } from './explain';
+import { type Explained, Explainer } from './explain';
 import { Installer, NotInstalled } from './install';
 import { locate } from './locate';
 import { serverOptions } from './options';
@@ -26,7 +26,6 @@ class Extension {
   private readonly status = new StatusItem();
   private readonly explainer = new Explainer();
   private readonly installer: Installer;
-  private command: string | undefined;
   private client: LanguageClient | undefined;
   private restarts: number[] = [];
   private asking: NodeJS.Timeout | undefined;
@@ -39,7 +38,7 @@ class Extension {
       (line) => this.log.info(line),
     );
     const commands: Record<string, () => unknown> = {
-      'foretype.explain': () => this.explain(),
+      'foretype.explainSuggestion': () => this.explain(),
       'foretype.acceptWord': () => vscode.commands.executeCommand('editor.action.inlineSuggest.acceptNextWord'),
       'foretype.acceptLine': () => vscode.commands.executeCommand('editor.action.inlineSuggest.acceptNextLine'),
       'foretype.toggle': () => this.toggle(),
@@ -64,7 +63,6 @@ class Extension {
     if (command === undefined) {
       return;
     }
-    this.command = command;
     this.log.info(`server: ${command}`);
     const server: ServerOptions = { command, args: ['lsp', ...settings.get<string[]>('server.arguments', [])] };
     const client = new LanguageClient('foretype', 'Foretype', server, await this.clientOptions());
@@ -107,13 +105,12 @@ class Extension {
   }
 
   private async explain(): Promise<void> {
-    if (this.command === undefined) {
+    if (!this.client?.isRunning()) {
       await this.showStatus();
       return;
     }
-    const token = (await this.context.secrets.get(TOKEN)) ?? '';
-    const gateway = vscode.workspace.getConfiguration('foretype').get<string>('gatewayUrl', '');
-    await this.explainer.show(this.command, gateway, token);
+    const asked = { command: 'foretype.explain', arguments: [] };
+    await this.explainer.show(await this.client.sendRequest<Explained | null>('workspace/executeCommand', asked));
   }
 
   async stop(): Promise<void> {

@@ -2,7 +2,9 @@
 
 import os
 import sys
+import time
 
+import psutil
 import pytest
 from e2e.editors.vscode_support import Missing, VsCode, parts
 from e2e.lsp_support import gateway
@@ -99,3 +101,118 @@ def test_a_hundred_hasty_keys_leave_what_was_typed_and_no_message(vscode):
     assert vscode.saved() == "\n".join(lines) + "\n"
     assert vscode.do("notifications") == []
     assert "ready" in vscode.do("status")
+
+
+def test_a_word_and_a_line_are_accepted_by_themselves(vscode):
+    emptied(vscode)
+    vscode.type("value = ", delay_ms=30)
+    vscode.until(lambda: "value =  # scripted" in vscode.ghost(), "ghost text")
+    vscode.press("Control+ArrowRight")
+    vscode.until(lambda: vscode.ghost().lstrip().startswith("="), "a word less")
+    assert vscode.saved() == "value = value"
+    vscode.press("Alt+l")
+    vscode.until(lambda: "scripted" in vscode.saved(), "the line")
+    assert vscode.saved() == "value = value =  # scripted"
+
+
+def test_before_closers_the_line_is_accepted_as_it_was_shown(vscode):
+    emptied(vscode)
+    vscode.type("print()")
+    vscode.press("ArrowLeft")
+    vscode.type("f")
+    vscode.until(lambda: "scripted" in vscode.ghost(), "ghost text")
+    shown = next(line for line in vscode.do("text").splitlines() if line.startswith("print"))
+    vscode.press("Tab")
+    vscode.until(lambda: "scripted" in vscode.saved(), "accepted")
+    assert vscode.saved() == shown
+
+
+def test_the_prompt_behind_a_suggestion_is_explained(vscode):
+    emptied(vscode)
+    vscode.type("value = ", delay_ms=30)
+    vscode.until(lambda: "value =  # scripted" in vscode.ghost(), "ghost text")
+    vscode.run("Foretype: Explain This Suggestion")
+    vscode.until(lambda: "layout psm_line_last" in vscode.do("text"), "the explanation")
+    vscode.press("Control+w")
+    vscode.do("focus")
+
+
+def test_switched_off_it_says_so_and_offers_nothing(vscode):
+    emptied(vscode)
+    vscode.run("Foretype: Switch Suggestions On or Off")
+    vscode.until(lambda: "off" in vscode.do("status"), "off")
+    vscode.type("value = ", delay_ms=30)
+    time.sleep(1.0)
+    assert vscode.ghost() == ""
+    vscode.run("Foretype: Switch Suggestions On or Off")
+    vscode.until(lambda: "ready" in vscode.do("status"), "ready")
+
+
+PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+CART = "class Cart:\n    def add(self, item):\n        self.items.append(item)\n\n    def add_all(self, items):\n        for item in items:\n"
+
+
+def test_into_an_empty_vscode_the_extension_brings_its_own_server(tmp_path):
+    """Nothing but Python 3.11 is there, no setting is changed: the wheel comes with the extension, the rest from the index."""
+    it = VsCode(tmp_path, CART, {}, env_more=PLAIN)
+    try:
+        it.do("focus")
+        it.until(lambda: "starting" in (it.do("status") or ""), "the status item says what it does")
+        it.until(lambda: "ready" in (it.do("status") or ""), "installed and ready", deadline_s=280)
+        it.press("Control+End")
+        it.type("            self.it", delay_ms=60)
+        it.until(lambda: it.ghost().strip(), "the first suggestion")
+        assert it.do("notifications") == []
+    finally:
+        it.close()
+
+
+def test_with_the_wrong_python_the_status_says_what_to_do(tmp_path):
+    old = tmp_path / "python"
+    old.write_text("#!/bin/sh\nexit 3\n")
+    old.chmod(0o755)
+    it = VsCode(tmp_path, CART, {"foretype.python.path": str(old)}, env_more=PLAIN)
+    try:
+        it.do("focus")
+        it.until(lambda: "degraded" in (it.do("status") or ""), "degraded")
+        it.type("x = 1")
+        assert it.saved().startswith("x = 1")
+        assert it.do("notifications") == []
+    finally:
+        it.close()
+
+
+def test_a_server_that_is_killed_comes_back_and_nothing_is_left_behind(served, tmp_path):
+    folder = tmp_path / "first"
+    folder.mkdir()
+    it = VsCode(folder, SOURCE, {**QUIET, "foretype.server.path": launcher(folder, served.url)})
+    try:
+        it.do("focus")
+        it.until(lambda: "ready" in (it.do("status") or ""), "ready")
+        servers = running(folder)
+        assert len(servers) == 1
+        servers[0].kill()
+        it.press("Control+End")
+        it.type("total = 1 + 2", delay_ms=20)
+        it.until(
+            lambda: [one.pid for one in running(folder)] not in ([], [servers[0].pid]), "the server is there again"
+        )
+        it.until(lambda: "ready" in (it.do("status") or ""), "ready again")
+        assert it.saved().endswith("total = 1 + 2")
+        assert it.do("notifications") == []
+    finally:
+        it.close()
+    end_s = time.monotonic() + 20
+    while running(folder) and time.monotonic() < end_s:
+        time.sleep(0.1)
+    assert running(folder) == []
+
+
+def running(folder):
+    """Language servers that VS Code started out of a folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        words = process.info["cmdline"] or []
+        if "foretype_lsp" in words and (process.info["environ"] or {}).get("HOME") == str(folder / "home"):
+            found.append(process)
+    return found
