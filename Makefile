@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode vsix train-env peer-env peer-gateways-env vllm-env test-vllm gpu-bench parity clean
+.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env test-vllm gpu-bench parity clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -71,7 +71,11 @@ e2e-helix: $(VENV)/.installed-dev ## Helix in a terminal (editors/install-helix.
 e2e-emacs: $(VENV)/.installed-dev ## Emacs with lsp-mode 10 in a terminal (editors/install-emacs.sh)
 	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_emacs.py tests/e2e/editors/test_sessions.py -k emacs
 
-vsix: ## Build the VS Code extension
+e2e-playground: $(VENV)/.installed-dev ## The playground in Chromium (node 20 or newer)
+	@cd editors/playground && npm install --no-fund --no-audit --loglevel=error && npm run -s check
+	@$(BIN)/pytest -q -rs tests/e2e/playground
+
+vsix: $(VENV)/bin/python ## Build the VS Code extension
 	@cd editors/vscode && npm install --no-package-lock --no-fund --no-audit && npm run check && npm run package
 
 e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-vscode.sh)
