@@ -261,10 +261,10 @@ def write_index(
     """Puts one model into ``index.json``, with the ``tokenizer.json`` beside it.
 
     A model of the same role leaves, its file too: an old version goes when a new one comes. One of the other role stays.
-    The default is the target.
+    The default is the target. What else ships (the index's embedder, the corpus table) keeps its entry.
     """
     model, tokenizer = folder / file, folder / "tokenizer.json"
-    entry = {
+    entry: dict[str, Any] = {
         "name": name,
         "role": role,
         "file": file,
@@ -278,12 +278,13 @@ def write_index(
         "licence": LICENCE,
     }
     try:
-        before = list(json.loads((folder / "index.json").read_text("utf-8"))["models"])
+        known: dict[str, Any] = json.loads((folder / "index.json").read_text("utf-8"))
+        before: list[dict[str, Any]] = list(known["models"])
     except (OSError, ValueError, KeyError):
-        before = []
+        known, before = {}, []
     stays = [item for item in before if item.get("role", "target") != role and item["name"] != name]
     models = sorted([entry, *stays], key=lambda item: item.get("role", "target") != "target")
-    index = {"default": models[0]["name"], "models": models}
+    index = {**known, "default": models[0]["name"], "models": models}
     part = folder / "index.json.part"
     part.write_text(json.dumps(index, indent=1) + "\n")
     os.replace(part, folder / "index.json")

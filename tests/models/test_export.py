@@ -175,3 +175,14 @@ def test_a_new_version_replaces_its_role_and_leaves_the_other(
     assert [model.name for model in artifacts.verify(tmp_path)] == ["new", "smaller"]
     assert sorted(path.name for path in tmp_path.glob("*.gguf")) == ["new.gguf", "smaller.gguf"]
     assert artifacts.locate(folder=tmp_path).name == "new"
+
+
+def test_what_else_ships_keeps_its_entry_when_a_new_version_comes(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "m.gguf").write_bytes(b"weights")
+    others = {"embedder": {"file": "e.npz"}, "table": {"file": "t.ftt"}}
+    (tmp_path / "index.json").write_text(json.dumps({"default": "old", "models": [], **others}))
+    export.write_index(tmp_path, "m", "m.gguf", 1, 1, "1")
+    index = json.loads((tmp_path / "index.json").read_text())
+    assert {name: index[name] for name in others} == others
+    assert index["default"] == "m"
