@@ -79,7 +79,7 @@ vsix: $(VENV)/bin/python ## Build the VS Code extension
 	@cd editors/vscode && npm install --no-package-lock --no-fund --no-audit && npm run check && npm run package
 
 e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-vscode.sh)
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_vscode.py tests/e2e/editors/test_sessions.py -k vscode
+	@FORETYPE_INSTALL=1 FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_vscode.py tests/e2e/editors/test_sessions.py -k vscode
 
 lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@$(BIN)/python -m pip install -q pip-tools

@@ -1,6 +1,6 @@
 """Sessions of a hundred keys in each editor: no stray character, no stale accept, no unanswered request, no error shown.
 
-FORETYPE_SESSIONS says how many (2 where it is not set).
+FORETYPE_SESSIONS says how many (1 where it is not set).
 """
 
 import os
@@ -15,7 +15,7 @@ from e2e.editors.session_support import Session, Tapped
 from e2e.editors.terminal_support import ROOT, Neovim, OldNeovim, find, version_of
 from e2e.lsp_support import gateway
 
-SESSIONS = int(os.environ.get("FORETYPE_SESSIONS", "2"))
+SESSIONS = int(os.environ.get("FORETYPE_SESSIONS", "1"))
 KEYS = 100
 SETTLED_S = 10.0
 SOURCE = "import os\n\n\ndef total(values, start=0):\n    result = start\n\n\ndef last(items):\n    return items[-1]\n"

@@ -152,6 +152,7 @@ PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 CART = "class Cart:\n    def add(self, item):\n        self.items.append(item)\n\n    def add_all(self, items):\n        for item in items:\n"
 
 
+@pytest.mark.skipif("FORETYPE_INSTALL" not in os.environ, reason="installs packages: set FORETYPE_INSTALL=1")
 def test_into_an_empty_vscode_the_extension_brings_its_own_server(tmp_path):
     """Nothing but Python 3.11 is there, no setting is changed: the wheel comes with the extension, the rest from the index."""
     it = VsCode(tmp_path, CART, {}, env_more=PLAIN)

@@ -70,7 +70,7 @@ class VsCode:
             _until_up(f"http://127.0.0.1:{port}/healthz")
             self._browser = subprocess.Popen(
                 [node, Path(__file__).parent / "drive_vscode.mjs"],
-                env=env,
+                env={**env, "PATH": os.environ["PATH"]},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
