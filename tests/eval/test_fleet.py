@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from foretype_backend.prefix.chain import Block
 from foretype_backend.prefix.salt import Namespace
 from foretype_context.segments import Scope
 from foretype_eval.cli import bench
+from foretype_eval.fleet.break_even import SHAPES, Shape, break_even, redis_server
 from foretype_eval.fleet.routing import POLICIES, FleetOptions, simulate
 from foretype_eval.fleet.tiers import run_tiers
 from foretype_eval.fleet.trace import Call, spread
+from foretype_models.artifacts import locate
+from foretype_models.gguf_file import read_config
 from typer.testing import CliRunner
 
 BLOCK = 16
@@ -74,3 +78,24 @@ def test_bad_sizes_are_refused_by_name(sizes: str, tmp_path: Path) -> None:
 def test_no_repository_is_an_error_with_its_name(tmp_path: Path) -> None:
     result = CliRunner().invoke(bench, ["routing", str(tmp_path)])
     assert result.exit_code == 2
+
+
+def test_break_even_measures_a_real_redis_and_a_slower_link_wins_less() -> None:
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    with redis_server() as url:
+        shape = Shape("small", 1024)
+        rows = break_even(url, shapes=[shape], tokens=(64, 256), repeats=2, rates={"slow": 1.0, "fast": 1e12})
+    assert [row["megabytes"] for row in rows] == [0.07, 0.26]
+    for row in rows:
+        below = row["wins_below_tokens_per_s"]
+        assert below["measured"] >= below["100_gbit"] >= below["25_gbit"] >= below["10_gbit"] > 0
+        assert row["wins"] == {"slow": dict.fromkeys(below, True), "fast": dict.fromkeys(below, False)}
+        assert row["load_ms"]["measured"] > 0
+
+
+def test_the_shipped_shape_is_that_of_the_shipped_file() -> None:
+    shipped = locate()
+    config = read_config(shipped.path)
+    expected = 2 * config["layers"] * config["kv_heads"] * config["head_width"] * 4
+    assert next(one for one in SHAPES if one.name.startswith("shipped")).bytes_per_token == expected

@@ -40,7 +40,7 @@ SHAPES: Final = (
     Shape("7B, 16-bit cache", 2 * 28 * 4 * 128 * 2),
     Shape("7B, FP8 cache", 2 * 28 * 4 * 128),
     Shape("1.5B, 16-bit cache", 2 * 28 * 2 * 128 * 2),
-    Shape("shipped 10M, float32 cache", 2 * 8 * 4 * 64 * 4),
+    Shape("shipped 10M, float32 cache", 2 * 8 * 1 * 64 * 4),
 )
 
 
