@@ -47,7 +47,9 @@ async def identity_of(
         await store.put_user(User(tenant="acme", name="ann"))
     own = await IdentityStore.open(str(url))
     identity = Identity(
-        DirectoryWatch(own, poll_s=poll_s, clock=lambda: 0.0), wall_ms=clock or (lambda: NOW_MS), **parts
+        DirectoryWatch(own, poll_s=poll_s, clock=lambda: 0.0, recheck_s=0.02),
+        wall_ms=clock or (lambda: NOW_MS),
+        **parts,
     )
     await identity.start()
     try:

@@ -313,15 +313,16 @@ async def test_an_expired_certificate_of_a_pool_is_told_and_takes_nothing_else_d
 async def test_a_clock_that_jumps_expires_what_it_should_and_recovers(tmp_path: Path) -> None:
     clock = Clock()
     async with identity_of(tmp_path / "i.db", clock=clock) as (identity, store):
-        key = minted()
+        key, lasting = minted(), minted()
         await store.add_key(key, record(key, expires_ms=NOW_MS + 1000), NOW_MS)
+        await store.add_key(lasting, record(lasting), NOW_MS)
         await identity.watch.look()
         async with gateway(identity=identity, salts=salts(), accounts=Accounts(lambda: "2026-09-22")) as world:
-            async with loaded(world, additional_headers={"Authorization": f"Bearer {key.text}"}) as ends:
+            async with loaded(world, additional_headers={"Authorization": f"Bearer {lasting.text}"}) as ends:
                 await more(ends, good=done)
                 clock.now_ms += 86_400_000
                 assert identity.authenticate(key.text) is Denial.EXPIRED
-                await more(ends, good=done)  # an open connection goes on until somebody looks again
+                await more(ends, good=done)
                 clock.now_ms -= 2 * 86_400_000
                 assert isinstance(identity.authenticate(key.text), Principal)
                 await more(ends, good=done)

@@ -18,8 +18,8 @@ from foretype_backend.identity.keys import ApiKey, matches, mint, parse, redacte
 from foretype_backend.identity.schema import metadata
 from foretype_backend.identity.store import IdentityStore, NotThere
 from foretype_backend.identity.tokens import TokenVerifier
-from foretype_backend.identity.watch import JwksWatch
 from foretype_backend.identity.usage import UsageKey, UsageRow
+from foretype_backend.identity.watch import JwksWatch
 from foretype_backend.settings import OidcConfig
 from foretype_backend.telemetry.errors import StoreError
 from foretype_client.cli import app
@@ -273,6 +273,21 @@ async def test_a_gateway_asks_for_a_key_and_a_revoked_one_ends_its_connections(t
                 with pytest.raises(ConnectionClosed):
                     await socket.recv()
             await until(lambda: not world.app.state.stream.connections)
+
+
+async def test_a_key_that_expires_ends_its_connections(tmp_path: Path) -> None:
+    clock = Clock()
+    async with identity_of(tmp_path / "i.db", clock=clock) as (identity, store):
+        key = minted()
+        await store.add_key(key, record(key, expires_ms=NOW_MS + 1000), NOW_MS)
+        await identity.watch.look()
+        headers = {"Authorization": f"Bearer {key.text}"}
+        async with gateway(identity=identity, salts=salts()) as world, world.peer(additional_headers=headers) as peer:
+            await peer.still_works()
+            clock.now_ms += 1000
+            with pytest.raises(ConnectionClosed):
+                async with asyncio.timeout(10):
+                    await peer.socket.recv()
 
 
 async def test_an_engine_gets_a_salt_per_tenant_that_ends_with_a_purge(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ class DirectoryWatch:
     """The current directory, and whom to tell when it changed.
 
     Args:
-        changed: called with every newer directory, on the event loop.
+        changed: called with every newer directory, and every `recheck_s` for what time alone changes: keys expire. On the
+            event loop.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class DirectoryWatch:
         poll_s: float,
         clock: Callable[[], float],
         changed: Callable[[Directory], None] = lambda _: None,
+        recheck_s: float = 30.0,
     ) -> None:
         self.directory = Directory()
         self.changed = changed
         self._store = store
         self._poll_s = poll_s
+        self._recheck_s = recheck_s
         self._clock = clock
         self._fresh_s = clock()
         self._task: asyncio.Task[None] | None = None
@@ -81,9 +84,13 @@ class DirectoryWatch:
         return new
 
     async def _run(self) -> None:
-        failing = False
+        failing, unchecked_s = False, 0.0
         while True:
             await asyncio.sleep(self._poll_s)
+            unchecked_s += self._poll_s
+            if unchecked_s >= self._recheck_s:
+                unchecked_s = 0.0
+                self.changed(self.directory)
             try:
                 await self.look()
                 failing = False
