@@ -256,14 +256,25 @@ def write_safetensors(weights: Weights, config: Mapping[str, Any], tokenizer: Pa
 
 
 def write_index(
-    folder: Path, name: str, file: str, parameters: int, trained_tokens: int, version: str, role: str = "target"
+    folder: Path,
+    name: str,
+    file: str,
+    parameters: int,
+    trained_tokens: int,
+    version: str,
+    role: str = "target",
+    staged: Path | None = None,
 ) -> None:
     """Puts one model into ``index.json``, with the ``tokenizer.json`` beside it.
 
     A model of the same role leaves, its file too: an old version goes when a new one comes. One of the other role stays.
     The default is the target. What else ships (the index's embedder, the corpus table) keeps its entry.
+
+    Args:
+        staged: the new weights under another name. They take the place of ``file`` when nothing can fill the disk any
+            more: with old weights beside a new index, or the reverse, no model would open.
     """
-    model, tokenizer = folder / file, folder / "tokenizer.json"
+    model, tokenizer = staged or folder / file, folder / "tokenizer.json"
     entry: dict[str, Any] = {
         "name": name,
         "role": role,
@@ -286,7 +297,13 @@ def write_index(
     models = sorted([entry, *stays], key=lambda item: item.get("role", "target") != "target")
     index = {**known, "default": models[0]["name"], "models": models}
     part = folder / "index.json.part"
-    part.write_text(json.dumps(index, indent=1) + "\n")
+    try:
+        part.write_text(json.dumps(index, indent=1) + "\n")
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    if staged is not None:
+        os.replace(staged, folder / file)
     os.replace(part, folder / "index.json")
     kept = {item["file"] for item in models}
     for item in before:
@@ -300,10 +317,18 @@ def export_shipped(checkpoint: Path, folder: Path, name: str, version: str, role
 
     Returns:
         The GGUF file.
+
+    Raises:
+        ExportError: the checkpoint cannot be read, or does not fit the tokenizer.
+        OSError: the disk is full; the model that was there is unchanged and opens.
     """
     state = read_checkpoint(checkpoint)
     target = folder / f"{name}-q8_0.gguf"
-    write_gguf(state.weights, state.config, folder / "tokenizer.json", name, version, target)
+    staged = target.with_name(target.name + ".new")
     parameters = sum(int(matrix.size) for matrix in state.weights.values())
-    write_index(folder, name, target.name, parameters, int(state.progress["tokens"]), version, role)
+    try:
+        write_gguf(state.weights, state.config, folder / "tokenizer.json", name, version, staged)
+        write_index(folder, name, target.name, parameters, int(state.progress["tokens"]), version, role, staged)
+    finally:
+        staged.unlink(missing_ok=True)
     return target

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,39 @@ def test_what_else_ships_keeps_its_entry_when_a_new_version_comes(tmp_path: Path
     index = json.loads((tmp_path / "index.json").read_text())
     assert {name: index[name] for name in others} == others
     assert index["default"] == "m"
+
+
+def test_a_disk_that_is_full_at_the_index_leaves_the_model_before_usable(
+    tmp_path: Path, weights: dict[str, export.Matrix], tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(tokenizer_path.read_bytes())
+    progress = {"tokens": 7}
+
+    def checkpoint_of(scale: float) -> Callable[[Path], export.Checkpoint]:
+        return lambda _: export.Checkpoint({k: v * np.float32(scale) for k, v in weights.items()}, CONFIG, {}, progress)
+
+    monkeypatch.setattr(export, "read_checkpoint", checkpoint_of(1))
+    export.export_shipped(Path("last.pt"), tmp_path, "m", "1")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def full(path: Path, *_: Any, **__: Any) -> int:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(export, "read_checkpoint", checkpoint_of(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with pytest.raises(OSError, match="No space"):
+            export.export_shipped(Path("last.pt"), tmp_path, "m", "2")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert [model.version for model in artifacts.verify(tmp_path)] == ["1"]
+    export.export_shipped(Path("last.pt"), tmp_path, "m", "2")
+    assert [model.version for model in artifacts.verify(tmp_path)] == ["2"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"no archive at all"])
+def test_a_checkpoint_that_was_cut_off_is_named_with_the_remedy(tmp_path: Path, content: bytes) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "last.pt").write_bytes(content)
+    with pytest.raises(export.ExportError, match=r"last\.pt is no readable checkpoint.*use the one before"):
+        export.read_checkpoint(tmp_path / "last.pt")
