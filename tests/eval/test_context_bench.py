@@ -1,4 +1,4 @@
-"""`foretype bench context`: its keys, and that a key keeps no memory."""
+"""`foretype bench context`: its keys, and that a document keeps little memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_command_prints_one_object_with_the_agreed_keys() -> None:
             assert set(result[f"{name}_{clock}"]) == {"p50", "p95", "p99", "max"}
     assert (result["lines"], result["keys"], result["snippets"]) == (2000, 60, 5)
     memory = result["memory"]
-    assert 1 <= memory["opened_per_byte"] < memory["used_per_byte"] < 20 and memory["kept_bytes_per_key"] < 2_000
+    assert 1 <= memory["opened_per_byte"] < memory["used_per_byte"] < 20
     assert result["keys_without_tree"] == 0
     table = CliRunner().invoke(bench, ["context", "--lines", "200", "--keys", "20", "--snippets", "0"])
     assert table.exit_code == 0 and "didChange" in table.stdout

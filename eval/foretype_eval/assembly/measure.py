@@ -35,7 +35,7 @@ _PACKAGES: Final = ("foretype_context", "foretype_client", "foretype_eval", "for
 _SOURCES: Final = ("imports", "recent", "retrieval", "dependencies", "open")
 _KEYS_PER_PLACE: Final = 40
 _MEGABYTE: Final = 1 << 20
-_MEMORY_KEYS: Final = 60
+_MEMORY_KEYS: Final = 48
 
 
 class ContextOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,16 +193,16 @@ def _memory(text: str, assembler: Assembler) -> dict[str, float]:
     """
     size = len(text.encode())
 
-    def typed(document: Document, state: PlanState, keys: int) -> PlanState:
+    def typed(document: Document, state: PlanState) -> PlanState:
         places = 12
-        for key in range(keys):
-            at = min(len(document.text), (key * places // keys) * len(text) // places)
+        for key in range(_MEMORY_KEYS):
+            at = (key * places // _MEMORY_KEYS) * len(text) // places
             document.apply([Edit(at, at, "x")], key + 1)
             _, state = assembler.plan(state, document.snapshot(), at + 1, now=key * 0.2)
         return state
 
-    # Once before anything is counted, so that what all documents share is there.
-    typed(Document("file:///memory.py", text, path="memory.py"), PlanState.empty(), 60)
+    # The same before anything is counted, so that what all documents share is there.
+    typed(Document("file:///memory.py", text, path="memory.py"), PlanState.empty())
     gc.collect()
     tracemalloc.start()
     try:
@@ -210,17 +210,14 @@ def _memory(text: str, assembler: Assembler) -> dict[str, float]:
         document = Document("file:///memory.py", text[:-1] + text[-1:], path="memory.py")
         gc.collect()
         opened = tracemalloc.get_traced_memory()[0] - before
-        state = typed(document, PlanState.empty(), _MEMORY_KEYS)
+        state = typed(document, PlanState.empty())
         gc.collect()
         used = tracemalloc.get_traced_memory()[0] - before
-        state = typed(document, state, _MEMORY_KEYS)
-        gc.collect()
-        later = tracemalloc.get_traced_memory()[0] - before
+        del state
     finally:
         tracemalloc.stop()
     return {
         "opened_per_byte": round(opened / size, 2),
-        "used_per_byte": round(later / size, 2),
-        "kept_bytes_per_key": round((later - used) / _MEMORY_KEYS),
-        "used_mb": round(later / _MEGABYTE, 2),
+        "used_per_byte": round(used / size, 2),
+        "used_mb": round(used / _MEGABYTE, 2),
     }
