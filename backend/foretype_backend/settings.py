@@ -19,6 +19,7 @@
 | `admission.refuse_share`, `resume_share` | 0.8, 0.6 | of an objective: above the one shedding begins, below the other it ends |
 | `admission.objectives_ms.*` | interactive 100, fim 150, block 500, chat 2000, speculative 150, warm 1000 | p99 of the time to first token |
 | `admission.chat_ttft_ms` | 700 | p99 of the time to first token of chat on the quality pool |
+| `admission.chat_tpot_paid_ms`, `chat_tpot_free_ms` | 40, 60 | p99 of its time per token after the first |
 | `admission.reserved.*` | none | slots that lower classes never take |
 | `leases.redis_url` | none | Redis that gateways share budgets through; without it each gateway counts alone |
 | `leases.slice_s` | 1 | seconds' worth of a budget that one gateway holds |
@@ -99,6 +100,8 @@ class AdmissionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     resume_share: float = 0.6
     objectives_ms: ObjectivesMs = ObjectivesMs()
     chat_ttft_ms: float = 700.0
+    chat_tpot_paid_ms: float = 40.0
+    chat_tpot_free_ms: float = 60.0
     reserved: ReservedSlots = ReservedSlots()
 
 

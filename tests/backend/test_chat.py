@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
 from fastapi import FastAPI
+from foretype_backend.chat.pace import Pace
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, Templates, template_name
 from foretype_backend.config import Config, ConfigError
+from foretype_backend.identity.directory import Tier
 from foretype_backend.server import running
 from foretype_backend.settings import PoolsConfig, QualityConfig
 from foretype_client.wire import Done, RequestClass
@@ -191,6 +193,33 @@ async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one()
             assert isinstance(end, Done), end
             assert text
             assert len(world.engine.requests) == 2
+
+
+async def test_a_tier_whose_answers_crawl_takes_no_new_ones_until_they_do_not() -> None:
+    pace = Pace(paid_s=0.04, free_s=0.06)
+
+    def flow(paid_s: float, free_s: float, now: float) -> tuple[bool, bool]:
+        for _ in range(200):
+            pace.note(Tier.PAID, paid_s)
+            pace.note(Tier.FREE, free_s)
+        return pace.sheds(Tier.PAID, now), pace.sheds(Tier.FREE, now)
+
+    assert flow(0.01, 0.01, 0.0) == (False, False)
+    assert flow(0.05, 0.05, 1.0) == (False, True), "the free tier stops first"
+    assert flow(0.05, 0.05, 2.0) == (True, True)
+    assert flow(0.05, 0.05, 2.1) == (True, True), "looked at twice a second alone"
+    assert [pace.sheds(tier, now) for now in (3.0, 4.0, 5.0, 6.0, 7.0) for tier in (Tier.PAID,)][-1] is False
+    assert not pace.sheds(Tier.FREE, 8.0)
+    async with chatting() as (world, upstream), world.http() as http:
+        pool_pace = world.app.state.chat._pool.pace
+        for turn in range(2):
+            for _ in range(50):
+                pool_pace.note(Tier.PAID, 1.0)
+            answer = await http.post("/v1/chat/completions", json=ASK)
+            pool_pace._turned = None
+            assert answer.status_code == (200 if turn == 0 else 503)
+        assert answer.headers["Retry-After"] == "2"
+        assert len(upstream.bodies) == 1
 
 
 def test_a_pool_names_what_it_lacks() -> None:

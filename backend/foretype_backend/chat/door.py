@@ -18,7 +18,7 @@ from foretype_context.tokens import Tokenizer
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, InvalidRequest, Reason
 from foretype_backend.chat.templates import Templates, template_name
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import EventStream, read_body, refused, until_disconnect
@@ -83,6 +83,10 @@ class ChatDoor:
         self._numbers = itertools.count(1)
         self.templates = Templates()
 
+    def tpot_p99_ms(self) -> dict[str, float]:
+        """Time per token by tier, over the last two seconds."""
+        return {} if self._pool is None or self._pool.pace is None else self._pool.pace.p99_ms()
+
     async def completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
         if self._pool is None:
@@ -94,6 +98,13 @@ class ChatDoor:
             job = self._job(self._pool, body, request, received)
         except InvalidRequest as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
+        tier = job.principal.tier
+        if self._pool.pace is not None and self._pool.pace.sheds(tier, asyncio.get_running_loop().time()):
+            self._pool.chat.metrics.decided(RequestClass.CHAT, Decision.CLASS_SHED)
+            told = f"answers of the {tier} tier are slower than promised; try again shortly"
+            response = JSONResponse(error_body(told, "overloaded", None), status_code=503)
+            response.headers["Retry-After"] = "2"
+            return response
         system = "\n".join(message.text for message in body.messages if message.role in ("system", "developer"))
         template = self.templates.asked(template_name(request.headers.get("x-foretype-template")), system)
         model = _model_of(self._pool, job) or body.model
@@ -178,6 +189,8 @@ class ChatDoor:
         self.templates.answered(template, usage.prompt_tokens, usage.cached_tokens)
         ttft_ms = timings.admit + timings.queue + timings.prefill + timings.decode_first
         tpot_ms = timings.stream / (usage.generated_tokens - 1) if usage.generated_tokens > 1 else None
+        if pool.pace is not None and tpot_ms is not None:
+            pool.pace.note(job.principal.tier, tpot_ms / 1000)
         pool.chat.metrics.chat(job.principal.tier.value, ttft_ms / 1000, None if tpot_ms is None else tpot_ms / 1000)
 
 

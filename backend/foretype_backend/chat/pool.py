@@ -13,6 +13,7 @@ from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl
 
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.chat.engine import ChatEngine
+from foretype_backend.chat.pace import Pace
 from foretype_backend.config import Config, ConfigError, read_token
 from foretype_backend.engines.openai import OpenAIEngine
 from foretype_backend.engines.openai_wire import OpenAIConfig
@@ -41,6 +42,7 @@ class QualityPool:
     config: QualityConfig
     chat: Service
     block: BlockPool | None
+    pace: Pace | None
 
     async def start(self) -> None:
         """Open clients; a server that is away is found out by requests."""
@@ -85,13 +87,22 @@ def open_quality(
         wire = OpenAIConfig.of(**options)
     except TypeError as error:
         raise ConfigError("pool.quality.url", str(error)) from error
+    admission = config.admission
+    pace = None
+    if admission.shed is not False:
+        pace = Pace(
+            paid_s=admission.chat_tpot_paid_ms / 1000,
+            free_s=admission.chat_tpot_free_ms / 1000,
+            refuse_share=admission.refuse_share,
+            resume_share=admission.resume_share,
+        )
     made = _Maker(config, quality, accounts, salts)
     chat = made.service(ChatEngine(wire, send_salt=quality.send_salt), tokenizer, frozenset(), RequestClass.CHAT)
     if quality.tokenizer is None:
-        return QualityPool(quality, chat, None)
+        return QualityPool(quality, chat, None, pace)
     renderer = _renderer(quality)
     service = made.service(OpenAIEngine(wire), renderer.tokenizer, renderer.end_token_ids, RequestClass.BLOCK)
-    return QualityPool(quality, chat, BlockPool(service, renderer, quality.block_fails_over))
+    return QualityPool(quality, chat, BlockPool(service, renderer, quality.block_fails_over), pace)
 
 
 @dataclass(frozen=True, slots=True)

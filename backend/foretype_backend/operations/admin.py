@@ -53,6 +53,7 @@ class AdminDoor:
             "draining": self._stream.draining,
             "service": self._stream.profile.service.value,
             "pools": {name: _pool(service) for name, service in self._pools.items()},
+            "chat_tpot_p99_ms": self._chat.tpot_p99_ms(),
             "chat_templates": [template._asdict() for template in self._chat.templates.report()],
             "identity": None
             if identity is None
