@@ -24,7 +24,7 @@ class Cart:
         return [item.name for item in self.items]
 
     def prices(self):
-        return `;
+        return [`;
 
 const AFTER = `
 

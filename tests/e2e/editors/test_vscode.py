@@ -129,8 +129,8 @@ def test_before_closers_the_line_is_accepted_as_it_was_shown(vscode):
 
 def test_the_prompt_behind_a_suggestion_is_explained(vscode):
     emptied(vscode)
-    vscode.type("value = ", delay_ms=30)
-    vscode.until(lambda: "value =  # scripted" in vscode.ghost(), "ghost text")
+    vscode.type("explained = ", delay_ms=30)
+    vscode.until(lambda: "explained =  # scripted" in vscode.ghost(), "ghost text")
     vscode.run("Foretype: Explain This Suggestion")
     vscode.until(lambda: "layout psm_line_last" in vscode.do("text"), "the explanation")
     vscode.press("Control+w")

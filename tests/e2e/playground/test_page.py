@@ -117,7 +117,7 @@ def test_tab_accepts_a_word_key_accepts_a_word_and_escape_dismisses(page, served
     assert ghost.endswith(left) and left != ghost
     page.press("Tab")
     page.until(f"{GHOST} !== {json.dumps(left)}")
-    line = next(i for i, text in enumerate(before.split("\n")) if text.rstrip().endswith("return"))
+    line = next(i for i, text in enumerate(before.split("\n")) if text.endswith("return ["))
     assert page.text().split("\n")[line] == before.split("\n")[line] + ghost
     page.press("Enter")
     page.do("type", text="total = ", delay=20)

@@ -37,7 +37,7 @@ class Cart:
         return [item.name for item in self.items]
 
     def prices(self):
-        return `,_g=`
+        return [`,_g=`
 
     def count(self):
         return len(self.items)
