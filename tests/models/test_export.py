@@ -221,5 +221,5 @@ def test_a_disk_that_is_full_at_the_index_leaves_the_model_before_usable(
 def test_a_checkpoint_that_was_cut_off_is_named_with_the_remedy(tmp_path: Path, content: bytes) -> None:
     pytest.importorskip("torch")
     (tmp_path / "last.pt").write_bytes(content)
-    with pytest.raises(export.ExportError, match=r"last\.pt is no readable checkpoint.*use the one before"):
+    with pytest.raises(export.ExportError, match=r"(?s)last\.pt is no readable checkpoint.*use the one before"):
         export.read_checkpoint(tmp_path / "last.pt")
