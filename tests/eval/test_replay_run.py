@@ -98,6 +98,7 @@ def test_a_real_gateway_is_measured_and_its_trace_can_be_laid_again(repo: Path, 
     row = result["systems"]["network"]
     assert row["requests"] > 10 and 0 < row["cached_share"] < 1
     assert len(LatencyTrace.load(saved).rows) == row["requests"]
+    assert row["overhead_ms"]["n"] > 10 and row["overhead_ms"]["p50"] < row["overhead_ms"]["p99"]
 
     again = run_replay(options, progress=quiet)
     assert again["systems"] == result["systems"], "rows that are there are not made again"

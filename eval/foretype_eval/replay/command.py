@@ -28,9 +28,11 @@ def replay(
     systems: Annotated[str, typer.Option(help="Of model, network, adaptive, copy_line, empty.")] = ",".join(SYSTEMS),
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     client: Annotated[str, typer.Option(help="reuse (the product's) or strict.")] = "reuse",
-    without: Annotated[
-        str, typer.Option(help=f"Parts of the client's policy to switch off, of {', '.join(Switches.names())}.")
+    with_: Annotated[
+        str,
+        typer.Option("--with", help=f"Parts of the client's policy to switch on, of {', '.join(Switches.names())}."),
     ] = "",
+    without: Annotated[str, typer.Option(help="Parts of it to switch off.")] = "",
     debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
     decide_ms: Annotated[float, typer.Option(min=0, help="A suggestion is read this long before it is taken.")] = 200.0,
     layout: Annotated[str | None, typer.Option(help="Prompt layout; default is the profile's.")] = None,
@@ -65,7 +67,8 @@ def replay(
             systems=named,
             rule=accept,
             reuse=client == "reuse",
-            without=_switched_off(without),
+            with_=_switches(with_),
+            without=_switches(without),
             debounce_ms=debounce_ms,
             layout=layout,
             decide_ms=decide_ms,
@@ -88,13 +91,13 @@ def replay(
         _print(result)
 
 
-def _switched_off(names: str) -> tuple[str, ...]:
+def _switches(names: str) -> tuple[str, ...]:
     """Ends the command at a name that is no switch."""
     listed = tuple(sorted(name.strip().replace("-", "_") for name in names.split(",") if name.strip()))
     try:
-        Switches().without(listed)
+        Switches().switched(on=listed)
     except ValueError as error:
-        fail(f"--without: {error}")
+        fail(f"--with, --without: {error}")
     return listed
 
 

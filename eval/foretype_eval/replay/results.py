@@ -10,6 +10,7 @@ import numpy as np
 
 from foretype_eval.replay.developer import Tally
 from foretype_eval.replay.trace import RequestRecord
+from foretype_eval.statistics import percentiles
 
 __all__ = ["CommitRow", "paired_ratio", "row_of", "summary"]
 
@@ -127,7 +128,11 @@ def paired_ratio(
 
 
 def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:
-    """What one system did over all commits; `ci` holds 95 % intervals, clustered by commit."""
+    """What one system did over all commits; `ci` holds 95 % intervals, clustered by commit.
+
+    `overhead_ms`: first text minus the engine's own queue, prefill and first decode, as `foretype bench latency` has it; None where
+    latencies were laid from a trace.
+    """
     keep, keep_ci = _ratio(rows, "keys_with", "keys_without", seed)
     cpo, cpo_ci = _ratio(rows, "accepted_chars", "opportunities", seed)
     late, late_ci = _ratio(rows, "late", "answered", seed)
@@ -138,6 +143,7 @@ def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:
     for row in rows:
         for source, count in row.by_source.items():
             sources[source] = sources.get(source, 0) + count
+    overhead = [value for row in rows for value in row.stages_ms.get("overhead", ())]
     total = {
         name: sum(getattr(row, name) for row in rows)
         for name in (
@@ -161,6 +167,7 @@ def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:
         "a_line_precision": precision,
         "show_rate": show,
         "cached_share": cached,
+        "overhead_ms": percentiles(overhead)._asdict() if overhead else None,
         "shown_by_source": dict(sorted(sources.items())),
         "ci": {
             "ksr": None if keep_ci is None else [round(1 - keep_ci[1], 6), round(1 - keep_ci[0], 6)],

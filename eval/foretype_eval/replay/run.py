@@ -58,7 +58,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
         simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
         oracle: share of lines that the simulated model knows (:mod:`foretype_eval.replay.oracle`).
         previous_model: another model file; the product with it is the row `previous_model`.
-        without: parts of the client's policy that are switched off (:class:`foretype_client.switches.Switches`).
+        with_, without: parts of the client's policy that are switched on, and off (:class:`foretype_client.switches.Switches`).
         decide_ms: how long a suggestion must be visible before it can be accepted.
     """
 
@@ -70,6 +70,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     reuse: bool = True
     debounce_ms: float = 75.0
     layout: str | None = None
+    with_: Sequence[str] = ()
     without: Sequence[str] = ()
     decide_ms: float = 200.0
     seed: int = 0
@@ -130,6 +131,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         "accept_rule": str(options.rule),
         "client": "reuse" if options.reuse else "strict",
         "debounce_ms": options.debounce_ms,
+        "with": list(options.with_),
         "without": list(options.without),
         "decide_ms": options.decide_ms,
         "layout": options.layout,
@@ -198,7 +200,11 @@ async def _work(
             gateway,
             lambda _: planner,
             clock=loop.time,
-            policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms, switches=Switches().without(options.without))),
+            policy=Policy(
+                PolicyOptions(
+                    debounce_ms=options.debounce_ms, switches=Switches().switched(on=options.with_, off=options.without)
+                )
+            ),
             cache=CompletionCache(),
             local=local,
             rng=random.Random(seed),

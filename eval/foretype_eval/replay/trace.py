@@ -138,7 +138,7 @@ class _Stream:
         self._record.prompt_tokens = done.usage.prompt_tokens
         self._record.cached_tokens = done.usage.cached_tokens
         self._record.generated_tokens = done.usage.generated_tokens
-        self._record.stages_ms = msgspec.structs.asdict(done.timings_ms)
+        self._record.stages_ms |= msgspec.structs.asdict(done.timings_ms)
         self._record.stages_ms |= {"ttft": deltas[0][0] if deltas else done_ms, "total": done_ms}
         for at, (ms, delta) in enumerate(deltas):
             if not await self._until(sent_s + ms / 1000):
@@ -228,6 +228,10 @@ class MeasuredGateway(ReplayGateway):
         deltas, done_ms, done = await asyncio.wrap_future(self._ask_real(call))
         self.measured.append(TraceRow([round(ms, 3) for ms, _ in deltas], round(done_ms, 3)))
         if self._trace is None:
+            if deltas:
+                spent = done.timings_ms
+                engine_ms = spent.queue + spent.prefill + spent.decode_first
+                self.records[number].stages_ms["overhead"] = max(0.0, deltas[0][0] - engine_ms)
             return deltas, done_ms, done
         row = self._trace.row(number)
         times = row.deltas_ms or [row.done_ms]
