@@ -10,7 +10,7 @@ __all__ = ["Switches"]
 
 
 class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Parts of the policy; the defaults are what a replay with and without each has justified (decision 0008).
+    """Parts of the policy; the defaults are what a replay with and without each has justified (decision 0010).
 
     Attributes:
         adaptive_debounce: the user's own rejections lengthen the debounce, acceptances shorten it.
@@ -22,19 +22,23 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """
 
     adaptive_debounce: bool = True
-    hot_streak: bool = True
+    hot_streak: bool = False
     skip_deletions: bool = True
     remember_rejections: bool = True
-    speculative: bool = True
+    speculative: bool = False
     preload: bool = False
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
         return cls.__struct_fields__
 
-    def without(self, names: Iterable[str]) -> Switches:
-        """These switched off. Raises ValueError for what is no switch."""
-        off = {name.strip().replace("-", "_"): False for name in names}
-        if unknown := sorted(off.keys() - set(self.names())):
+    def switched(self, *, on: Iterable[str] = (), off: Iterable[str] = ()) -> Switches:
+        """These switched on and those off. Raises ValueError for what is no switch."""
+        chosen = {_field(name): value for names, value in ((on, True), (off, False)) for name in names}
+        if unknown := sorted(chosen.keys() - set(self.names())):
             raise ValueError(f"{', '.join(unknown)}: the switches are {', '.join(self.names())}")
-        return msgspec.structs.replace(self, **off)
+        return msgspec.structs.replace(self, **chosen)
+
+
+def _field(name: str) -> str:
+    return name.strip().replace("-", "_")

@@ -92,8 +92,8 @@ def test_anything_at_all_gives_options(raw):
 
 
 def test_parts_of_the_policy_are_switched_one_by_one():
-    options, problems = parse({"policies": {"speculative": False}})
-    assert not options.policies.speculative and options.policies.hot_streak and problems == []
+    options, problems = parse({"policies": {"speculative": True}})
+    assert options.policies.speculative and options.policies.skip_deletions and problems == []
     options, (problem,) = parse({"policies": {"speculativ": True}})
     assert problem.option == "policies" and options.policies == Options().policies
     assert parse({"policies": []}) == (Options(), [])
