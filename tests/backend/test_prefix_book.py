@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import redis
 import redis.asyncio
@@ -12,7 +13,7 @@ from foretype_backend.engines.port import Origin
 from foretype_backend.pools.retire import RetireSender
 from foretype_backend.prefix.book import FORGET_AFTER_S, CacheBook
 from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
-from foretype_backend.prefix.salt import tier_namespace
+from foretype_backend.prefix.salt import SaltBook, tier_namespace
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,18 @@ def test_sessions_end_when_they_leave_and_when_nobody_hears_of_them() -> None:
     assert book.directory.statistics().sessions == 0
     told = book.expire(FORGET_AFTER_S + 61)
     assert Retire(tier_namespace("s"), "b.py", 0) in told
+
+
+def test_a_client_that_names_endless_documents_and_repositories_is_bounded() -> None:
+    book, salts = CacheBook(16), SaltBook(b"s" * 32)
+    for at in range(300):
+        namespace = salts.namespace("t", f"r{at}")
+        found = book.look_up(
+            replace(origin(document=f"{at}.py"), repository=f"r{at}"), [at, *IDS], salts.salt(namespace)
+        )
+        book.sent(found, None, float(at))
+    assert book.directory.statistics().used_blocks == 64 * 6  # the last documents; nobody holds what was before
+    assert book.directory.statistics().blocks == 64 * 6
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 99), st.integers(1, 40)), max_size=40))

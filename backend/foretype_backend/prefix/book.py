@@ -20,6 +20,7 @@ from foretype_backend.prefix.salt import Namespace, tier_namespace
 __all__ = ["CacheBook", "LookUp"]
 
 _SESSIONS_MAX: Final = 20_000
+_NAMESPACES_MAX: Final = 20_000
 FORGET_AFTER_S: Final = 600.0
 """How long a session's ids stay in memory after its last request."""
 
@@ -48,7 +49,7 @@ class CacheBook:
         self.directory = PrefixDirectory(capacity_blocks=capacity_blocks, retire_after_s=retire_after_s)
         self._makers: OrderedDict[str, ChainMaker] = OrderedDict()
         self._last_sent: OrderedDict[str, float] = OrderedDict()  # by session, longest ago first
-        self._salts: dict[Namespace, str] = {}
+        self._salts: OrderedDict[Namespace, str] = OrderedDict()
 
     # A request
 
@@ -84,6 +85,9 @@ class CacheBook:
         self._last_sent.move_to_end(origin.session)
         namespace = Namespace(origin.tenant, origin.repository)
         self._salts[namespace] = found.salt
+        self._salts.move_to_end(namespace)
+        if len(self._salts) > _NAMESPACES_MAX:  # clients name their repositories; losing one costs a retire message
+            self._salts.popitem(last=False)
         self.directory.place(namespace, origin.session, origin.document, chain, replica=replica, now=now)
 
     # What changes

@@ -27,6 +27,8 @@ from foretype_backend.prefix.salt import Namespace
 __all__ = ["DirectoryStatistics", "Held", "PrefixDirectory", "Retired"]
 
 RETIRE_AFTER_S: Final = 60.0
+DOCUMENTS_MAX: Final = 64
+"""Documents of one session whose last prompt counts as used; a client may name as many as it likes."""
 
 
 class Retired(NamedTuple):
@@ -140,8 +142,11 @@ class PrefixDirectory:
         """
         user = session, document
         keys = tuple(block.key for block in chain)
-        before = self._placed.setdefault(session, {}).get(document, ())
-        self._placed[session][document] = keys
+        placed = self._placed.setdefault(session, {})
+        before = placed.pop(document, ())
+        placed[document] = keys
+        if len(placed) > DOCUMENTS_MAX:
+            self.closed(session, next(iter(placed)), now)
         kept = frozenset(keys)
         for key in before:
             if key not in kept:

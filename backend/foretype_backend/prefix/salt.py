@@ -16,6 +16,7 @@ from typing import Final
 __all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt", "tier_namespace"]
 
 MIN_SECRET_BYTES: Final = 32
+_REMEMBERED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,6 +79,8 @@ class SaltBook:
     def salt(self, namespace: Namespace) -> str:
         found = self._salts.get(namespace)
         if found is None:
+            if len(self._salts) >= _REMEMBERED:  # clients name their repositories
+                self._salts.clear()
             found = self._salts[namespace] = cache_salt(self._secret, namespace)
         return found
 
