@@ -6,15 +6,16 @@ A user's bucket is made when the user first asks and forgotten when it is full a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from foretype_client.wire import RequestClass
 
-from foretype_backend.admission.limits import Budget, Budgets, Denied, Reservation
+from foretype_backend.admission.limits import Budgets, Denied, Reservation
 from foretype_backend.identity.directory import Principal, Tenant
 
 __all__ = ["Quotas"]
 
-_FORGET_EVERY: int = 4096
+_FORGET_EVERY: Final = 4096
 
 
 class Quotas:
@@ -61,6 +62,3 @@ class Quotas:
         if self._asked % _FORGET_EVERY == 0:
             self.budgets.forget_full("user:", now)
         return self.budgets.reserve(names, tokens, now)
-
-    def budget_of(self, name: str) -> Budget | None:
-        return self.budgets.budget(name)
