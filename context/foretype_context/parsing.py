@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from tree_sitter import Parser, Tree
@@ -20,7 +21,9 @@ _EDIT_READ_BYTES: Final = 512
 """An incremental parse looks at about a hundred places, a few bytes each."""
 
 
-def parse_in_steps(parser: Parser, source: bytes, steps: int, base: Tree | None = None) -> Tree | None:
+def parse_in_steps(
+    parser: Parser, source: bytes, steps: int, base: Tree | None = None, *, late: Callable[[], bool] | None = None
+) -> Tree | None:
     """The tree of `source`, or None where the parser needs more than `steps` progress calls and reads together.
 
     Steps and not time, so that the same text gives the same tree on every machine. Reads count, since a grammar's own scanner may
@@ -28,6 +31,7 @@ def parse_in_steps(parser: Parser, source: bytes, steps: int, base: Tree | None 
 
     Args:
         base: an older tree, edited to the same text; what did not change is taken from it.
+        late: asked at every progress call: whether to give up, whatever the steps.
     """
     size, left = _READ_BYTES if base is None else _EDIT_READ_BYTES, steps
     view, chunks = memoryview(source), list[bytes]()
@@ -45,6 +49,8 @@ def parse_in_steps(parser: Parser, source: bytes, steps: int, base: Tree | None 
     def overdue(_: int, __: bool) -> bool:
         nonlocal left
         left -= 1
+        if late is not None and late():
+            left = -1
         return left < 0
 
     try:

@@ -12,19 +12,18 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from foretype_context.languages import parser_for
+from foretype_context.parsing import parse_in_steps
 from tree_sitter import Node, Tree
 
 __all__ = ["Definition", "Kind", "definitions", "parse_bounded"]
 
 MAX_DEPTH: Final = 12
 MAX_VISITED: Final = 50_000
-PARSE_STEPS: Final = 3_000
+PARSE_STEPS: Final = 3_500
 """Progress calls of a parse before it is given up: 30 to 150 ms. Ordinary files of 50 KB take a tenth of it."""
 
 PARSE_SECONDS: Final = 1.0
 """Of processor time, thirty times what the slowest ordinary file takes: the same text gets the same verdict but for attacks."""
-
-_READ_BYTES: Final = 1 << 16
 
 
 class Kind(IntEnum):
@@ -86,26 +85,14 @@ def parse_bounded(
     """A tree of the text, or None where there is no grammar or the parser needs too long (adversarial or broken source).
 
     Args:
-        steps: progress calls; equal for equal text, so that an index does not depend on how busy the machine is.
+        steps: progress calls and reads; equal for equal text, so that an index does not depend on how busy the machine is.
         seconds: of processor time, for source that makes single steps slow.
     """
     parser = parser_for(language)
     if parser is None:
         return None
-    left, until = steps, clock() + seconds
-
-    def read(byte: int, _: object) -> bytes:
-        return text[byte : byte + _READ_BYTES]
-
-    def overdue(_: int, __: bool) -> bool:
-        nonlocal left
-        left -= 1
-        return left < 0 or clock() > until
-
-    try:
-        return parser.parse(read, encoding="utf8", progress_callback=overdue)
-    except ValueError:
-        return None
+    until = clock() + seconds
+    return parse_in_steps(parser, text, steps, late=lambda: clock() > until)
 
 
 def definitions(tree: Tree) -> Iterator[Definition]:
