@@ -222,6 +222,7 @@ def test_a_corpus_with_something_that_must_not_be_trained_on_does_not_verify(
         "good:good/c.py: never_train_run",
         "held:held/d.py: is in the shards of train and not in that part of the manifest",
         "good: 2 files in the shards, 1 in the manifest",
+        "held: 1 files in the shards, 0 in the manifest",
     ]
 
 
