@@ -83,7 +83,7 @@ class Emacs(Terminal):
         return self.ask("(buffer-substring-no-properties (point-min) (point-max))")
 
     def until_ready(self):
-        end_s = time.monotonic() + DEADLINE_S
+        end_s = time.monotonic() + 2 * DEADLINE_S  # lsp-mode is run from its source
         while self.ask("(and (bound-and-true-p foretype-mode) (car foretype-status))") != "ready":
             if time.monotonic() > end_s:
                 raise TimeoutError(f"the server never became ready\n{self.screen()}")

@@ -53,6 +53,15 @@ VSCODE = {
 }
 
 
+def ready(it):
+    """Wait for the server; an editor that never gets one is not left behind."""
+    try:
+        it.until_ready()
+    except BaseException:
+        it.close()
+        raise
+
+
 class InNeovim:
     """The cursor is at the start of an empty line that was opened after line 5, in insert mode."""
 
@@ -64,7 +73,7 @@ class InNeovim:
             *{Neovim: ("neovim", "FORETYPE_NVIM"), OldNeovim: ("neovim-old", "FORETYPE_NVIM_OLD")}[self.made]
         )
         self.it = self.made(program, folder, SOURCE, NEOVIM.format(root=ROOT, command=words))
-        self.it.until_ready()
+        ready(self.it)
         self.it.press("5", "G", "o")
         self.it.until(lambda _: self.it.ask("vim.fn.mode()") == "i")
         self.type, self.press, self.close = self.it.type, self.it.press, self.it.close
@@ -96,7 +105,7 @@ class InOldNeovim(InNeovim):
 class InEmacs:
     def __init__(self, folder, command):
         self.it = emacs_support.Emacs(folder, SOURCE, command, config=EMACS)
-        self.it.until_ready()
+        ready(self.it)
         self.type, self.press, self.buffer, self.close = self.it.type, self.it.press, self.it.buffer, self.it.close
         self.complaints = self.it.complaints
         self.left, self.right = SOURCE, ""
