@@ -28,7 +28,7 @@ _MOST_CHARS: Final = 27_000
 PARSE_STEPS: Final = 1_500
 EDIT_STEPS: Final = 600
 """Limits of a region's first parse and of those after edits, in :func:`foretype_context.parsing.parse_in_steps`. Adversarial text,
-which can take minutes, is given up after 30 to 100 ms, and after a third of that while it is typed."""
+which can take seconds, is given up after 30 to 100 ms, and after a third of that while it is typed."""
 
 _SKIPS_MAX: Final = 64
 
