@@ -107,7 +107,7 @@ vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
 	@.venv-vllm/bin/python -P -c 'import vllm; print("vllm", vllm.__version__)'
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
-	@.venv-vllm/bin/python -m pytest -q -rs tests/vllm -m vllm
+	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception tests/vllm -m vllm
 
 gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER)
 	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)")
