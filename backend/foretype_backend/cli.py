@@ -135,9 +135,12 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
     from foretype_backend.engines.port import EngineUnavailable
     from foretype_backend.launch import make_profile, prepare
     from foretype_backend.operations.reload import Reloader
+    from foretype_backend.operations.workers import end_with_parent
     from foretype_backend.private import announced
     from foretype_backend.server import Address, bind, inherited, serve_until_told
 
+    if listen_fd is not None:
+        end_with_parent()
     parts = prepare(config)
     # Before the model is loaded: a port in use is told at once.
     listener = bind(config) if listen_fd is None else inherited(listen_fd)

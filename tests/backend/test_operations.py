@@ -157,6 +157,17 @@ async def test_workers_share_a_port_and_a_dead_one_is_replaced() -> None:
         assert await process.wait() == 0
 
 
+async def test_workers_do_not_outlive_a_parent_that_is_killed() -> None:
+    async with serving("--port", "0", "--workers", "2") as (process, _):
+        workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()  # noqa: ASYNC240
+        assert len(workers) == 2
+        process.kill()
+        await process.wait()
+        async with asyncio.timeout(60):
+            while any(Path(f"/proc/{worker}").exists() for worker in workers):  # noqa: ASYNC110, ASYNC240
+                await asyncio.sleep(0.05)
+
+
 @pytest.fixture
 def certificate(tmp_path: Path) -> tuple[Path, Path]:
     """A certificate of 127.0.0.1 and its key."""

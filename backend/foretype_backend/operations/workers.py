@@ -1,7 +1,8 @@
 """Several worker processes on one port: a parent that binds, starts, replaces the dead, and hands signals on.
 
 Workers share nothing but the socket and leases: each has its own scheduler, its own p99, its own metrics. One that dies is
-started again after a pause that doubles up to ten seconds, and begins afresh once it was ready.
+started again after a pause that doubles up to ten seconds, and begins afresh once it was ready. Each holds a pipe from the parent, so that
+a parent that is killed leaves nobody behind on its port.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
-__all__ = ["run_workers"]
+__all__ = ["end_with_parent", "run_workers"]
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -43,6 +45,7 @@ class _Workers:
                 "foretype_backend",
                 "serve",
                 *self._arguments,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=[self._listener.fileno()],
             )
@@ -99,3 +102,15 @@ async def run_workers(count: int, arguments: Sequence[str], listener: socket.soc
     finally:
         announce.cancel()
         listener.close()
+
+
+def end_with_parent() -> None:
+    """In a worker: end as on SIGTERM when the parent is gone, which closes the pipe that is this process's standard input."""
+    loop, pipe = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def readable() -> None:
+        if not os.read(pipe, 1024):
+            loop.remove_reader(pipe)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(pipe, readable)
