@@ -17,6 +17,7 @@ from foretype_client.adaptive.evidence import (
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import CELLS, chances, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.others import Others
 from foretype_client.adaptive.search import best_line
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.table import Row
@@ -100,6 +101,34 @@ def test_sorted_text_knows_every_place_of_a_pair(ids: list[int], history: list[i
         assert found == pairs
     else:
         assert found == set(plain)
+
+
+FILES = st.lists(st.lists(st.integers(0, 3), max_size=12), min_size=1, max_size=30)
+
+
+@given(FILES, st.data())
+def test_other_files_are_searched_as_if_sorted_afresh(texts: list[list[int]], data: st.DataObject) -> None:
+    """Files come, go and move to the end in any order; below the limit nothing is forgotten, above it the latest stay."""
+    files: list[Ids] = [np.array(text, np.int32) for text in texts]
+    limit = data.draw(st.sampled_from([40, 1000]))
+    others = Others(limit)
+    for _ in range(6):
+        chosen = data.draw(st.lists(st.sampled_from(range(len(files))), unique=True))
+        found = others.of([files[number] for number in chosen])
+        assert others.of([files[number] for number in chosen]) is found
+        assert len(found.ids) <= limit * 5 // 4
+        text = [lexeme for number in chosen for lexeme in texts[number]]
+        assert found.ids.tolist() == text[len(text) - len(found.ids) :]
+        if limit == 1000:
+            assert len(found.ids) == len(text)
+        history = data.draw(st.lists(st.integers(0, 3), min_size=2, max_size=2))
+        begin, places = 0, set[int]()
+        for number in chosen if limit == 1000 else []:
+            pairs = zip(texts[number], texts[number][1:-1], strict=False)
+            places |= {begin + at + 1 for at, pair in enumerate(pairs) if list(pair) == history}
+            begin += len(texts[number])
+        if places:
+            assert set(found.find(history).tolist()) == places
 
 
 def test_the_line_being_written_is_no_evidence_for_itself() -> None:

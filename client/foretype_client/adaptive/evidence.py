@@ -82,8 +82,29 @@ class Occurrences:
         self.ids = ids
         current = ids[:-1].astype(np.int64)
         keys = (current << 21) | np.concatenate((np.full(min(1, len(current)), _NOTHING, np.int64), current[:-1]))
-        self._order = np.argsort(keys, kind="stable")
-        self._keys = keys[self._order]
+        self._order: Ints = np.argsort(keys, kind="stable")
+        self._keys: Ints = keys[self._order]
+
+    @classmethod
+    def merged(cls, parts: Sequence[Occurrences]) -> Occurrences:
+        """Of texts one after another, none of which goes on in the next; sorted already, they are merged."""
+        whole = cls(np.zeros(0, np.int32))
+        if parts:
+            starts = np.cumsum([0, *(len(part.ids) for part in parts[:-1])]).tolist()
+            keys = np.concatenate([part._keys for part in parts])
+            order = np.concatenate([part._order + start for part, start in zip(parts, starts, strict=True)])
+            at = np.argsort(keys, kind="stable")
+            whole.ids, whole._keys, whole._order = np.concatenate([part.ids for part in parts]), keys[at], order[at]
+        return whole
+
+    def with_tail(self, tail: Occurrences) -> Occurrences:
+        """Like `merged` of the two, for a short `tail`: its keys are inserted, nothing is compared twice."""
+        whole = Occurrences(np.zeros(0, np.int32))
+        at = np.searchsorted(self._keys, tail._keys, side="right")
+        whole.ids = np.concatenate((self.ids, tail.ids))
+        whole._keys = np.insert(self._keys, at, tail._keys)
+        whole._order = np.insert(self._order, at, tail._order + len(self.ids))
+        return whole
 
     def find(self, history: Sequence[int]) -> Ints:
         """Places of the last lexeme of `history` after the one before it; after any, where that pair is new."""

@@ -13,6 +13,7 @@ from foretype_context.document import Snapshot
 from foretype_client.adaptive.evidence import Levels, Occurrences, levels_of, places_in_file, places_in_others
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import Weights, chances, fitted_weights
+from foretype_client.adaptive.others import Others
 from foretype_client.adaptive.search import Next, best_line
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable
@@ -78,10 +79,8 @@ class AdaptiveModel:
         self._steps_max = steps_max
         self._documents_max = documents_max
         self._chars_max = chars_max
-        self._others_lexemes_max = others_lexemes_max
         self._vocabulary_max = vocabulary_max + (0 if table is None else len(table.lexemes))
-        self._others_found = Occurrences(np.zeros(0, np.int32))
-        self._others_key: tuple[int, ...] = ()
+        self._others_of = Others(others_lexemes_max)
         self._streams: OrderedDict[str, LexemeStream] = OrderedDict()
         self._vocabulary = self._fresh_vocabulary()
 
@@ -173,18 +172,8 @@ class AdaptiveModel:
         return "".join(map(self._vocabulary.lexeme, ids))
 
     def _others(self, uri: str) -> Occurrences:
-        """Everything seen outside `uri`, latest last, in one array."""
-        streams = [stream for other, stream in self._streams.items() if other != uri]
-        key = tuple(id(stream.ids) for stream in streams)
-        if key != self._others_key:
-            kept: list[Ids] = []
-            room = self._others_lexemes_max
-            for stream in reversed(streams):
-                kept.append(stream.ids[:room])
-                room -= len(kept[-1])
-            self._others_found = Occurrences(np.concatenate(kept[::-1]) if kept else np.zeros(0, np.int32))
-            self._others_key = key
-        return self._others_found
+        """Everything seen outside `uri`, latest last."""
+        return self._others_of.of([stream.ids for other, stream in self._streams.items() if other != uri])
 
     def _fresh_vocabulary(self) -> Vocabulary:
         return Vocabulary() if self._table is None else Vocabulary(self._table.lexemes)
