@@ -130,11 +130,8 @@ def _run(config: Config, read: Callable[[], Config], log_level: str, listen_fd: 
 
 async def _main(config: Config, read: Callable[[], Config], listen_fd: int | None) -> None:
     # Imported here so that `--help` and a wrong option answer at once.
-    from foretype_backend.app import create_app
-    from foretype_backend.doors.health import gateway_version
     from foretype_backend.engines.port import EngineUnavailable
     from foretype_backend.launch import make_profile, prepare
-    from foretype_backend.operations.reload import Reloader
     from foretype_backend.operations.workers import end_with_parent
     from foretype_backend.private import announced
     from foretype_backend.server import Address, bind, inherited, serve_until_told
@@ -145,10 +142,16 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
     # Before the model is loaded: a port in use is told at once.
     listener = bind(config) if listen_fd is None else inherited(listen_fd)
     telemetry = identity = None
+    loading = asyncio.ensure_future(parts.engine.start())
+    await asyncio.sleep(0)  # a model loads in a process of its own; meanwhile this one imports and opens its stores
     try:
+        from foretype_backend.app import create_app
+        from foretype_backend.doors.health import gateway_version
+        from foretype_backend.operations.reload import Reloader
+
         identity = await _identity(config)
         telemetry = await _telemetry(config)
-        await parts.engine.start()
+        await loading
         if identity is not None and not parts.engine.capabilities().salt:
             raise ConfigError(
                 "identity.enabled",
@@ -156,6 +159,8 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
             )
     except (EngineUnavailable, ConfigError) as error:
         listener.close()
+        loading.cancel()
+        await asyncio.gather(loading, return_exceptions=True)
         await _close(telemetry, identity)
         raise error if isinstance(error, ConfigError) else ConfigError("engine", str(error)) from error
     accounts = writer = leases = quality = None
