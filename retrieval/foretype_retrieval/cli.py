@@ -15,7 +15,8 @@ import typer
 from foretype_context.document import Document
 from rich.console import Console
 
-from foretype_retrieval.embed import Embedder, default_embedder
+from foretype_retrieval.embed import default_embedder
+from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.indexing import Cancelled, Progress, open_index, update_workspace
 from foretype_retrieval.scan import MAX_CODE_BYTES, WorkspaceGone
 from foretype_retrieval.search import Hit, query_at, query_of_words, search

@@ -14,49 +14,18 @@ import threading
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
 from foretype_models.artifacts import FOLDER, ArtifactError, locate_embedder
 from numpy.typing import NDArray
 
-__all__ = [
-    "EMBEDDED_CHARS",
-    "Embedder",
-    "EmbedderUnusable",
-    "LazyEmbedder",
-    "StaticEmbedder",
-    "default_embedder",
-    "load_static",
-]
+from foretype_retrieval.embedder import EMBEDDED_CHARS, Embedder, EmbedderUnusable
 
-EMBEDDED_CHARS: Final = 1_500
+__all__ = ["LazyEmbedder", "StaticEmbedder", "default_embedder", "load_static"]
+
 _FORMAT: Final = 1
-
-
-class EmbedderUnusable(Exception):
-    """An embedder cannot be loaded. The message says why and what to do; lexical search does not need one."""
-
-
-class Embedder(Protocol):
-    """Texts to vectors. Implementations are immutable and may be shared between threads."""
-
-    @property
-    def dimensions(self) -> int: ...
-
-    @property
-    def digest(self) -> str:
-        """Changes whenever vectors would: an index made with another digest is made anew."""
-        ...
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """One row per text, of length 1 (of length 0 for a text with no known token)."""
-        ...
-
-    def question(self, text: str) -> NDArray[np.float32] | None:
-        """The vector of a question, at once; None where it would have to be waited for."""
-        ...
 
 
 class StaticEmbedder:

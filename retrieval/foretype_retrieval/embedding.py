@@ -26,7 +26,7 @@ from typing import IO, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from foretype_retrieval.embed import EmbedderUnusable
+from foretype_retrieval.embedder import EmbedderUnusable
 
 __all__ = ["ProcessEmbedder"]
 
@@ -43,7 +43,7 @@ Job = tuple[int, int, list[str], "Future[Rows]"]
 
 
 class ProcessEmbedder:
-    """An :class:`foretype_retrieval.embed.Embedder` whose model lives in another process. Safe for threads.
+    """An :class:`foretype_retrieval.embedder.Embedder` whose model lives in another process. Safe for threads.
 
     Args:
         name: folder or name of a sentence-transformers model.

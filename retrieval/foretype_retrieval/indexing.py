@@ -13,7 +13,7 @@ import numpy as np
 from foretype_context.languages import language_of
 
 from foretype_retrieval.chunks import chunk_text
-from foretype_retrieval.embed import Embedder
+from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.scan import read_source, scan
 from foretype_retrieval.segment import FileEntry

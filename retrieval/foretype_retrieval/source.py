@@ -17,7 +17,7 @@ from foretype_context.document import Snapshot
 from foretype_context.segments import Scope
 from foretype_context.sources import Snippet
 
-from foretype_retrieval.embed import Embedder
+from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.indexing import Progress
 from foretype_retrieval.search import NEAR_LINES, Hit, Query, query_at, search
 from foretype_retrieval.watch import Workspace

@@ -15,7 +15,7 @@ import numpy as np
 from foretype_context.tokens import well_formed
 from numpy.typing import NDArray
 
-from foretype_retrieval.embed import EMBEDDED_CHARS, EmbedderUnusable
+from foretype_retrieval.embedder import EMBEDDED_CHARS, EmbedderUnusable
 
 __all__ = ["TransformerEmbedder", "load_transformer"]
 

@@ -19,7 +19,7 @@ import platformdirs
 from foretype_context.tokens import well_formed
 from pathspec import GitIgnoreSpec
 
-from foretype_retrieval.embed import Embedder
+from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.git import GitState
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.indexing import (

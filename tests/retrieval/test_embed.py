@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import TamperedArtifactError, locate
-from foretype_retrieval.embed import EmbedderUnusable, LazyEmbedder, default_embedder, load_static
+from foretype_retrieval.embed import LazyEmbedder, default_embedder, load_static
+from foretype_retrieval.embedder import EmbedderUnusable
 
 
 def write_table(path: Path, **changed: object) -> Path:

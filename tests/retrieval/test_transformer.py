@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretype_retrieval import embedding
-from foretype_retrieval.embed import EmbedderUnusable, LazyEmbedder, default_embedder
+from foretype_retrieval.embed import LazyEmbedder, default_embedder
+from foretype_retrieval.embedder import EmbedderUnusable
 from foretype_retrieval.embedding import ProcessEmbedder
 from foretype_retrieval.indexing import open_index, update_workspace
 from foretype_retrieval.search import query_of_words, search

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from foretype_client.ports import GatewayGone
-from foretype_retrieval.embed import Embedder, default_embedder
+from foretype_retrieval.embed import default_embedder
+from foretype_retrieval.embedder import Embedder
 from rich.console import Console
 from rich.table import Table
 

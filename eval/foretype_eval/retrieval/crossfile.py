@@ -25,7 +25,7 @@ from foretype_context.languages import language_of
 from foretype_context.profile import Stop
 from foretype_context.segments import Kind, Scope
 from foretype_context.sources import Snippet
-from foretype_retrieval.embed import Embedder
+from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import Index
 from foretype_retrieval.search import query_at, search
 

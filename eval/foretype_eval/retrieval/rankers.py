@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from foretype_retrieval.embed import Embedder
+from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import Index, Key, Ranking
 from foretype_retrieval.search import WEIGHTS, Query, search
 from foretype_retrieval.terms import identifiers

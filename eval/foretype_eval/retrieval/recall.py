@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from foretype_retrieval.embed import Embedder
+from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.search import query_at
 
 from foretype_eval.retrieval.rankers import DEPTH, RANKERS, Rankers

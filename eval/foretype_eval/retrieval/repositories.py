@@ -14,7 +14,7 @@ from typing import Any, cast
 from foretype_context.languages import language_of
 from foretype_context.tokens import well_formed
 from foretype_retrieval.chunks import Chunk, chunk_text
-from foretype_retrieval.embed import Embedder
+from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.indexing import make_entry
 from foretype_retrieval.scan import read_source, scan
