@@ -12,13 +12,13 @@ from backend.identity_world import NOW_MS, Clock, identity_of, minted, record, s
 from backend.world import gateway, until
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from foretype_backend.admission.limits import Budget
+from foretype_backend.admission.metering import UsageKey, UsageRow
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS
 from foretype_backend.identity.directory import Denial, Directory, KeyRecord, Principal, Scope, Tenant, User
 from foretype_backend.identity.keys import ApiKey, matches, mint, parse, redacted
 from foretype_backend.identity.schema import metadata
 from foretype_backend.identity.store import IdentityStore, NotThere
 from foretype_backend.identity.tokens import TokenVerifier
-from foretype_backend.identity.usage import UsageKey, UsageRow
 from foretype_backend.identity.watch import JwksWatch
 from foretype_backend.settings import OidcConfig
 from foretype_backend.telemetry.errors import StoreError

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from foretype_client.wire import RequestClass, Usage
 
 from foretype_backend.admission.limits import Denied, Reservation
-from foretype_backend.admission.metering import Meter
+from foretype_backend.admission.metering import Meter, UsageKey
 from foretype_backend.admission.quota import Quotas
 from foretype_backend.identity.directory import Principal
-from foretype_backend.identity.usage import UsageKey
 
 __all__ = ["Accounts"]
 

@@ -7,9 +7,31 @@ from typing import NamedTuple
 
 from foretype_client.wire import Usage
 
-from foretype_backend.identity.usage import UsageKey, UsageRow
+__all__ = ["Batch", "Meter", "UsageKey", "UsageRow"]
 
-__all__ = ["Batch", "Meter"]
+
+class UsageKey(NamedTuple):
+    """What usage is added up by; `day` is UTC, YYYY-MM-DD."""
+
+    tenant: str
+    team: str
+    user: str
+    class_: str
+    day: str
+
+
+class UsageRow(NamedTuple):
+    """Counters of one key; see `schema.COUNTERS`."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    wasted_tokens: int = 0
+    engine_us: int = 0
+
+    def plus(self, other: UsageRow) -> UsageRow:
+        return UsageRow(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class Batch(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from foretype_backend.identity.usage import UsageRow
+from foretype_backend.admission.metering import UsageRow
 from foretype_backend.settings import PricesConfig
 
 __all__ = ["cost_of", "usage_report"]

@@ -11,11 +11,11 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from foretype_backend.admission.limits import Budget
+from foretype_backend.admission.metering import UsageKey, UsageRow
 from foretype_backend.database import mapped, open_database, place_of
 from foretype_backend.identity.directory import Directory, KeyRecord, Scope, Tenant, Tier, User
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.schema import COUNTERS, SCHEMA, flushes, keys, state, teams, tenants, usage, users
-from foretype_backend.identity.usage import UsageKey, UsageRow
 from foretype_backend.telemetry.errors import StoreError
 
 __all__ = ["IdentityStore", "KeyRow", "NotThere"]

@@ -1,48 +1,21 @@
-"""Rows of usage, and the task that takes them from the meter to the store."""
+"""The task that takes usage from the meter to the store."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
+from foretype_backend.admission.metering import Meter
+from foretype_backend.identity.store import IdentityStore
 from foretype_backend.logs import log_fault
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from foretype_backend.admission.metering import Meter
-    from foretype_backend.identity.store import IdentityStore
-
-__all__ = ["UsageKey", "UsageRow", "UsageWriter"]
+__all__ = ["UsageWriter"]
 
 _log = logging.getLogger("foretype.gateway")
 _EVERY_S: Final = 2.0
 _ANSWER_S: Final = 5.0
-
-
-class UsageKey(NamedTuple):
-    """What usage is added up by; `day` is UTC, YYYY-MM-DD."""
-
-    tenant: str
-    team: str
-    user: str
-    class_: str
-    day: str
-
-
-class UsageRow(NamedTuple):
-    """Counters of one key; see `schema.COUNTERS`."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    generated_tokens: int = 0
-    wasted_tokens: int = 0
-    engine_us: int = 0
-
-    def plus(self, other: UsageRow) -> UsageRow:
-        return UsageRow(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class UsageWriter:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from foretype_backend.pools.health import Standing
+from foretype_backend.pools.statistics import PoolStatistics
 from foretype_backend.routing.speculation import SpeculationPolicy
-
-if TYPE_CHECKING:
-    from foretype_backend.pools.pool import PoolStatistics
 
 __all__ = ["PoolCollector"]
 

@@ -13,7 +13,7 @@ import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from foretype_context.languages import LANGUAGES
 from prometheus_client.registry import Collector
@@ -28,17 +28,18 @@ from foretype_backend.engines.port import (
     GenerationParams,
     Origin,
 )
-from foretype_backend.pools.health import HealthOptions, HealthStatistics
+from foretype_backend.pools.health import HealthOptions
 from foretype_backend.pools.kv_events import follow_events
 from foretype_backend.pools.members import Member, Members, Replica
 from foretype_backend.pools.metrics import PoolCollector
-from foretype_backend.pools.warm import Part, WarmOptions, WarmQueue, WarmStatistics, stable_parts
+from foretype_backend.pools.statistics import Agreement, PoolStatistics
+from foretype_backend.pools.warm import Part, WarmOptions, WarmQueue, stable_parts
 from foretype_backend.prefix.book import CacheBook, LookUp
 from foretype_backend.prefix.retire_feed import Purge, Retire
-from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RouterStatistics, RoutingOptions
+from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RoutingOptions
 from foretype_backend.routing.speculation import SpeculationOptions, SpeculationPolicy
 
-__all__ = ["Agreement", "PoolOptions", "PoolStatistics", "ReplicaPool"]
+__all__ = ["PoolOptions", "ReplicaPool"]
 
 _TICK_S = 0.1
 
@@ -68,23 +69,6 @@ class PoolOptions:
     check_timeout_s: float = 5.0
     warm: WarmOptions = field(default_factory=WarmOptions)
     expire_every_s: float = 5.0
-
-
-class Agreement(NamedTuple):
-    """The directory's prediction beside what the engines said: requests, and those at most one block apart."""
-
-    requests: int
-    within_block: int
-    predicted_tokens: int
-    cached_tokens: int
-
-
-class PoolStatistics(NamedTuple):
-    replicas: Mapping[str, HealthStatistics]
-    router: RouterStatistics
-    agreement: Agreement
-    retried: int
-    warm: WarmStatistics
 
 
 class ReplicaPool:
