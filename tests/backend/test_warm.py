@@ -162,14 +162,16 @@ def test_a_miss_storm_in_virtual_time_is_one_computation_for_each_part() -> None
     assert statistics.offered == 480 == statistics.merged + statistics.begun + statistics.dropped + statistics.waiting
 
 
-async def test_a_storm_on_real_replicas_computes_a_repository_once_and_everybody_is_warm() -> None:
+async def test_a_storm_on_real_replicas_computes_a_repository_at_most_once_on_each_and_everybody_is_warm() -> None:
     replicas = [Replica(), Replica()]
     async with pool_of(*replicas, options=PoolOptions(health=QUICK)) as pool:
         everybody = [prompt(at % 2, at) for at in range(24)]
         await asyncio.gather(*(pool.warm(ids, salt="s", origin=origin) for ids, origin in everybody))
         await until(lambda: pool.pool_statistics().warm.waiting == 0 and not pool.warming)
         warmed = sum(one.computed_tokens for one in replicas)
-        assert warmed == 2 * 512 + 24 * 160  # every token once
+        repositories, rest = divmod(warmed - 24 * 160, 512)  # each file once
+        assert rest == 0
+        assert 2 <= repositories <= 4  # a loaded replica sends a part of a repository to the other one
         assert {body["priority"] for one in replicas for body in one.bodies} == {4}
 
         async def first_key(at: int) -> int:

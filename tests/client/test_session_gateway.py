@@ -142,5 +142,7 @@ async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
 async def test_goaway_of_the_real_gateway_moves_the_session_on() -> None:
     async with gateway() as world, connected(world) as session:
         stream_door(world.app).goaway(1000.0)
+        await until(lambda: not session.connected)
+        stream_door(world.app).draining = False  # another gateway, behind the same address
         await until(lambda: session.statistics().connections == 2 and session.connected)
         await read(session.complete(call("1", "x = 1\n", "")))
