@@ -129,14 +129,17 @@ class Surroundings:
         self.quote = quote
 
 
-def _is_outer(line: str) -> bool:
-    return bool(line.strip()) and not line[0].isspace() and line[0] not in ")]}"
+def _is_outer(snapshot: Snapshot, line: int) -> bool:
+    """Whether a line begins at the margin with something that is no closing bracket; its ending is whitespace, too."""
+    start = snapshot.line_start(line)
+    first = snapshot.text[start : start + 1]
+    return bool(first) and not first.isspace() and first not in ")]}"
 
 
 def statement_start(snapshot: Snapshot, offset: int) -> int:
     """Start of the nearest outermost line above `offset`, or of the line where the search ends."""
     line = first = snapshot.line_of(offset)
-    while first > 0 and line - first < _LOOK_LINES and not _is_outer(snapshot.line_text(first)):
+    while first > 0 and line - first < _LOOK_LINES and not _is_outer(snapshot, first):
         first -= 1
     return snapshot.line_start(first)
 
@@ -144,7 +147,7 @@ def statement_start(snapshot: Snapshot, offset: int) -> int:
 def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> Surroundings:
     """Scans from the enclosing outermost line to the next one; `skip_right` characters right of the cursor are left out."""
     line, start = snapshot.line_of(offset), statement_start(snapshot, offset)
-    known = start == 0 or _is_outer(snapshot.line_text(snapshot.line_of(start)))
+    known = start == 0 or _is_outer(snapshot, snapshot.line_of(start))
     if not known or offset - start > _LOOK_CHARS:
         return Surroundings(False, (), 0, "")
     scanner = _Scanner(language_spec(snapshot.language).line_comment)
@@ -156,7 +159,7 @@ def surroundings(snapshot: Snapshot, offset: int, *, skip_right: int = 0) -> Sur
             stack.pop()
     quote = scanner.quote
     last = line + 1
-    while last < snapshot.line_count and last - line < _LOOK_LINES and not _is_outer(snapshot.line_text(last)):
+    while last < snapshot.line_count and last - line < _LOOK_LINES and not _is_outer(snapshot, last):
         last += 1
     end = snapshot.line_start(last) if last < snapshot.line_count else len(snapshot.text)
     rest, left = stack[:], len(stack)

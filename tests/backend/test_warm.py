@@ -179,4 +179,5 @@ async def test_a_storm_on_real_replicas_computes_a_repository_at_most_once_on_ea
             stream = pool.generate(f"k{at}", ids, GenerationParams(max_tokens=1), salt="s", origin=origin)
             return [chunk async for chunk in stream][-1].cached_tokens or 0
 
-        assert await asyncio.gather(*(first_key(at) for at in range(24))) == [672] * 24
+        # One after another: what a full replica hands to the other one is computed there.
+        assert [await first_key(at) for at in range(24)] == [672] * 24

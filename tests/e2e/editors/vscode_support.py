@@ -122,7 +122,7 @@ class VsCode:
         """The buffer, through the file."""
         before = self.file.stat().st_mtime_ns
         self.press("Control+s")
-        end_s = time.monotonic() + 2
+        end_s = time.monotonic() + 8  # a loaded machine saves late; nothing is written where nothing changed
         while self.file.stat().st_mtime_ns == before and time.monotonic() < end_s:
             time.sleep(0.05)
         return self.file.read_text()
