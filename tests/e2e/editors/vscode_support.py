@@ -122,10 +122,13 @@ class VsCode:
         """The buffer, through the file."""
         before = self.file.stat().st_mtime_ns
         self.press("Control+s")
-        end_s = time.monotonic() + 8  # a loaded machine saves late; nothing is written where nothing changed
+        end_s = time.monotonic() + 5  # a loaded machine saves late; nothing is written where nothing changed
         while self.file.stat().st_mtime_ns == before and time.monotonic() < end_s:
             time.sleep(0.05)
-        return self.file.read_text()
+        text = None
+        while text != (text := self.file.read_text()):  # a file is emptied first and written then
+            time.sleep(0.3)
+        return text
 
     def close(self):
         for process in (self._browser, self._server):
