@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from tree_sitter import Node
+
+from foretype_context.parsing import node_text
+
 __all__ = [
     "BODIES",
     "CLASSES",
@@ -13,6 +17,7 @@ __all__ = [
     "IMPORTS",
     "NEVER",
     "WRAPPERS",
+    "defined_name",
 ]
 
 
@@ -50,3 +55,20 @@ NEVER: Final = _words(
     "comment line_comment block_comment string argument_list arguments dictionary list object array parameters "
     "parameter_list formal_parameters compound_statement call call_expression expression_list"
 )
+
+_NAME_DEPTH: Final = 8
+_NAME_CHARS: Final = 120
+
+
+def defined_name(node: Node, source: bytes) -> str:
+    """The name that a definition gives, or empty: C hides it under declarators, Rust's `impl` names a type."""
+    found = node.child_by_field_name("name")
+    if found is None:
+        found = node.child_by_field_name("type") if node.type == "impl_item" else node.child_by_field_name("declarator")
+    for _ in range(_NAME_DEPTH):
+        if found is None or found.named_child_count == 0:
+            break
+        inner = found.child_by_field_name("declarator") or found.child_by_field_name("name")
+        found = inner or found.named_children[0]
+    name = node_text(found, source)
+    return name if len(name) <= _NAME_CHARS and "\n" not in name else ""

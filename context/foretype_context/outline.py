@@ -24,8 +24,9 @@ from foretype_context.node_types import (
     IMPORTS,
     NEVER,
     WRAPPERS,
+    defined_name,
 )
-from foretype_context.parsing import parse_in_steps
+from foretype_context.parsing import node_text, parse_in_steps
 from foretype_context.tokens import well_formed
 
 __all__ = ["OUTLINE_CHARS", "Part", "defines", "outline", "parse_bounded", "parts_of"]
@@ -191,10 +192,10 @@ class _Walk:
             if top:
                 yield Part("", self._lines(outer, 4), outer.start_byte, outer.end_byte, is_import=True)
         elif kind in FUNCTIONS:
-            if name := _name(node):
+            if name := defined_name(node, self._data):
                 yield self._function(name, node, outer)
         elif kind in CLASSES:
-            name, body = _name(node), _body(node)
+            name, body = defined_name(node, self._data), _body(node)
             if name and body is not None:
                 yield self._class(name, outer, body, depth)
             elif name and not kind.endswith("_specifier"):
@@ -254,13 +255,13 @@ class _Walk:
             ):
                 plain += 1
                 if plain <= _PLAIN_LINES:
-                    yield Part(_name(child), self._lines(child, 1), child.start_byte, child.end_byte)
+                    yield Part(defined_name(child, self._data), self._lines(child, 1), child.start_byte, child.end_byte)
 
     def _constant(self, node: Node, outer: Node) -> Iterator[Part]:
         left = node.child_by_field_name("left")
         if node.type == "assignment" and (left is None or left.type != "identifier"):
             return
-        name = _text(left) if node.type == "assignment" else _name(node)
+        name = node_text(left, self._data) if node.type == "assignment" else defined_name(node, self._data)
         if not name:
             return
         value = node.child_by_field_name("value")
@@ -305,7 +306,7 @@ class _Walk:
         doc = self._doc_node(body)
         if doc is None:
             return ""
-        found = _PYTHON_DOC.match(_text(doc))
+        found = _PYTHON_DOC.match(node_text(doc, self._data))
         first = found.group(2).split("\n", 1)[0].strip() if found else ""
         if not first or len(first) > _DOCUMENTATION_CHARS:
             return ""
@@ -329,11 +330,11 @@ class _Walk:
             before = comment.prev_named_sibling
             if before is None or "comment" not in before.type:
                 break
-            if before.end_point[0] + 1 < comment.start_point[0] or _text(comment).startswith("/*"):
+            if before.end_point[0] + 1 < comment.start_point[0] or node_text(comment, self._data).startswith("/*"):
                 break
             comment = before
         indent = self._data[self._line_start(comment.start_byte) : comment.start_byte].decode("utf-8", "replace")
-        shown = _text(comment)
+        shown = node_text(comment, self._data)
         words = next((line for raw in shown.split("\n") if (line := _DOC_MARKS.sub("", raw.strip()).strip())), "")
         if not words or len(words) > _DOCUMENTATION_CHARS or indent.strip():
             return ""
@@ -361,23 +362,6 @@ def _short(text: str, most_lines: int) -> str:
 def _body(node: Node) -> Node | None:
     body = node.child_by_field_name("body")
     return body or next((child for child in node.named_children if child.type in BODIES), None)
-
-
-def _name(node: Node) -> str:
-    found = node.child_by_field_name("name")
-    if found is None:
-        found = node.child_by_field_name("type") if node.type == "impl_item" else node.child_by_field_name("declarator")
-    for _ in range(8):
-        if found is None or found.named_child_count == 0:
-            break
-        inner = found.child_by_field_name("declarator") or found.child_by_field_name("name")
-        found = inner or found.named_children[0]
-    name = _text(found)
-    return name if name and len(name) <= 120 and "\n" not in name else ""
-
-
-def _text(node: Node | None) -> str:
-    return "" if node is None or node.text is None else node.text.decode("utf-8", "replace")
 
 
 _DEFINES: Final = re.compile(

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from tree_sitter import Parser, Tree
+from tree_sitter import Node, Parser, Tree
 
-__all__ = ["parse_in_steps"]
+__all__ = ["node_text", "parse_in_steps"]
 
 _READ_BYTES: Final = 4096
 _EDIT_READ_BYTES: Final = 512
@@ -29,6 +29,9 @@ def parse_in_steps(
     Steps and not time, so that the same text gives the same tree on every machine. Reads count, since a grammar's own scanner may
     run to the end of the text again and again between two progress calls (Ruby's does after `%w(`: seconds).
 
+    The text of the tree's nodes is told by :func:`node_text`; `Node.text` reads through the
+    parser's callback, slower, and forgets to free what it read.
+
     Args:
         base: an older tree, edited to the same text; what did not change is taken from it.
         late: asked at every progress call: whether to give up, whatever the steps.
@@ -36,8 +39,13 @@ def parse_in_steps(
     size, left = _READ_BYTES if base is None else _EDIT_READ_BYTES, steps
     view, chunks = memoryview(source), list[bytes]()
 
+    done = False
+
     def read(byte: int, _: object) -> bytes:
         nonlocal left
+        if done:
+            # `Node.text` asks here, and where it got nothing asks again, for ever: what the steps leave is no limit any more.
+            return bytes(view[byte : byte + size])
         left -= 1
         if left < 0:
             return b""  # ends the text here; the next progress call ends the parse
@@ -58,13 +66,19 @@ def parse_in_steps(
             tree = parser.parse(read, encoding="utf8", progress_callback=overdue)
         else:
             tree = parser.parse(read, base, "utf8", overdue)
-        return tree if left >= 0 else None
+        return tree if left >= 0 else None  # what the parser took for the end was none
     except ValueError:
         # The progress callback stopped it; without a reset the next parse would go on with this text.
         parser.reset()
         return None
     finally:
+        done = True
         _release(chunks)
+
+
+def node_text(node: Node | None, source: bytes) -> str:
+    """The text of a node in the source that its tree was made of; empty for None."""
+    return "" if node is None else source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
 def _release(chunks: list[bytes]) -> None:

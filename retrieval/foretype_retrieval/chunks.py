@@ -75,7 +75,7 @@ def chunk_text(text: str, language: str) -> list[Chunk]:
     if tree is None:
         return list(_windows(_Text(text, data)))
     source = _Text(text, data)
-    found = list(_syntactic(source, list(definitions(tree))[:MAX_CHUNKS_PER_FILE]))
+    found = list(_syntactic(source, list(definitions(tree, data))[:MAX_CHUNKS_PER_FILE]))
     return found or list(_windows(source))
 
 

@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from foretype_context.languages import parser_for
-from foretype_context.parsing import parse_in_steps
+from foretype_context.node_types import CLASSES, FUNCTION_VALUES, FUNCTIONS, NEVER, WRAPPERS, defined_name
+from foretype_context.parsing import node_text, parse_in_steps
 from tree_sitter import Node, Tree
 
 __all__ = ["Definition", "Kind", "definitions", "parse_bounded"]
@@ -45,32 +46,31 @@ class Definition(NamedTuple):
     depth: int
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_FUNCTIONS: Final = _words(
-    "function_definition function_declaration generator_function_declaration method_definition method_declaration "
-    "constructor_declaration function_item method singleton_method function_signature method_signature "
-    "abstract_method_signature function_signature_item"
-)
-_CLASSES: Final = _words(
-    "class_definition class_declaration abstract_class_declaration interface_declaration enum_declaration record_declaration "
-    "struct_item enum_item trait_item union_item impl_item mod_item class_specifier struct_specifier enum_specifier "
-    "union_specifier namespace_definition namespace_declaration struct_declaration class module trait_declaration type_spec "
-    "type_alias_declaration type_item annotation_type_declaration internal_module"
-)
-_FUNCTION_VALUES: Final = _words("arrow_function function_expression function generator_function class")
-_CONSTANTS: Final = _words("const_item static_item const_spec variable_declarator")
-_WRAPPERS: Final = _words("decorated_definition export_statement template_declaration")
-_NEVER: Final = _words(
-    "comment line_comment block_comment string argument_list arguments dictionary list object array parameters "
-    "parameter_list formal_parameters compound_statement statement_block call call_expression import_statement "
-    "import_from_statement use_declaration using_directive"
-)
-_BODIES_OF_CLASSES: Final = _words(
-    "block class_body interface_body enum_body declaration_list field_declaration_list body_statement enum_body_declarations "
-    "program module source_file translation_unit compilation_unit"
+_CLASSES: Final = CLASSES | {"type_spec", "type_alias_declaration", "type_item"}
+_CONSTANTS: Final = frozenset({"const_item", "static_item", "const_spec", "variable_declarator"})
+_NEVER: Final = (NEVER - {"expression_list"}) | {
+    "import_from_statement",
+    "import_statement",
+    "statement_block",
+    "use_declaration",
+    "using_directive",
+}
+_BODIES_OF_CLASSES: Final = frozenset(
+    {
+        "block",
+        "body_statement",
+        "class_body",
+        "compilation_unit",
+        "declaration_list",
+        "enum_body",
+        "enum_body_declarations",
+        "field_declaration_list",
+        "interface_body",
+        "module",
+        "program",
+        "source_file",
+        "translation_unit",
+    }
 )
 
 
@@ -95,8 +95,8 @@ def parse_bounded(
     return parse_in_steps(parser, text, steps, late=lambda: clock() > until)
 
 
-def definitions(tree: Tree) -> Iterator[Definition]:
-    """Definitions of a file in the order of the text; a class comes before its members."""
+def definitions(tree: Tree, source: bytes) -> Iterator[Definition]:
+    """Definitions of a file, `source` as `tree` was made of it, in the order of the text; a class comes before its members."""
     visited = 0
     stack: list[tuple[Node, Node, int, bool]] = [(tree.root_node, tree.root_node, 0, True)]
     while stack:
@@ -104,7 +104,7 @@ def definitions(tree: Tree) -> Iterator[Definition]:
         visited += 1
         if visited > MAX_VISITED:
             return
-        found = _definition(node, outer, depth, top)
+        found = _definition(node, outer, depth, top, source)
         if found is not None:
             yield found
             if found.kind is not Kind.CLASS:
@@ -112,8 +112,8 @@ def definitions(tree: Tree) -> Iterator[Definition]:
             top = False
         if depth >= MAX_DEPTH or node.type in _NEVER:
             continue
-        inner = outer if node.type in _WRAPPERS else None
-        if node.type in _WRAPPERS and outer is node:
+        inner = outer if node.type in WRAPPERS else None
+        if node.type in WRAPPERS and outer is node:
             inner = node
         stack.extend(
             (child, inner or child, depth + 1, top)
@@ -122,13 +122,13 @@ def definitions(tree: Tree) -> Iterator[Definition]:
         )
 
 
-def _definition(node: Node, outer: Node, depth: int, top: bool) -> Definition | None:
+def _definition(node: Node, outer: Node, depth: int, top: bool, source: bytes) -> Definition | None:
     kind = node.type
-    if kind in _FUNCTIONS:
-        name, body = _name(node), node.child_by_field_name("body")
+    if kind in FUNCTIONS:
+        name, body = defined_name(node, source), node.child_by_field_name("body")
         return Definition(Kind.FUNCTION, name, outer, body, depth) if name else None
     if kind in _CLASSES and node.named_child_count:
-        name, body = _name(node), node.child_by_field_name("body")
+        name, body = defined_name(node, source), node.child_by_field_name("body")
         if body is None:
             body = next((child for child in node.named_children if child.type in _BODIES_OF_CLASSES), None)
         if not name or (kind.endswith("_specifier") and body is None):
@@ -139,31 +139,12 @@ def _definition(node: Node, outer: Node, depth: int, top: bool) -> Definition | 
     if kind == "assignment":
         left = node.child_by_field_name("left")
         named = left is not None and left.type == "identifier"
-        return Definition(Kind.CONSTANT, _text(left), outer, None, depth) if named else None
+        return Definition(Kind.CONSTANT, node_text(left, source), outer, None, depth) if named else None
     if kind in _CONSTANTS:
-        value, name = node.child_by_field_name("value"), _name(node)
+        value, name = node.child_by_field_name("value"), defined_name(node, source)
         if not name:
             return None
-        if value is not None and value.type in _FUNCTION_VALUES:
+        if value is not None and value.type in FUNCTION_VALUES:
             return Definition(Kind.FUNCTION, name, outer, value.child_by_field_name("body"), depth)
         return Definition(Kind.CONSTANT, name, outer, None, depth)
     return None
-
-
-def _name(node: Node) -> str:
-    found = node.child_by_field_name("name")
-    if found is None:
-        found = node.child_by_field_name("type") if node.type == "impl_item" else node.child_by_field_name("declarator")
-    for _ in range(8):
-        if found is None or found.named_child_count == 0:
-            break
-        inner = found.child_by_field_name("declarator") or found.child_by_field_name("name")
-        if inner is None:
-            inner = found.named_children[0]
-        found = inner
-    name = _text(found)
-    return name if name and len(name) <= 120 and "\n" not in name else ""
-
-
-def _text(node: Node | None) -> str:
-    return "" if node is None or node.text is None else node.text.decode("utf-8", "replace")

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 from foretype_context.document import Document, Edit
 from foretype_context.languages import parser_for
-from foretype_context.parsing import parse_in_steps
+from foretype_context.parsing import node_text, parse_in_steps
 
 SOURCE = b"def f(value):\n    return value + 1\n\n\n" * 800
 
@@ -63,3 +63,17 @@ def test_a_parser_is_given_up_after_its_steps_and_works_again(text: bytes) -> No
     assert tree is not None and tree.root_node.end_byte <= len(text)
     whole = parse_in_steps(parser, SOURCE, 100_000)
     assert whole is not None and whole.root_node.named_child_count == 800
+
+
+def test_a_nodes_text_does_not_depend_on_the_steps_that_its_parse_left() -> None:
+    # Asked of a tree whose steps were all but spent, the text was waited for, for ever.
+    parser = parser_for("python")
+    assert parser is not None
+    source = b"".join(b"def function_%d(value):\n    return value\n\n" % at for at in range(500))
+    least = next(steps for steps in range(2, 10_000) if parse_in_steps(parser, source, steps) is not None)
+    tree = parse_in_steps(parser, source, least)
+    assert tree is not None
+    named = [node.child_by_field_name("name") for node in tree.root_node.named_children]
+    assert [node_text(node, source) for node in named] == [f"function_{at}" for at in range(500)]
+    assert [node.text for node in named if node is not None] == [b"function_%d" % at for at in range(500)]
+    assert node_text(None, source) == ""

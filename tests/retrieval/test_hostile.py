@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from foretype_retrieval import scan as scanning
+from foretype_retrieval.chunks import chunk_text
 from foretype_retrieval.definitions import PARSE_STEPS, parse_bounded
 from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.indexing import open_index, update_workspace
@@ -251,3 +252,11 @@ def test_saving_twice_gives_equal_bytes(tmp_path: Path) -> None:
     before = (tmp_path / "i" / "index.ftx").read_bytes()
     save(tmp_path / "i", index.merged(), default_embedder().digest)  # type: ignore[union-attr]
     assert (tmp_path / "i" / "index.ftx").read_bytes() == before
+
+
+def test_a_large_file_is_named_whole_whatever_its_parse_left_over() -> None:
+    # As many definitions as a parse of this size has steps: names must not depend on what is left of them.
+    text = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(6_000))
+    found = chunk_text(text, "python")
+    assert [chunk.name for chunk in found] == [f"function_{at}" for at in range(len(found))]
+    assert len(found) > 100
