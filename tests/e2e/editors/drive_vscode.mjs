@@ -31,7 +31,7 @@ const commands = {
     }
   },
   type: async ({ text, delay = 0 }) => page.keyboard.type(text, { delay }),
-  // Milliseconds from the key to the first frame with ghost text on screen, by the page's own clock; null if there is none in time.
+  // Milliseconds since the key came, and from it to the first frame with ghost text on screen; null if there is none in time.
   async key_to_ghost({ key, timeout = 3000 }) {
     await page.evaluate((selector) => {
       const state = (window.__ghost = { start: undefined, end: undefined });
@@ -48,7 +48,10 @@ const commands = {
     }, GHOST);
     await page.keyboard.press(key);
     await page.waitForFunction(() => window.__ghost.end !== undefined, undefined, { timeout }).catch(() => undefined);
-    return page.evaluate(() => (window.__ghost.end === undefined ? null : window.__ghost.end - window.__ghost.start));
+    return page.evaluate(() => {
+      const { start, end } = window.__ghost;
+      return { ago: performance.now() - start, taken: end === undefined ? null : end - start };
+    });
   },
   ghost: () =>
     page.evaluate(

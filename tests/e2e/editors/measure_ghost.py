@@ -4,7 +4,8 @@
 
 Each sample retypes the start of one line of a module of the standard library, at 40 ms a key, and waits for ghost text that
 was not there before the last key. Neovim and Emacs run in a terminal of ours: visible is when the bytes that draw the text in
-its own colour arrive. VS Code runs in Chromium: visible is the first frame whose page holds the text.
+its own colour arrive. VS Code runs in Chromium: visible is the first frame whose page holds the text. `stages_ms` says where the
+time went, from the key on, medians of the shown: the server had the change, the question, had answered it, it was visible.
 """
 
 import argparse
@@ -24,17 +25,20 @@ from fcntl import ioctl
 from pathlib import Path
 from struct import pack
 from termios import TIOCSWINSZ
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from e2e.editors import emacs_support
+from e2e.editors.session_support import Tapped
 from e2e.editors.terminal_support import environment, find
 from e2e.editors.vscode_support import VsCode
 from e2e.lsp_support import gateway
 
 KEY_S = 0.04
 PATIENCE_S = 3.0
+STAGES = ("changed", "asked", "answered", "visible")
 COLOUR = b"38;2;18;52;86"  # of the ghost text, and of nothing else
 CONFIG = """
 vim.opt.runtimepath:prepend('{root}/editors/nvim')
@@ -64,6 +68,17 @@ def samples(count, seed=7):
     for i in rng.sample(good, count):
         text = lines[i].strip()
         yield i + 1, text[: rng.randint(5, len(text) - 6)].rstrip()
+
+
+class Sample(NamedTuple):
+    """One last key: when it was pressed (`at_ms`, monotonic) and how long until ghost text was visible, None if never.
+
+    `before`: there was ghost text before that key, so that what was seen is not the answer to it.
+    """
+
+    at_ms: float
+    taken_ms: float | None
+    before: bool
 
 
 class InTerminal:
@@ -96,21 +111,23 @@ class InTerminal:
     def sample(self, line, text):
         self.open_line(line)
         self._read(0.15)
+        before = b""
         for char in text[:-1]:
             self.press(char)
-            self._read_for(KEY_S)
+            before += self._read_for(KEY_S)
         started_s = time.perf_counter()
         self.press(text[-1])
         while (left_s := started_s + PATIENCE_S - time.perf_counter()) > 0:
             if select.select([self._fd], [], [], left_s)[0] and COLOUR in os.read(self._fd, 1 << 16):
-                return (time.perf_counter() - started_s) * 1000
-        return None
+                return Sample(started_s * 1000, (time.perf_counter() - started_s) * 1000, COLOUR in before)
+        return Sample(started_s * 1000, None, COLOUR in before)
 
     def _read_for(self, seconds):
-        end_s = time.perf_counter() + seconds
+        out, end_s = b"", time.perf_counter() + seconds
         while (left_s := end_s - time.perf_counter()) > 0:
             if select.select([self._fd], [], [], left_s)[0]:
-                os.read(self._fd, 1 << 16)
+                out += os.read(self._fd, 1 << 16)
+        return out
 
     def close(self):
         with contextlib.suppress(OSError):  # it has ended
@@ -120,7 +137,8 @@ class InTerminal:
 
 def server(folder, url):
     log = ("--log-file", folder / "lsp.log", "--log-level", "info")
-    return [sys.executable, "-m", "foretype_lsp", "--gateway", url, *map(str, log)]
+    it = (sys.executable, "-m", "foretype_lsp", "--gateway", url, *log)
+    return [*map(str, (sys.executable, Path(__file__).parent / "tap.py", folder / "tap.jsonl", *it))]
 
 
 class Neovim(InTerminal):
@@ -169,7 +187,7 @@ class Emacs(InTerminal):
 class Code:
     def __init__(self, folder, url):
         launcher = folder / "foretype"
-        launcher.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -m foretype_lsp --gateway {url} "$@"\n')
+        launcher.write_text(f"#!/bin/sh\nexec {' '.join(server(folder, url))}\n")
         launcher.chmod(0o755)
         settings = {
             "foretype.server.path": str(launcher),
@@ -189,16 +207,37 @@ class Code:
         it.type(str(line))
         it.press("Enter", "Home", "Shift+End", "Delete")
         it.type(text[:-1], delay_ms=KEY_S * 1000)
-        shown_before = bool(it.ghost().strip())
-        taken_ms = it.do("key_to_ghost", key=text[-1], timeout=PATIENCE_S * 1000)
+        before = bool(it.ghost().strip())
+        seen = it.do("key_to_ghost", key=text[-1], timeout=PATIENCE_S * 1000)
+        at_ms = time.perf_counter() * 1000 - seen["ago"]
         it.press("Escape", *["Control+z"] * 12)
-        return None if shown_before else taken_ms
+        return Sample(at_ms, seen["taken"], before)
 
     def close(self):
         self._it.close()
 
 
 EDITORS = {"neovim": Neovim, "neovim-old": OldNeovim, "emacs": Emacs, "vscode": Code}
+
+
+def stages(log, shown):
+    """Milliseconds from each key until the server had the change, had the question, had answered it, and it was visible."""
+    messages = list(Tapped(log).entries())
+    for sample in shown:
+        seen_ms = sample.at_ms + sample.taken_ms
+        here = [(at_ms, speaker, message) for speaker, at_ms, message in messages if sample.at_ms <= at_ms <= seen_ms]
+        changed = [at_ms for at_ms, _, message in here if message.get("method") == "textDocument/didChange"]
+        answers = [(at_ms, message["id"]) for at_ms, who, message in here if who == "server" and _items(message)]
+        if changed and answers:
+            answered_ms, id = answers[-1]
+            asked = [at_ms for at_ms, who, message in here if who == "editor" and message.get("id") == id]
+            if asked:
+                yield [at_ms - sample.at_ms for at_ms in (changed[-1], asked[-1], answered_ms, seen_ms)]
+
+
+def _items(message):
+    result = message.get("result")
+    return isinstance(result, dict) and result.get("items")
 
 
 def main():
@@ -209,26 +248,30 @@ def main():
         "--engine", choices=["embedded", "scripted"], default="embedded", help="scripted: without a model"
     )
     options = parser.parse_args()
-    taken_ms = []
+    taken = []
     with tempfile.TemporaryDirectory() as name, gateway(Path(name), engine=options.engine) as served:
         editor = EDITORS[options.editor](Path(name), served.url)
         try:
-            taken_ms = [editor.sample(*sample) for sample in samples(options.n)]
+            taken = [editor.sample(*sample) for sample in samples(options.n)]
         finally:
             editor.close()
-    shown = sorted(ms for ms in taken_ms if ms is not None)
+        seen = [sample for sample in taken if sample.taken_ms is not None and not sample.before]
+        by_stage = list(zip(*stages(Path(name) / "tap.jsonl", seen), strict=True))
+    shown = sorted(sample.taken_ms for sample in seen)
     figures = {
         "editor": options.editor,
         "engine": options.engine,
-        "asked": len(taken_ms),
+        "asked": len(taken),
         "shown": len(shown),
+        "shown_before": sum(sample.before for sample in taken),
         "p50_ms": round(statistics.median(shown), 1),
         "p90_ms": round(shown[int(len(shown) * 0.9)], 1),
         "max_ms": round(shown[-1], 1),
+        "stages_ms": dict(zip(STAGES, (round(statistics.median(times), 1) for times in by_stage), strict=False)),
         "load": os.getloadavg()[0],
         "cpus": os.cpu_count(),
         "machine": platform.machine(),
-        "samples_ms": [None if ms is None else round(ms, 1) for ms in taken_ms],
+        "samples_ms": [sample.taken_ms and round(sample.taken_ms, 1) for sample in taken],
     }
     print(json.dumps(figures))
 

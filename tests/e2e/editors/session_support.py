@@ -8,9 +8,11 @@ import json
 import random
 import time
 from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 
 INLINE = "textDocument/inlineCompletion"
+DID_CHANGE = "textDocument/didChange"
 CANCELLED = (-32800, -32801)
 TYPED = [
     "for value in values:\n    ",
@@ -22,6 +24,7 @@ TYPED = [
     "é = '😀'\n",
     "os.path.join(",
 ]
+LAST = "x"
 PATIENCE_S = 20.0
 
 
@@ -31,11 +34,14 @@ class Tapped:
     def __init__(self, file: Path):
         self._file = file
 
-    def messages(self, speaker):
+    def entries(self):
+        """Speaker, time and message of each."""
         for line in self._file.read_text().splitlines():
             entry = json.loads(line)
-            if entry["from"] == speaker:
-                yield entry["message"]
+            yield entry["from"], entry["at_ms"], entry["message"]
+
+    def messages(self, speaker):
+        yield from (message for who, _, message in self.entries() if who == speaker)
 
     @property
     def encoding(self):
@@ -60,8 +66,26 @@ class Tapped:
         return Counter(message["id"] for message in self.messages("server") if "method" not in message)
 
     def unanswered(self):
+        asked = self.asked()  # before the answers: a question may come between the two
         answers = self.answers()
-        return [id for id in self.asked() if answers[id] != 1]
+        return [id for id in asked if answers[id] != 1]
+
+    def asked_since_last_change(self):
+        """Whether the editor has asked about the text as it is now."""
+        methods = [message.get("method") for message in self.messages("editor")]
+        return INLINE in takewhile(lambda method: method != DID_CHANGE, reversed(methods))
+
+    def settled(self, deadline_s):
+        """Wait until the editor has asked about its last text and every question is answered; what is not, at the deadline.
+
+        One look at the log decides, and is what is returned: a second look could meet a question that has just been asked.
+        """
+        end_s = time.monotonic() + deadline_s
+        while True:
+            asked, unanswered = self.asked_since_last_change(), self.unanswered()
+            if (asked and not unanswered) or time.monotonic() > end_s:
+                return unanswered if asked else ["nothing was asked about the last change"]
+            time.sleep(0.05)
 
     def errors(self):
         return [
@@ -102,6 +126,8 @@ class Session:
         for _ in range(keys):
             self._key()
             time.sleep(self._rng.choice([0.0, 0.0, 0.03, 0.08, 0.3]))
+        self._editor.type(LAST)  # one more that every editor asks about: the end is when that is answered
+        self.left += LAST
         self._until(lambda text: text == self.text)
 
     def _until(self, satisfied):

@@ -2,7 +2,8 @@
 
     python tap.py FILE COMMAND...
 
-FILE gets one JSON object per line: `from` ("editor" or "server") and `message`. Bytes pass unchanged.
+FILE gets one JSON object per line: `from` ("editor" or "server"), `at_ms` (monotonic) and `message`. Bytes pass
+unchanged.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 from foretype_lsp.framing import Framing
 
@@ -19,7 +21,8 @@ def copy(source, write, speaker, log, lock):
     while data := os.read(source, 1 << 16):
         with lock:
             for body in framing.feed(data):
-                log.write(json.dumps({"from": speaker, "message": json.loads(body)}) + "\n")
+                entry = {"from": speaker, "at_ms": time.perf_counter() * 1000, "message": json.loads(body)}
+                log.write(json.dumps(entry) + "\n")
             log.flush()
         write(data)
 

@@ -121,7 +121,8 @@ function M.setup(settings)
     cmd = settings.cmd,
     filetypes = settings.filetypes,
     root_markers = settings.root_markers,
-    init_options = next(settings.options) and settings.options or nil, -- an empty table would become a list
+    -- Neovim asks 200 ms after the last key, and tells of that key as late: a wait of the server's own would come on top.
+    init_options = vim.tbl_extend('keep', settings.options, { debounceMs = 0 }),
     get_language_id = require('foretype').language_id,
     on_init = watch,
   })
