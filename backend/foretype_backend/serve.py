@@ -39,6 +39,7 @@ from foretype_backend.engines.port import (
     EngineFinish,
     EngineUnavailable,
     GenerationParams,
+    GenerationRequest,
     PromptRefused,
 )
 from foretype_backend.logs import log_fault
@@ -251,19 +252,21 @@ class Service:
             record.first_chunk = record.last_chunk = self.clock()
             return self._ended(record, record.stop_reason or Reason.LENGTH)
         stream = self.engine.generate(
-            record.engine_id,
-            job.prompt.ids,
-            GenerationParams(
-                max_tokens=job.max_tokens,
-                end_token_ids=self.end_token_ids,
-                temperature=job.temperature,
-                stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
-            ),
-            prompt_text=job.prompt.text,
-            priority=PRIORITY[job.class_],
-            salt=self._salt(job),
-            deadline=job.deadline,
-            origin=job.origin,
+            GenerationRequest(
+                record.engine_id,
+                job.prompt.ids,
+                GenerationParams(
+                    max_tokens=job.max_tokens,
+                    end_token_ids=self.end_token_ids,
+                    temperature=job.temperature,
+                    stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
+                ),
+                prompt_text=job.prompt.text,
+                priority=PRIORITY[job.class_],
+                salt=self._salt(job),
+                deadline=job.deadline,
+                origin=job.origin,
+            )
         )
         try:
             return await self._consume(record, stream, deliver, loop)

@@ -18,7 +18,14 @@ from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.engines.embedded import EmbeddedEngine
 from foretype_backend.engines.embedded_config import EmbeddedConfig
 from foretype_backend.engines.load import UnknownEngine, load_engine
-from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, PromptRefused
+from foretype_backend.engines.port import (
+    Chunk,
+    EngineFinish,
+    EngineUnavailable,
+    GenerationParams,
+    GenerationRequest,
+    PromptRefused,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -44,7 +51,7 @@ async def collect(
     ends = frozenset(kw.pop("ends", ()))  # pyright: ignore[reportArgumentType]
     temperature = kw.pop("temperature", 0.0)
     params = GenerationParams(max_tokens=max_tokens, end_token_ids=ends, temperature=temperature)  # pyright: ignore[reportArgumentType]
-    return [c async for c in engine.generate(request_id, ids, params, **kw)]  # pyright: ignore[reportArgumentType]
+    return [c async for c in engine.generate(GenerationRequest(request_id, ids, params, **kw))]  # pyright: ignore[reportArgumentType]
 
 
 def ids_of(chunks: list[Chunk]) -> list[int]:
@@ -116,7 +123,7 @@ async def test_sampling_differs_between_requests_and_keeps_logprobs(engine: Embe
 
 async def test_abort_ends_the_stream_at_once_and_frees_the_slot(engine: EmbeddedEngine) -> None:
     chunks: list[Chunk] = []
-    async for chunk in engine.generate("abort", PROMPT, GenerationParams(max_tokens=2000)):
+    async for chunk in engine.generate(GenerationRequest("abort", PROMPT, GenerationParams(max_tokens=2000))):
         chunks.append(chunk)
         if len(ids_of(chunks)) >= 3 and chunk.finish is None:
             await engine.abort("abort")
@@ -126,7 +133,7 @@ async def test_abort_ends_the_stream_at_once_and_frees_the_slot(engine: Embedded
 
 
 async def test_closing_the_iterator_early_frees_the_slot(engine: EmbeddedEngine) -> None:
-    stream = engine.generate("close", PROMPT, GenerationParams(max_tokens=2000))
+    stream = engine.generate(GenerationRequest("close", PROMPT, GenerationParams(max_tokens=2000)))
     await anext(stream)
     await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
     await idle(engine)
@@ -150,7 +157,7 @@ async def test_an_abort_that_overtakes_its_request_wins_and_unknown_ids_are_igno
 
 
 async def test_a_live_request_id_cannot_be_used_twice(engine: EmbeddedEngine) -> None:
-    stream = engine.generate("twice", PROMPT, GenerationParams(max_tokens=2000))
+    stream = engine.generate(GenerationRequest("twice", PROMPT, GenerationParams(max_tokens=2000)))
     await anext(stream)
     with pytest.raises(ValueError, match="twice"):
         await collect(engine, "twice", PROMPT)
@@ -183,7 +190,7 @@ async def test_warm_makes_a_prefix_cached(engine: EmbeddedEngine) -> None:
 
 
 async def test_warm_is_dropped_while_a_request_runs(engine: EmbeddedEngine) -> None:
-    stream = engine.generate("busy", PROMPT, GenerationParams(max_tokens=2000))
+    stream = engine.generate(GenerationRequest("busy", PROMPT, GenerationParams(max_tokens=2000)))
     await anext(stream)
     dropped = engine.load().dropped_warm
     await engine.warm(list(range(300)))
@@ -220,7 +227,7 @@ async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: P
     await engine.start()
     assert engine.process_id is not None
     assert psutil.Process(engine.process_id).nice() == psutil.Process().nice() + 3
-    streams = [engine.generate(f"r{i}", PROMPT, GenerationParams(max_tokens=3000)) for i in range(3)]
+    streams = [engine.generate(GenerationRequest(f"r{i}", PROMPT, GenerationParams(max_tokens=3000))) for i in range(3)]
     for stream in streams:
         await anext(stream)
     os.kill(engine.process_id, signal.SIGKILL)
@@ -238,7 +245,7 @@ async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: P
 async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> None:
     engine = EmbeddedEngine.from_config(model=model, threads=1, hang_s=1.5)
     await engine.start()
-    stream = engine.generate("hangs", PROMPT, GenerationParams(max_tokens=3000))
+    stream = engine.generate(GenerationRequest("hangs", PROMPT, GenerationParams(max_tokens=3000)))
     await anext(stream)
     assert engine.process_id is not None
     os.kill(engine.process_id, signal.SIGSTOP)

@@ -16,7 +16,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from foretype_backend.engines.load import load_engine
 from foretype_backend.engines.openai import OpenAIEngine
-from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, PromptRefused
+from foretype_backend.engines.port import (
+    Chunk,
+    EngineFinish,
+    EngineUnavailable,
+    GenerationParams,
+    GenerationRequest,
+    PromptRefused,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -120,7 +127,7 @@ async def started(server: Server, **options: object) -> OpenAIEngine:
 
 async def collect(engine: OpenAIEngine, ids: list[int], *, name: str = "a", **kw: Any) -> list[Chunk]:
     params = GenerationParams(max_tokens=3, end_token_ids=frozenset({7}), stop_strings=("\n\n",))
-    return [c async for c in engine.generate(name, ids, params, **kw)]
+    return [c async for c in engine.generate(GenerationRequest(name, ids, params, **kw))]
 
 
 def text_of(chunks: list[Chunk]) -> str:
@@ -130,7 +137,7 @@ def text_of(chunks: list[Chunk]) -> str:
 async def test_never_more_than_four_stop_strings_are_sent_for_some_servers_refuse_five(server: Server) -> None:
     engine = await started(server)
     params = GenerationParams(max_tokens=1, stop_strings=tuple("abcdef"))
-    assert [chunk async for chunk in engine.generate("stops", [1], params)]
+    assert [chunk async for chunk in engine.generate(GenerationRequest("stops", [1], params))]
     assert server.bodies[0]["stop"] == list("abcd")
     await engine.close()
 
@@ -181,7 +188,7 @@ async def test_abort_closes_the_connection_and_the_server_notices(server: Server
     engine = await started(server)
     server.behaviour = "endless"
     chunks: list[Chunk] = []
-    async for chunk in engine.generate("endless", [1], GenerationParams(max_tokens=9)):
+    async for chunk in engine.generate(GenerationRequest("endless", [1], GenerationParams(max_tokens=9))):
         chunks.append(chunk)
         if len(chunks) == 3:
             await engine.abort("endless")
@@ -197,7 +204,7 @@ async def test_abort_closes_the_connection_and_the_server_notices(server: Server
 async def test_closing_the_iterator_early_closes_the_connection(server: Server) -> None:
     engine = await started(server)
     server.behaviour = "endless"
-    stream = engine.generate("endless", [1], GenerationParams(max_tokens=9))
+    stream = engine.generate(GenerationRequest("endless", [1], GenerationParams(max_tokens=9)))
     await anext(stream)
     await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
     while not server.disconnects:  # noqa: ASYNC110  the server's own state
@@ -285,4 +292,4 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
         load_engine("openai", uri="http://x")
     engine = load_engine("openai", url="http://127.0.0.1:9/v1")
     with pytest.raises(EngineUnavailable, match="not started"):
-        await anext(engine.generate("a", [1], GenerationParams(max_tokens=1)))
+        await anext(engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=1))))

@@ -9,6 +9,7 @@ from foretype_backend.engines.port import (
     EngineFinish,
     EngineUnavailable,
     GenerationParams,
+    GenerationRequest,
     PromptRefused,
 )
 from foretype_backend.engines.scripted import ScriptedEngine, fixed, text_script
@@ -27,7 +28,7 @@ async def started(**options: object) -> ScriptedEngine:
 async def collect(
     engine: Engine, request_id: str, ids: list[int], params: GenerationParams, **kw: object
 ) -> list[Chunk]:
-    return [c async for c in engine.generate(request_id, ids, params, **kw)]  # pyright: ignore[reportArgumentType]
+    return [c async for c in engine.generate(GenerationRequest(request_id, ids, params, **kw))]  # pyright: ignore[reportArgumentType]
 
 
 def ids_of(chunks: list[Chunk]) -> list[int]:
@@ -66,7 +67,7 @@ async def test_second_request_finds_the_whole_blocks_of_the_first() -> None:
 async def test_abort_ends_a_running_request_and_frees_its_slot() -> None:
     engine = await started(script=lambda _p: range(100), slots=1)
     got: list[int] = []
-    async for chunk in engine.generate("a", [1], GenerationParams(max_tokens=100)):
+    async for chunk in engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=100))):
         got.extend(chunk.token_ids)
         if len(got) == 3:
             await engine.abort("a")
@@ -88,7 +89,7 @@ async def test_an_abort_that_overtakes_its_request_wins_and_a_late_one_does_not_
 
 async def test_closing_the_iterator_early_frees_the_slot() -> None:
     engine = await started(script=lambda _p: range(100), slots=1)
-    stream = engine.generate("a", [1], GenerationParams(max_tokens=100))
+    stream = engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=100)))
     await anext(stream)
     await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
     assert engine.statistics().running == 0
@@ -123,7 +124,7 @@ async def test_an_ordered_fault_comes_after_that_many_tokens_and_the_next_reques
     engine.fail_next(after_tokens=2)
     got: list[int] = []
     with pytest.raises(EngineUnavailable):
-        async for chunk in engine.generate("a", [1], GenerationParams(max_tokens=3)):
+        async for chunk in engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=3))):
             got.extend(chunk.token_ids)
     assert got == [1, 2]
     assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=3))) == [1, 2, 3]

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 from backend.replica import Replica
 from backend.world import until
-from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, Origin
+from foretype_backend.engines.port import (
+    Chunk,
+    EngineFinish,
+    EngineUnavailable,
+    GenerationParams,
+    GenerationRequest,
+    Origin,
+)
 from foretype_backend.engines.vllm_server import VllmServerEngine
 from foretype_backend.pools.health import HealthOptions, Standing
 from foretype_backend.pools.pool import PoolOptions, ReplicaPool
@@ -61,7 +68,9 @@ class Told:
 
 async def ask(pool: ReplicaPool, ids: list[int], name: str = "r", *, max_tokens: int = 3, **fields: Any) -> list[Chunk]:
     params = GenerationParams(max_tokens=max_tokens)
-    return [chunk async for chunk in pool.generate(name, ids, params, salt="s", origin=origin(**fields))]
+    return [
+        chunk async for chunk in pool.generate(GenerationRequest(name, ids, params, salt="s", origin=origin(**fields)))
+    ]
 
 
 PROMPT = list(range(1, 161))
@@ -152,7 +161,7 @@ async def test_an_abort_and_a_closed_iterator_leave_nothing_behind() -> None:
     async with pool_of(one) as pool:
         one.behaviour = "endless"
         params = GenerationParams(max_tokens=5)
-        stream = pool.generate("gone", PROMPT, params, salt="s", origin=origin())
+        stream = pool.generate(GenerationRequest("gone", PROMPT, params, salt="s", origin=origin()))
         async for chunk in stream:
             if chunk.finish is not None:
                 assert chunk.finish is EngineFinish.ABORTED
@@ -160,7 +169,7 @@ async def test_an_abort_and_a_closed_iterator_leave_nothing_behind() -> None:
             await pool.abort("gone")
         await pool.abort("early")  # a cancel that overtakes its request wins
         assert [chunk.finish for chunk in await ask(pool, PROMPT, "early")] == [EngineFinish.ABORTED]
-        stream = pool.generate("closed", PROMPT, params, salt="s", origin=origin())
+        stream = pool.generate(GenerationRequest("closed", PROMPT, params, salt="s", origin=origin()))
         assert (await anext(stream)).token_ids
         await stream.aclose()  # type: ignore[attr-defined]
         await until(lambda: pool.statistics().running == 0)  # a health check may be under way
@@ -215,7 +224,9 @@ async def test_warming_seeds_a_replica_and_waits_while_people_do() -> None:
         assert one.bodies[-1]["priority"] == 4
         assert (await ask(pool, PROMPT))[-1].cached_tokens == 144
         one.behaviour = "endless"
-        stream = pool.generate("busy", PROMPT, GenerationParams(max_tokens=9), salt="s", origin=origin())
+        stream = pool.generate(
+            GenerationRequest("busy", PROMPT, GenerationParams(max_tokens=9), salt="s", origin=origin())
+        )
         await anext(stream)
         await pool.warm([*range(500, 600)], salt="s", origin=origin("b", tokens=100))
         await asyncio.sleep(0.25)  # two ticks
@@ -252,12 +263,14 @@ async def test_a_language_whose_guesses_are_refused_goes_where_nothing_is_guesse
         go = replace(origin(document=""), language="go")
         for at in range(40):
             params = GenerationParams(max_tokens=8)  # the server answers one token a step: no guess was accepted
-            stream = pool.generate(f"go-{at}", [at + 1] * 160, params, salt="s", origin=replace(go, repository=f"{at}"))
+            stream = pool.generate(
+                GenerationRequest(f"go-{at}", [at + 1] * 160, params, salt="s", origin=replace(go, repository=f"{at}"))
+            )
             assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
         before = len(guessing.bodies)
         assert 2 <= before < 40
         for at in range(6):
-            stream = pool.generate(f"more-{at}", [500 + at] * 160, params, salt="s", origin=go)
+            stream = pool.generate(GenerationRequest(f"more-{at}", [500 + at] * 160, params, salt="s", origin=go))
             assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
         assert len(guessing.bodies) == before
         registry = CollectorRegistry()

@@ -12,7 +12,7 @@ from foretype_backend.engines.ipc import Ended, Output, Report, Submit
 from foretype_backend.engines.jobs import Limits
 from foretype_backend.engines.load import load_engine
 from foretype_backend.engines.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
-from foretype_backend.engines.port import GenerationParams
+from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_backend.engines.prefix import ShadowPrefixCache
 from foretype_models.artifacts import locate
 
@@ -60,7 +60,7 @@ async def test_the_shipped_model_opens_and_answers_within_its_cache() -> None:
     cache_bytes = 200 * kv_block_bytes(read_header(model))
     engine = load_engine("embedded", model=model, cache_bytes=cache_bytes)
     await engine.start()
-    chunks = [c async for c in engine.generate("a", [5] * 300, GenerationParams(max_tokens=5))]
+    chunks = [c async for c in engine.generate(GenerationRequest("a", [5] * 300, GenerationParams(max_tokens=5)))]
     assert sum(len(c.token_ids) for c in chunks) == 5
     assert all(p < 0 for c in chunks for p in c.logprobs)
     await engine.close()

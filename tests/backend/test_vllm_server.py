@@ -16,6 +16,7 @@ from foretype_backend.engines.port import (
     EngineUnavailable,
     Fault,
     GenerationParams,
+    GenerationRequest,
     Origin,
     PromptRefused,
 )
@@ -41,7 +42,7 @@ async def started(replica: Replica, **options: Any) -> VllmServerEngine:
 
 async def collect(engine: VllmServerEngine, ids: list[int] = PROMPT, name: str = "a", **kw: Any) -> list[Chunk]:
     params = GenerationParams(max_tokens=kw.pop("max_tokens", 3), end_token_ids=kw.pop("ends", frozenset[int]()))
-    return [chunk async for chunk in engine.generate(name, ids, params, **kw)]
+    return [chunk async for chunk in engine.generate(GenerationRequest(name, ids, params, **kw))]
 
 
 async def test_ids_go_in_and_come_out_with_salt_priority_and_what_the_tiers_need(replica: Replica) -> None:
@@ -83,7 +84,7 @@ async def test_an_abort_frees_the_server_by_endpoint_or_by_closing_the_stream(en
     await replica.start()
     engine = await started(replica)
     replica.behaviour = "endless"
-    stream = engine.generate("gone", PROMPT, GenerationParams(max_tokens=5))
+    stream = engine.generate(GenerationRequest("gone", PROMPT, GenerationParams(max_tokens=5)))
     finishes: list[EngineFinish | None] = []
     async for chunk in stream:
         finishes.append(chunk.finish)

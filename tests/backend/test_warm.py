@@ -10,7 +10,7 @@ from collections import Counter
 from backend.replica import Replica
 from backend.test_pool import QUICK, pool_of  # type: ignore[attr-defined]
 from backend.world import until
-from foretype_backend.engines.port import GenerationParams, Origin
+from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.prefix import block_keys
 from foretype_backend.pools.pool import PoolOptions
 from foretype_backend.pools.warm import Part, WarmOptions, WarmQueue, stable_parts
@@ -176,7 +176,9 @@ async def test_a_storm_on_real_replicas_computes_a_repository_at_most_once_on_ea
 
         async def first_key(at: int) -> int:
             ids, origin = everybody[at]
-            stream = pool.generate(f"k{at}", ids, GenerationParams(max_tokens=1), salt="s", origin=origin)
+            stream = pool.generate(
+                GenerationRequest(f"k{at}", ids, GenerationParams(max_tokens=1), salt="s", origin=origin)
+            )
             return [chunk async for chunk in stream][-1].cached_tokens or 0
 
         # One after another: what a full replica hands to the other one is computed there.

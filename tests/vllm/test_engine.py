@@ -10,7 +10,14 @@ from dataclasses import replace
 import psutil
 import pytest
 import pytest_asyncio
-from foretype_backend.engines.port import Chunk, EngineFinish, EngineUnavailable, GenerationParams, PromptRefused
+from foretype_backend.engines.port import (
+    Chunk,
+    EngineFinish,
+    EngineUnavailable,
+    GenerationParams,
+    GenerationRequest,
+    PromptRefused,
+)
 from foretype_backend.engines.vllm import VllmEngine
 from foretype_backend.prefix.salt import Namespace, SaltBook
 from foretype_context.tokens import load_tokenizer
@@ -44,7 +51,7 @@ async def collect(
     priority: int = 0,
     deadline: float | None = None,
 ) -> list[Chunk]:
-    stream = engine.generate(name, ids, params, salt=salt, priority=priority, deadline=deadline)
+    stream = engine.generate(GenerationRequest(name, ids, params, salt=salt, priority=priority, deadline=deadline))
     return [chunk async for chunk in stream]
 
 
@@ -120,7 +127,7 @@ async def test_warm_fills_the_cache_for_its_salt(engine: VllmEngine) -> None:
 
 @pytest.mark.parametrize("how", ["abort", "close"])
 async def test_a_cancel_frees_the_engine(engine: VllmEngine, how: str) -> None:
-    stream = engine.generate(f"cancel-{how}", prompt(7), GenerationParams(max_tokens=2000))
+    stream = engine.generate(GenerationRequest(f"cancel-{how}", prompt(7), GenerationParams(max_tokens=2000)))
     chunks = [await anext(stream), await anext(stream)]
     assert engine.statistics().running == 1
     if how == "abort":
@@ -201,7 +208,9 @@ async def test_a_hundred_at_once_with_cancels_end_all(engine: VllmEngine) -> Non
     rng = random.Random(0)
 
     async def one(at: int) -> None:
-        stream = engine.generate(f"many-{at}", prompt(at % 7, rng.randrange(1, 400)), GenerationParams(max_tokens=20))
+        stream = engine.generate(
+            GenerationRequest(f"many-{at}", prompt(at % 7, rng.randrange(1, 400)), GenerationParams(max_tokens=20))
+        )
         taken = 0
         async for _ in stream:
             taken += 1
@@ -219,7 +228,7 @@ async def test_a_hundred_at_once_with_cancels_end_all(engine: VllmEngine) -> Non
 
 async def test_an_engine_that_dies_fails_its_requests_at_once(engine: VllmEngine) -> None:
     """The last test of this module: nothing runs on this engine afterwards."""
-    stream = engine.generate("dies", prompt(20), GenerationParams(max_tokens=4000))
+    stream = engine.generate(GenerationRequest("dies", prompt(20), GenerationParams(max_tokens=4000)))
     await anext(stream)
     cores = [one for one in psutil.Process().children(recursive=True) if "EngineCore" in " ".join(one.cmdline())]
     assert cores

@@ -22,6 +22,7 @@ from foretype_backend.engines.port import (
     EngineFinish,
     EngineUnavailable,
     GenerationParams,
+    GenerationRequest,
     Origin,
     PromptRefused,
 )
@@ -103,7 +104,7 @@ async def engine(served: Served) -> AsyncIterator[VllmServerEngine]:
 
 async def collect(engine: VllmServerEngine, name: str, ids: list[int], **options: Any) -> list[Chunk]:
     params = GenerationParams(max_tokens=options.pop("max_tokens", 8), end_token_ids=options.pop("ends", frozenset()))
-    return [chunk async for chunk in engine.generate(name, ids, params, **options)]
+    return [chunk async for chunk in engine.generate(GenerationRequest(name, ids, params, **options))]
 
 
 def tokens_of(chunks: list[Chunk]) -> list[int]:
@@ -154,7 +155,9 @@ async def test_a_salt_is_a_cache_of_its_own(engine: VllmServerEngine) -> None:
 async def test_an_abort_frees_the_engine(served: Served, engine: VllmServerEngine, endpoint: bool) -> None:
     engine._abort_endpoint = endpoint  # pyright: ignore[reportPrivateUsage]
     seen = 0
-    async for chunk in engine.generate("gone", TOKENIZER.encode(SOURCE[:1500]), GenerationParams(max_tokens=1000)):
+    async for chunk in engine.generate(
+        GenerationRequest("gone", TOKENIZER.encode(SOURCE[:1500]), GenerationParams(max_tokens=1000))
+    ):
         seen += len(chunk.token_ids)
         if chunk.finish is not None:
             assert chunk.finish is EngineFinish.ABORTED
@@ -217,7 +220,9 @@ async def test_the_directory_predicts_the_engines_figure_on_a_replayed_session(s
     salt = f"session-{events}"
     requests = 0
     for requests, (_, ids, origin) in enumerate(session(), 1):
-        stream = pool.generate(f"{salt}-{requests}", ids, GenerationParams(max_tokens=6), salt=salt, origin=origin)
+        stream = pool.generate(
+            GenerationRequest(f"{salt}-{requests}", ids, GenerationParams(max_tokens=6), salt=salt, origin=origin)
+        )
         assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
         if events:
             await asyncio.sleep(0.05)

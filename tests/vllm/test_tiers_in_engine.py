@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 import redis
 from backend.redis_server import RedisServer, redis_server
-from foretype_backend.engines.port import GenerationParams, Origin
+from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm import VllmEngine
 from foretype_backend.prefix.salt import SaltBook, tier_namespace
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
@@ -62,11 +62,13 @@ def origin(tenant: str, version: int = 1) -> Origin:
 async def ask(engine: VllmEngine, seed: int, tenant: str) -> tuple[int, list[int]]:
     """Cached prompt tokens, and the text."""
     stream = engine.generate(
-        f"{tenant}-{seed}-{random.random()}",
-        prompt(seed),
-        GenerationParams(max_tokens=8),
-        salt=BOOK.salt(BOOK.namespace(tenant)),
-        origin=origin(tenant),
+        GenerationRequest(
+            f"{tenant}-{seed}-{random.random()}",
+            prompt(seed),
+            GenerationParams(max_tokens=8),
+            salt=BOOK.salt(BOOK.namespace(tenant)),
+            origin=origin(tenant),
+        )
     )
     async with asyncio.timeout(60):
         chunks = [chunk async for chunk in stream]

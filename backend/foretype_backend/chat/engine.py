@@ -11,7 +11,7 @@ import msgspec
 
 from foretype_backend.engines.openai import OpenAIEngine, Stream
 from foretype_backend.engines.openai_wire import OpenAIConfig, ServerFeatures
-from foretype_backend.engines.port import Chunk, GenerationParams, Origin, PromptRefused
+from foretype_backend.engines.port import Chunk, GenerationRequest, Origin, PromptRefused
 
 __all__ = ["ChatEngine"]
 
@@ -41,46 +41,29 @@ class ChatEngine(OpenAIEngine):
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
             self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)
 
-    async def generate(
-        self,
-        request_id: str,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        *,
-        prompt_text: str | None = None,
-        priority: int = 0,
-        salt: str | None = None,
-        deadline: float | None = None,
-        origin: Origin | None = None,
-    ) -> AsyncIterator[Chunk]:
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
         if not self._model:
             await self._find_model()
-        inner = super().generate(
-            request_id,
-            token_ids,
-            params,
-            prompt_text=prompt_text,
-            priority=priority,
-            salt=salt,
-            deadline=deadline,
-            origin=origin,
-        )
-        async with contextlib.aclosing(cast("AsyncGenerator[Chunk]", inner)) as chunks:
+        async with contextlib.aclosing(cast("AsyncGenerator[Chunk]", super().generate(request))) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         """A chat server takes no tokens; nothing is warmed."""
 
-    def _stream_body(
-        self, token_ids: Sequence[int], params: GenerationParams, prompt_text: str | None
-    ) -> dict[str, Any]:
-        if prompt_text is None:
+    def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
+        if request.prompt_text is None:
             raise PromptRefused("chat needs messages, not token ids")
-        body: dict[str, Any] = msgspec.json.decode(prompt_text)
+        body: dict[str, Any] = msgspec.json.decode(request.prompt_text)
         stream = {"stream": True, "stream_options": {"include_usage": True}}
-        return {"model": self._model, **self._config.extra_body, **body, **stream, "max_tokens": params.max_tokens}
+        return {
+            "model": self._model,
+            **self._config.extra_body,
+            **body,
+            **stream,
+            "max_tokens": request.params.max_tokens,
+        }
 
-    def _address(self, stream: Stream, priority: int, salt: str | None, origin: Origin | None) -> None:
-        if self._send_salt and salt is not None:
-            stream.body["cache_salt"] = salt
+    def _address(self, stream: Stream, request: GenerationRequest) -> None:
+        if self._send_salt and request.salt is not None:
+            stream.body["cache_salt"] = request.salt

@@ -25,6 +25,7 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     EngineUnavailable,
     GenerationParams,
+    GenerationRequest,
     Origin,
     PromptRefused,
 )
@@ -212,28 +213,18 @@ class EmbeddedEngine:
 
     # Requests
 
-    async def generate(
-        self,
-        request_id: str,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        *,
-        prompt_text: str | None = None,
-        priority: int = 0,
-        salt: str | None = None,
-        deadline: float | None = None,
-        origin: Origin | None = None,
-    ) -> AsyncIterator[Chunk]:
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        request_id = request.id
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
         if self._ledger.begin(request_id):
             self._ledger.end(request_id)
             yield Chunk(finish=EngineFinish.ABORTED)
             return
-        job_id, stream = next(self._next_id), _Stream(len(token_ids))
+        job_id, stream = next(self._next_id), _Stream(len(request.token_ids))
         self._live[request_id] = job_id, stream
         try:
-            if not await self._submit(job_id, stream, token_ids, params, priority, deadline):
+            if not await self._submit(job_id, stream, request):
                 yield Chunk(finish=EngineFinish.ABORTED)
                 return
             chunk: Chunk | None = None
@@ -246,18 +237,9 @@ class EmbeddedEngine:
             if not stream.over:
                 self._cancel(job_id, stream)
 
-    async def _submit(
-        self,
-        job_id: int,
-        stream: _Stream,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        priority: int,
-        deadline: float | None,
-        *,
-        warm: bool = False,
-    ) -> bool:
+    async def _submit(self, job_id: int, stream: _Stream, request: GenerationRequest, *, warm: bool = False) -> bool:
         """Send the request; false when its deadline passed or it was aborted before it could be sent."""
+        token_ids, params, deadline = request.token_ids, request.params, request.deadline
         process, ready = await self._available(deadline)
         if stream.cancelled:
             return False
@@ -279,7 +261,7 @@ class EmbeddedEngine:
                 max_tokens=max_tokens,
                 end_token_ids=sorted(params.end_token_ids),
                 temperature=params.temperature,
-                priority=priority,
+                priority=request.priority,
                 expires_in_s=expires_in_s,
                 warm=warm,
             )
@@ -316,7 +298,10 @@ class EmbeddedEngine:
         stream = _Stream(len(token_ids))
         try:
             await self._submit(
-                job_id, stream, token_ids, GenerationParams(max_tokens=1), _WARM_PRIORITY, None, warm=True
+                job_id,
+                stream,
+                GenerationRequest("", token_ids, GenerationParams(max_tokens=1), priority=_WARM_PRIORITY),
+                warm=True,
             )
             while (await stream.next()).finish is None:
                 pass

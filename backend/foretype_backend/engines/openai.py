@@ -24,7 +24,7 @@ from foretype_backend.engines.port import (
     EngineStatistics,
     EngineUnavailable,
     Fault,
-    GenerationParams,
+    GenerationRequest,
     Origin,
     PromptRefused,
 )
@@ -158,18 +158,8 @@ class OpenAIEngine:
 
     # Requests
 
-    async def generate(
-        self,
-        request_id: str,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        *,
-        prompt_text: str | None = None,
-        priority: int = 0,
-        salt: str | None = None,
-        deadline: float | None = None,
-        origin: Origin | None = None,
-    ) -> AsyncIterator[Chunk]:
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        request_id, deadline = request.id, request.deadline
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
         if self._ledger.begin(request_id) or (deadline is not None and deadline < asyncio.get_running_loop().time()):
@@ -177,9 +167,9 @@ class OpenAIEngine:
             yield Chunk(finish=EngineFinish.ABORTED)
             return
         self._http()
-        stream = Stream(request_id, self._stream_body(token_ids, params, prompt_text))
-        stream.end_token_ids = params.end_token_ids
-        self._address(stream, priority, salt, origin)
+        stream = Stream(request_id, self._stream_body(request))
+        stream.end_token_ids = request.params.end_token_ids
+        self._address(stream, request)
         self._live[request_id] = stream
         stream.pump = asyncio.create_task(self._pump(stream), name=f"openai {request_id}")
         try:
@@ -196,7 +186,7 @@ class OpenAIEngine:
             self._ledger.end(request_id)
             await self._close(stream, stream.pump)
 
-    def _address(self, stream: Stream, priority: int, salt: str | None, origin: Origin | None) -> None:
+    def _address(self, stream: Stream, request: GenerationRequest) -> None:
         """Adds what the protocol has no field for; nothing here."""
 
     def _stop(self, stream: Stream) -> None:
@@ -210,9 +200,8 @@ class OpenAIEngine:
         with contextlib.suppress(asyncio.CancelledError):
             await pump
 
-    def _stream_body(
-        self, token_ids: Sequence[int], params: GenerationParams, prompt_text: str | None
-    ) -> dict[str, Any]:
+    def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
+        token_ids, params, prompt_text = request.token_ids, request.params, request.prompt_text
         max_tokens = check_prompt(
             token_ids, params.max_tokens, context_limit_tokens=self._context_limit_tokens, vocabulary_tokens=None
         )

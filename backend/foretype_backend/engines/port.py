@@ -18,6 +18,7 @@ __all__ = [
     "EngineUnavailable",
     "Fault",
     "GenerationParams",
+    "GenerationRequest",
     "Origin",
     "PromptRefused",
 ]
@@ -88,6 +89,30 @@ class Origin:
     placed: tuple[PlacedSegment, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What an engine is asked: a prompt, and how to go on after it.
+
+    Attributes:
+        id: unique among live requests of the engine; `abort` names it.
+        token_ids: the prompt; not changed by anybody from here on.
+        prompt_text: the same prompt as text, for engines that refuse token ids.
+        priority: lower runs first (0 interactive … 4 warm).
+        salt: isolates the prefix cache; None shares it.
+        deadline: on the event loop's clock, seconds; work not started by then is dropped.
+        origin: what the prompt is made of, for engines that route or keep tiers.
+    """
+
+    id: str
+    token_ids: Sequence[int]
+    params: GenerationParams
+    prompt_text: str | None = field(default=None, kw_only=True)
+    priority: int = field(default=0, kw_only=True)
+    salt: str | None = field(default=None, kw_only=True)
+    deadline: float | None = field(default=None, kw_only=True)
+    origin: Origin | None = field(default=None, kw_only=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """Some more output.
@@ -156,28 +181,7 @@ class Engine(Protocol):
 
     async def close(self) -> None: ...
 
-    def generate(
-        self,
-        request_id: str,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        *,
-        prompt_text: str | None = None,
-        priority: int = 0,
-        salt: str | None = None,
-        deadline: float | None = None,
-        origin: Origin | None = None,
-    ) -> AsyncIterator[Chunk]:
-        """Generate after `token_ids`.
-
-        Args:
-            prompt_text: the same prompt as text, for engines that refuse token ids.
-            priority: lower runs first (0 interactive … 4 warm).
-            salt: isolates the prefix cache; None shares it.
-            deadline: on the event loop's clock, seconds; work not started by then is dropped.
-            origin: what the prompt is made of, for engines that route or keep tiers.
-        """
-        ...
+    def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]: ...
 
     async def abort(self, request_id: str) -> None: ...
 

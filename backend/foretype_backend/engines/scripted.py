@@ -13,7 +13,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
@@ -23,7 +23,7 @@ from foretype_backend.engines.port import (
     EngineFinish,
     EngineStatistics,
     EngineUnavailable,
-    GenerationParams,
+    GenerationRequest,
     Origin,
 )
 from foretype_backend.engines.prefix import ShadowPrefixCache
@@ -53,7 +53,7 @@ def text_script(
 
 
 @dataclass(slots=True, eq=False)
-class _Request:
+class _Live:
     aborted: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -111,7 +111,7 @@ class ScriptedEngine:
             model=model,
         )
         self._started = False
-        self._live: dict[str, _Request] = {}
+        self._live: dict[str, _Live] = {}
         self._ledger = AbortLedger()
         self._waiting: list[tuple[int, int, asyncio.Event]] = []
         self._order = itertools.count()
@@ -143,34 +143,23 @@ class ScriptedEngine:
     def die(self) -> None:
         """Every request that runs or waits fails with EngineUnavailable at its next step; later ones work."""
         self._restarts += 1
-        for request in self._live.values():
-            request.wake.set()
+        for live in self._live.values():
+            live.wake.set()
 
-    async def generate(
-        self,
-        request_id: str,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        *,
-        prompt_text: str | None = None,
-        priority: int = 0,
-        salt: str | None = None,
-        deadline: float | None = None,
-        origin: Origin | None = None,
-    ) -> AsyncIterator[Chunk]:
-        prompt, max_tokens = self._check(request_id, token_ids, params.max_tokens)
-        params = replace(params, max_tokens=max_tokens)
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        request_id = request.id
+        prompt, max_tokens = self._check(request_id, request.token_ids, request.params.max_tokens)
         generation = self._restarts
-        request = _Request(aborted=self._ledger.begin(request_id))
-        self._live[request_id] = request
+        live = _Live(aborted=self._ledger.begin(request_id))
+        self._live[request_id] = live
         finished = False
         queued_at = self._clock()
         try:
-            await self._take_slot(priority, request)
+            await self._take_slot(request.priority, live)
             self._running += 1
             try:
                 queue_ms = (self._clock() - queued_at) * 1000
-                async for chunk in self._run(request, prompt, params, salt, deadline, generation, queue_ms):
+                async for chunk in self._run(live, request, prompt, max_tokens, generation, queue_ms):
                     finished = chunk.finish is not None and chunk.finish is not EngineFinish.ABORTED
                     yield chunk
             finally:
@@ -184,26 +173,25 @@ class ScriptedEngine:
 
     async def _run(
         self,
-        request: _Request,
+        live: _Live,
+        request: GenerationRequest,
         prompt: tuple[int, ...],
-        params: GenerationParams,
-        salt: str | None,
-        deadline: float | None,
+        max_tokens: int,
         generation: int,
         queue_ms: float,
     ) -> AsyncIterator[Chunk]:
         self._check_alive(generation)
-        if request.aborted or (deadline is not None and self._clock() > deadline):
+        if live.aborted or (request.deadline is not None and self._clock() > request.deadline):
             yield Chunk(finish=EngineFinish.ABORTED, queue_ms=queue_ms)
             return
         fault_after, fault = self._faults.popleft() if self._faults else (-1, None)
-        keys = self.cache.keys(prompt, salt=salt or "")
+        keys = self.cache.keys(prompt, salt=request.salt or "")
         cached_tokens = self.cache.cached_tokens(keys, len(prompt))
         self.requests.append(prompt)
         prefill_started = self._clock()
         await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token)
         self._check_alive(generation)
-        if request.aborted:
+        if live.aborted:
             yield Chunk(finish=EngineFinish.ABORTED, queue_ms=queue_ms)
             return
         self.cache.insert(keys, len(prompt))
@@ -228,15 +216,15 @@ class ScriptedEngine:
             if count == fault_after and fault is not None:
                 self._restarts += 1
                 raise fault
-            if count >= params.max_tokens:
+            if count >= max_tokens:
                 finish = EngineFinish.LENGTH
                 break
             await self._pause(self._decode_s_per_token)
             self._check_alive(generation)
-            if request.aborted:
+            if live.aborted:
                 yield Chunk(finish=EngineFinish.ABORTED)
                 return
-            if token_id in params.end_token_ids:
+            if token_id in request.params.end_token_ids:
                 break
             self._generated_tokens += 1
             ready.append(token_id)
@@ -244,7 +232,7 @@ class ScriptedEngine:
                 yield chunk(ready, None)
                 delivered = True
                 ready = []
-                if request.aborted:
+                if live.aborted:
                     yield Chunk(finish=EngineFinish.ABORTED)
                     return
         else:
@@ -254,12 +242,12 @@ class ScriptedEngine:
         yield chunk(ready, finish)
 
     async def abort(self, request_id: str) -> None:
-        request = self._live.get(request_id)
-        if request is None:
+        live = self._live.get(request_id)
+        if live is None:
             self._ledger.aborted(request_id)
         else:
-            request.aborted = True
-            request.wake.set()
+            live.aborted = True
+            live.wake.set()
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._running or self._waiting:
@@ -306,14 +294,14 @@ class ScriptedEngine:
     async def _pause(self, seconds: float) -> None:
         await self._sleep(seconds)
 
-    async def _take_slot(self, priority: int, request: _Request) -> None:
+    async def _take_slot(self, priority: int, live: _Live) -> None:
         if self._free_slots > 0:
             self._free_slots -= 1
             return
-        entry = (priority, next(self._order), request.wake)
+        entry = (priority, next(self._order), live.wake)
         heapq.heappush(self._waiting, entry)
         try:
-            await request.wake.wait()
+            await live.wake.wait()
         except asyncio.CancelledError:
             if entry in self._waiting:
                 self._waiting.remove(entry)

@@ -26,6 +26,7 @@ from foretype_backend.engines.port import (
     EngineUnavailable,
     Fault,
     GenerationParams,
+    GenerationRequest,
     Origin,
     PromptRefused,
 )
@@ -123,25 +124,16 @@ class VllmEngine:
         room = self._shape.context_tokens - 2
         for tokens in (1, min(room, self._options.batched_tokens)):
             ids = [1] * tokens  # equal ids: nobody's prompt begins like this
-            async for _ in self.generate(f"rehearsal-{tokens}", ids, GenerationParams(max_tokens=2), salt="rehearsal"):
+            two = GenerationParams(max_tokens=2)
+            async for _ in self.generate(GenerationRequest(f"rehearsal-{tokens}", ids, two, salt="rehearsal")):
                 pass
         self._acceptance.clear()
         self._prompt_tokens = self._cached_tokens = self._generated_tokens = 0
 
     # Requests
 
-    async def generate(
-        self,
-        request_id: str,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        *,
-        prompt_text: str | None = None,
-        priority: int = 0,
-        salt: str | None = None,
-        deadline: float | None = None,
-        origin: Origin | None = None,
-    ) -> AsyncIterator[Chunk]:
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        request_id = request.id
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
         if self._ledger.begin(request_id):
@@ -150,43 +142,36 @@ class VllmEngine:
             return
         live = self._live[request_id] = _Live(f"{next(self._next_id)}-{request_id}")
         try:
-            async for chunk in self._stream(live, token_ids, params, priority, salt, deadline, origin):
+            async for chunk in self._stream(live, request):
                 yield chunk
         finally:
             del self._live[request_id]
             self._ledger.end(request_id)
 
-    async def _stream(
-        self,
-        live: _Live,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        priority: int,
-        salt: str | None,
-        deadline: float | None,
-        origin: Origin | None,
-    ) -> AsyncIterator[Chunk]:
+    async def _stream(self, live: _Live, request: GenerationRequest) -> AsyncIterator[Chunk]:
         llm, library = self.library()
+        token_ids, params, origin = request.token_ids, request.params, request.origin
         max_tokens = check_prompt(
             token_ids,
             params.max_tokens,
             context_limit_tokens=self._shape.context_tokens,
             vocabulary_tokens=self._shape.vocabulary_tokens,
         )
-        if self._options.shared and not salt:
+        if self._options.shared and not request.salt:
             raise PromptRefused(
                 "the engine is shared by tenants and the request has no cache salt; configure identities"
             )
         loop = asyncio.get_running_loop()
+        deadline = request.deadline
         if deadline is not None and loop.time() >= deadline:
             yield Chunk(finish=EngineFinish.ABORTED)
             return
-        tiers = self._tiers(origin, salt)
+        tiers = self._tiers(origin, request.salt)
         outputs = llm.generate(
-            library.prompt(list(token_ids), cache_salt=salt),
+            library.prompt(list(token_ids), cache_salt=request.salt),
             library.sampling(**sampling_arguments(params, max_tokens, tiers)),
             live.engine_id,
-            priority=priority,
+            priority=request.priority,
         )
         # Queued beyond its deadline: it is dropped before it costs a step.
         late = None if deadline is None else loop.call_at(deadline, self._give_up, live)
@@ -257,11 +242,9 @@ class VllmEngine:
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._waiting:
             return  # under load it is dropped
-        request_id = f"warm-{next(self._next_id)}"
-        stream = self.generate(
-            request_id, token_ids, GenerationParams(max_tokens=1), priority=_WARM_PRIORITY, salt=salt, origin=origin
-        )
-        async for _ in stream:
+        name, one = f"warm-{next(self._next_id)}", GenerationParams(max_tokens=1)
+        request = GenerationRequest(name, token_ids, one, priority=_WARM_PRIORITY, salt=salt, origin=origin)
+        async for _ in self.generate(request):
             pass
 
     # Questions

@@ -24,6 +24,7 @@ from foretype_backend.engines.port import (
     EngineFinish,
     EngineUnavailable,
     GenerationParams,
+    GenerationRequest,
     Origin,
     PromptRefused,
 )
@@ -131,7 +132,7 @@ class VllmServerEngine(OpenAIEngine):
         await self._find_model()
         self._checks += 1
         two = GenerationParams(max_tokens=2)
-        async for _ in self.generate(f"foretype-check-{self._checks}", [1], two):
+        async for _ in self.generate(GenerationRequest(f"foretype-check-{self._checks}", [1], two)):
             pass
         await self.scrape()
 
@@ -150,11 +151,10 @@ class VllmServerEngine(OpenAIEngine):
 
     # Requests
 
-    def _stream_body(
-        self, token_ids: Sequence[int], params: GenerationParams, prompt_text: str | None
-    ) -> dict[str, Any]:
+    def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
+        params = request.params
         max_tokens = check_prompt(
-            token_ids,
+            request.token_ids,
             params.max_tokens,
             context_limit_tokens=self._context_limit_tokens,
             vocabulary_tokens=self._vocabulary_tokens,
@@ -169,19 +169,19 @@ class VllmServerEngine(OpenAIEngine):
         }
         if params.stop_strings:
             fields["stop"] = list(params.stop_strings[:4])
-        return self._body(list(token_ids), max_tokens, fields)
+        return self._body(list(request.token_ids), max_tokens, fields)
 
-    def _address(self, stream: Stream, priority: int, salt: str | None, origin: Origin | None) -> None:
+    def _address(self, stream: Stream, request: GenerationRequest) -> None:
         stream.headers["X-Request-Id"] = stream.request_id
-        self._mark(stream.body, priority, salt, origin)
+        self._mark(stream.body, request)
 
-    def _mark(self, body: dict[str, Any], priority: int, salt: str | None, origin: Origin | None) -> None:
-        if salt:
-            body["cache_salt"] = salt
+    def _mark(self, body: dict[str, Any], request: GenerationRequest) -> None:
+        if request.salt:
+            body["cache_salt"] = request.salt
         if self._priority:
-            body["priority"] = priority
-        if self._transfer_parameters is not None and origin is not None:
-            parameters = self._transfer_parameters(origin, salt or "")
+            body["priority"] = request.priority
+        if self._transfer_parameters is not None and request.origin is not None:
+            parameters = self._transfer_parameters(request.origin, request.salt or "")
             if parameters:
                 body["kv_transfer_params"] = dict(parameters)
 
@@ -226,7 +226,8 @@ class VllmServerEngine(OpenAIEngine):
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         body = self._body(list(token_ids), 1, {"temperature": 0.0})
-        self._mark(body, _WARM_PRIORITY, salt, origin)
+        one = GenerationParams(max_tokens=1)
+        self._mark(body, GenerationRequest("", token_ids, one, priority=_WARM_PRIORITY, salt=salt, origin=origin))
         with contextlib.suppress(PromptRefused):
             await self._request("POST", "completions", body)
 

@@ -25,7 +25,7 @@ from foretype_backend.engines.port import (
     EngineFinish,
     EngineStatistics,
     EngineUnavailable,
-    GenerationParams,
+    GenerationRequest,
     Origin,
 )
 from foretype_backend.pools.health import HealthOptions
@@ -154,38 +154,19 @@ class ReplicaPool:
 
     # Requests
 
-    async def generate(
-        self,
-        request_id: str,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        *,
-        prompt_text: str | None = None,
-        priority: int = 0,
-        salt: str | None = None,
-        deadline: float | None = None,
-        origin: Origin | None = None,
-    ) -> AsyncIterator[Chunk]:
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        request_id = request.id
         if self._ledger.begin(request_id):
             self._ledger.end(request_id)
             yield Chunk(finish=EngineFinish.ABORTED)
             return
-        found = self.book.look_up(origin or Origin(session=request_id), token_ids, salt)
+        found = self.book.look_up(request.origin or Origin(session=request_id), request.token_ids, request.salt)
         avoid: frozenset[str] = frozenset()
         plain = self._where_nothing_is_guessed(found.origin)
         while True:
             choice = self._choose(found, avoid | plain)
             member = self._members[choice.replica]
-            stream = member.engine.generate(
-                request_id if not avoid else f"{request_id}.{len(avoid)}",
-                token_ids,
-                params,
-                prompt_text=prompt_text,
-                priority=priority,
-                salt=salt,
-                deadline=deadline,
-                origin=origin,
-            )
+            stream = member.engine.generate(request if not avoid else replace(request, id=f"{request_id}.{len(avoid)}"))
             spoke = False
             self._placed_at[request_id] = member.engine
             try:

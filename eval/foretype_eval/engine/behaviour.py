@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from foretype_backend.engines.port import GenerationParams
+from foretype_backend.engines.port import GenerationParams, GenerationRequest
 from foretype_backend.prefix.salt import SaltBook
 
 from foretype_eval.engine.options import EngineBenchOptions
@@ -37,7 +37,7 @@ async def measure_cancel(engine: WatchedEngine, options: EngineBenchOptions) -> 
             if time.perf_counter() > until:
                 break
             name = f"victim-{number}"
-            stream = engine.generate(name, _prompt(rng, 400), GenerationParams(max_tokens=1000))
+            stream = engine.generate(GenerationRequest(name, _prompt(rng, 400), GenerationParams(max_tokens=1000)))
             for _ in range(rng.randint(1, 4)):
                 await anext(stream)
             await asyncio.sleep(rng.random() * 0.02)  # anywhere in a step
@@ -80,7 +80,9 @@ async def measure_isolation(engine: WatchedEngine, options: EngineBenchOptions) 
                 book.purge("a")
             salt = book.salt(book.namespace("b" if name.startswith("b") else "a"))
             began = time.perf_counter()
-            stream = engine.generate(f"{name}-{number}", prompt, GenerationParams(max_tokens=1), salt=salt)
+            stream = engine.generate(
+                GenerationRequest(f"{name}-{number}", prompt, GenerationParams(max_tokens=1), salt=salt)
+            )
             first = await anext(stream)
             ttft_ms.append((time.perf_counter() - began) * 1000)
             cached[name] += first.cached_tokens or 0
@@ -91,7 +93,9 @@ async def measure_isolation(engine: WatchedEngine, options: EngineBenchOptions) 
 
 async def _generate_for_ever(engine: WatchedEngine, rng: random.Random, on_output: Callable[[], None]) -> None:
     for number in range(1000):
-        stream = engine.generate(f"background-{number}", _prompt(rng, 64), GenerationParams(max_tokens=6000))
+        stream = engine.generate(
+            GenerationRequest(f"background-{number}", _prompt(rng, 64), GenerationParams(max_tokens=6000))
+        )
         async for _ in stream:
             on_output()
 

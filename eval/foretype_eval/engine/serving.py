@@ -11,7 +11,7 @@ from typing import Any
 
 from foretype_backend.app import create_app
 from foretype_backend.config import load_config
-from foretype_backend.engines.port import Chunk, GenerationParams, Origin
+from foretype_backend.engines.port import Chunk, GenerationRequest
 from foretype_backend.engines.vllm import VllmEngine
 from foretype_backend.engines.vllm_options import VllmOptions
 from foretype_backend.launch import make_profile, prepare
@@ -40,23 +40,9 @@ class WatchedEngine(VllmEngine):
         super().__init__(options)
         self._numbers = itertools.count()
 
-    async def generate(
-        self,
-        request_id: str,
-        token_ids: Sequence[int],
-        params: GenerationParams,
-        *,
-        prompt_text: str | None = None,
-        priority: int = 0,
-        salt: str | None = None,
-        deadline: float | None = None,
-        origin: Origin | None = None,
-    ) -> AsyncIterator[Chunk]:
-        self.last_prompt = token_ids
-        stream = super().generate(
-            request_id, token_ids, params, priority=priority, salt=salt, deadline=deadline, origin=origin
-        )
-        async for chunk in stream:
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        self.last_prompt = request.token_ids
+        async for chunk in super().generate(request):
             yield chunk
 
     async def raw_ttft_ms(self, token_ids: Sequence[int], salt: str) -> float:
