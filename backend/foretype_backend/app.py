@@ -9,18 +9,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from fastapi import FastAPI
 from foretype_client.wire import Changed
 from foretype_context.profile import Profile
 from foretype_context.templates import grammar
 from foretype_context.tokens import Tokenizer
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route, WebSocketRoute
 
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.ladder import profile_at
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.config import Config
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
-from foretype_backend.doors.health import HealthDoor, gateway_version
+from foretype_backend.doors.health import HealthDoor
 from foretype_backend.doors.http import HttpJobs
 from foretype_backend.doors.infill import InfillDoor
 from foretype_backend.doors.openai import OpenAIDoor
@@ -55,7 +57,7 @@ def create_app(
     salts: SaltBook | None = None,
     accounts: Accounts | None = None,
     quality: QualityPool | None = None,
-) -> FastAPI:
+) -> Starlette:
     """Put the gateway together.
 
     Args:
@@ -115,24 +117,26 @@ def create_app(
     pools = {"fast": service} | ({} if quality is None else {"quality": quality.chat})
     admin = AdminDoor(pools, stream, chat, clock=time.monotonic, identity=identity)
 
-    # No generated documentation pages: they would be one more thing that answers without a token.
-    app = FastAPI(title="Foretype", version=gateway_version(), docs_url=None, redoc_url=None, openapi_url=None)
+    app = Starlette(
+        routes=[
+            WebSocketRoute("/v1/stream", stream.__call__),
+            Route("/v1/completions", openai.completions, methods=["POST"]),
+            Route("/v1/chat/completions", chat.completions, methods=["POST"]),
+            Route("/v1/models", openai.models, methods=["GET"]),
+            Route("/infill", infill.infill, methods=["POST"]),
+            Route("/healthz", health.healthz, methods=["GET"]),
+            Route("/health", health.healthz, methods=["GET"]),  # llama.cpp's name for it
+            Route("/admin/status", admin.status, methods=["GET"]),
+            Route("/metrics", health.metrics, methods=["GET"]),
+            Route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"]),
+            *PlaygroundDoor(tokenizer, lambda: stream.profile, keeper).routes(),
+        ],
+        middleware=[Middleware(GuardMiddleware, keeper=keeper, max_body_bytes=limits.max_frame_bytes)],
+    )
     app.state.stream = stream
     app.state.service = service
     app.state.chat = chat
     app.state.use = functools.partial(_use, service, stream, keeper)
-    app.add_middleware(GuardMiddleware, keeper=keeper, max_body_bytes=limits.max_frame_bytes)
-    app.add_api_websocket_route("/v1/stream", stream.__call__)
-    app.add_route("/v1/completions", openai.completions, methods=["POST"])
-    app.add_route("/v1/chat/completions", chat.completions, methods=["POST"])
-    app.add_route("/v1/models", openai.models, methods=["GET"])
-    app.add_route("/infill", infill.infill, methods=["POST"])
-    app.add_route("/healthz", health.healthz, methods=["GET"])
-    app.add_route("/health", health.healthz, methods=["GET"])  # llama.cpp's name for it
-    app.add_route("/admin/status", admin.status, methods=["GET"])
-    app.add_route("/metrics", health.metrics, methods=["GET"])
-    app.add_route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"])
-    app.router.routes.extend(PlaygroundDoor(tokenizer, lambda: stream.profile, keeper).routes())
     return app
 
 
@@ -147,7 +151,7 @@ def _use(service: Service, stream: StreamDoor, keeper: Gatekeeper, config: Confi
         stream.update_profile(shown)
 
 
-def stream_door(app: FastAPI) -> StreamDoor:
+def stream_door(app: Starlette) -> StreamDoor:
     """The stream door of an application made by :func:`create_app`."""
     door = app.state.stream
     if not isinstance(door, StreamDoor):

@@ -14,8 +14,8 @@ import typer
 from foretype_backend.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
     from foretype_context.tokens import Tokenizer
+    from starlette.applications import Starlette
 
     from foretype_backend.admission.accounts import Accounts
     from foretype_backend.admission.redis_leases import RedisLeases
@@ -320,7 +320,7 @@ async def _telemetry(config: Config) -> TelemetrySink | None:
     return sink
 
 
-def _attach(config: Config, gateway: FastAPI, pool: Engine, salts: SaltBook | None) -> None:
+def _attach(config: Config, gateway: Starlette, pool: Engine, salts: SaltBook | None) -> None:
     from foretype_backend.pools.attach import attach_pool
     from foretype_backend.pools.pool import ReplicaPool
     from foretype_backend.prefix.epochs import EpochFile

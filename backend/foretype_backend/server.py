@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from foretype_backend.app import stream_door
 from foretype_backend.config import Config, ConfigError
@@ -63,7 +63,7 @@ def address_of(listener: socket.socket) -> Address:
     return str(host), int(port)
 
 
-def _server(app: FastAPI, config: Config) -> _Server:
+def _server(app: Starlette, config: Config) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
@@ -83,7 +83,7 @@ def _server(app: FastAPI, config: Config) -> _Server:
 
 
 @contextlib.asynccontextmanager
-async def running(app: FastAPI, config: Config, listener: socket.socket | None = None) -> AsyncGenerator[Address]:
+async def running(app: Starlette, config: Config, listener: socket.socket | None = None) -> AsyncGenerator[Address]:
     """Serve `app` while the block runs; yields the address it is bound to. Also for tests and benchmarks in process.
 
     Args:
@@ -106,7 +106,7 @@ async def running(app: FastAPI, config: Config, listener: socket.socket | None =
 
 
 async def serve_until_told(
-    app: FastAPI,
+    app: Starlette,
     config: Config,
     listener: socket.socket,
     *,
@@ -164,7 +164,7 @@ class _Told:
     gently: bool = False
 
 
-async def _drain(app: FastAPI, drain_s: float, told: _Told) -> None:
+async def _drain(app: Starlette, drain_s: float, told: _Told) -> None:
     """Ask every client to move, and wait until all have, the time is over, or a second signal came."""
     door = stream_door(app)
     door.goaway(grace_ms=drain_s * 1000)
@@ -181,7 +181,7 @@ async def _drain(app: FastAPI, drain_s: float, told: _Told) -> None:
                     hurry.cancel()
 
 
-async def _deserted(app: FastAPI, linger_s: float) -> None:
+async def _deserted(app: Starlette, linger_s: float) -> None:
     """Return when no stream connection has been open for `linger_s`, counted from the start too."""
     door = stream_door(app)
     while True:

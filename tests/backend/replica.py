@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from foretype_backend.engines.prefix import ShadowPrefixCache
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.routing import Route
 
 VOCABULARY = 1_000
 
@@ -76,18 +78,14 @@ class Replica:
                 await self._task
             self._server = self._task = None
 
-    def _app(self) -> FastAPI:
-        app = FastAPI()
-
-        @app.get("/v1/models")
-        async def models() -> Any:
+    def _app(self) -> Starlette:
+        async def models(_: Request) -> Any:
             if self.behaviour == "html":
                 return PlainTextResponse("<html>")
             await self._maybe_hang()
-            return {"data": [{"id": self.model, "max_model_len": self.context}]}
+            return JSONResponse({"data": [{"id": self.model, "max_model_len": self.context}]})
 
-        @app.get("/metrics")
-        async def metrics() -> Any:
+        async def metrics(_: Request) -> Any:
             return PlainTextResponse(
                 f'vllm:cache_config_info{{block_size="{self.cache.block_tokens}",num_gpu_blocks="512"}} 1.0\n'
                 f"vllm:spec_decode_num_drafts_total {100 * bool(self.guesses)}\n"
@@ -95,7 +93,6 @@ class Replica:
                 f"process_start_time_seconds {1000 + self.starts}\n"
             )
 
-        @app.post("/v1/completions")
         async def completions(request: Request) -> Any:
             body = await request.json()
             if self.behaviour in ("error", "busy"):
@@ -108,14 +105,13 @@ class Replica:
                 if body["max_tokens"] == 1 and len(body["prompt"]) > 1:
                     self.bodies.append(body)
                     self._compute(body)
-                return {"choices": [{"text": "x", **({"token_ids": [1]} if self.ids else {})}]}
+                return JSONResponse({"choices": [{"text": "x", **({"token_ids": [1]} if self.ids else {})}]})
             if len(body["prompt"]) > 1:  # not a health check
                 self.bodies.append(body)
                 self.headers.append(dict(request.headers))
             name = f"cmpl-{request.headers['x-request-id']}-0"
             return StreamingResponse(self._stream(name, body), media_type="text/event-stream")
 
-        @app.post("/inference/v1/abort_requests")
         async def abort(request: Request) -> Any:
             if not self.aborts:
                 return JSONResponse({"detail": "Not Found"}, 404)
@@ -123,9 +119,16 @@ class Replica:
                 self.aborted.append(name)
                 if name in self._live:
                     self._live[name].set()
-            return {}
+            return JSONResponse({})
 
-        return app
+        return Starlette(
+            routes=[
+                Route("/v1/models", models, methods=["GET"]),
+                Route("/metrics", metrics, methods=["GET"]),
+                Route("/v1/completions", completions, methods=["POST"]),
+                Route("/inference/v1/abort_requests", abort, methods=["POST"]),
+            ]
+        )
 
     async def _maybe_hang(self) -> None:
         if self.behaviour == "silent":

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
-from fastapi import FastAPI
 from foretype_backend.chat.pace import Pace
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, Templates, template_name
@@ -19,6 +18,7 @@ from foretype_backend.settings import PoolsConfig, QualityConfig
 from foretype_client.wire import Done, RequestClass
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 
@@ -31,7 +31,7 @@ class Upstream:
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.broken = False
-        self.app = FastAPI()
+        self.app = Starlette()
         self.app.add_route("/v1/models", self.models, methods=["GET"])
         self.app.add_route("/v1/chat/completions", self.chat, methods=["POST"])
 

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from foretype_backend.engines.load import load_engine
 from foretype_backend.engines.openai import OpenAIEngine
 from foretype_backend.engines.port import (
@@ -24,6 +22,10 @@ from foretype_backend.engines.port import (
     GenerationRequest,
     PromptRefused,
 )
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.routing import Route
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -40,18 +42,14 @@ class Server:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     disconnects: int = 0
 
-    def app(self) -> FastAPI:
-        app = FastAPI()
-
-        @app.get("/v1/models")
+    def app(self) -> Starlette:
         async def models(request: Request) -> Any:
             if self.key and request.headers.get("authorization") != f"Bearer {self.key}":
                 return JSONResponse({"error": {"message": "bad key"}}, 401)
             if self.behaviour == "html":
                 return PlainTextResponse("<html>")
-            return {"data": [{"id": "coder", "max_model_len": 100}, {"id": "other"}]}
+            return JSONResponse({"data": [{"id": "coder", "max_model_len": 100}, {"id": "other"}]})
 
-        @app.post("/v1/completions")
         async def completions(request: Request) -> Any:
             body = await request.json()
             self.bodies.append(body)
@@ -62,10 +60,15 @@ class Server:
                 return JSONResponse({"error": {"message": "broken"}}, self.status)
             if not body.get("stream"):
                 logprobs = {"token_logprobs": [-0.5]} if "logprobs" in body else None
-                return {"choices": [{"text": "x", "finish_reason": "length", "logprobs": logprobs}]}
+                return JSONResponse({"choices": [{"text": "x", "finish_reason": "length", "logprobs": logprobs}]})
             return StreamingResponse(self.stream(request, body), media_type="text/event-stream")
 
-        return app
+        return Starlette(
+            routes=[
+                Route("/v1/models", models, methods=["GET"]),
+                Route("/v1/completions", completions, methods=["POST"]),
+            ]
+        )
 
     async def stream(self, request: Request, body: dict[str, Any]) -> AsyncIterator[str]:
         def event(**data: Any) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import msgspec
-from fastapi import FastAPI
 from foretype_backend.app import create_app
 from foretype_backend.config import Config, GatewayConfig, LimitsConfig
 from foretype_backend.engines.port import Engine
@@ -34,6 +33,7 @@ from foretype_client.wire import (
 from foretype_context.segments import Kind, Scope, Source
 from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER
+from starlette.applications import Starlette
 from websockets.asyncio.client import ClientConnection, connect
 
 TOKENIZER_PATH: Path = FOLDER / "tokenizer.json"
@@ -62,7 +62,7 @@ def scripted(answer: str | Callable[[str], str] = "x + 1\n", **options: Any) -> 
 
 @dataclass
 class World:
-    app: FastAPI
+    app: Starlette
     engine: Any
     service: Service
     config: Config

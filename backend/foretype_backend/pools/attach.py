@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from fastapi import FastAPI
 from foretype_client.wire import Changed
+from starlette.applications import Starlette
 
 from foretype_backend.app import stream_door
 from foretype_backend.doors.prefix import PrefixDoor
@@ -17,7 +17,7 @@ __all__ = ["attach_pool"]
 
 
 def attach_pool(
-    app: FastAPI,
+    app: Starlette,
     pool: ReplicaPool,
     *,
     epochs: EpochFile | None = None,

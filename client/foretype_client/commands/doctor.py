@@ -44,7 +44,7 @@ __all__ = ["Finding", "Verdict", "doctor"]
 _PACKAGES: Final = ("websockets", "msgspec", "tiktoken", "tokenizers", "tree-sitter")
 _EXTRAS: Final = {
     "lsp": ("pygls", "no language server, so no editor can be attached"),
-    "gateway": ("fastapi", "no gateway can be started on this machine"),
+    "gateway": ("starlette", "no gateway can be started on this machine"),
     "embedded": ("openvino_genai", "no model can run on this machine"),
     "retrieval": ("pathspec", "no folder is indexed, so suggestions know little of other files"),
 }
