@@ -229,6 +229,7 @@ class Attempt:
             strand=Strand(question.place, begun),
             plan=plan,
             debounce_ms=max(0.0, (now - question.asked_s) * 1000 - draft.assemble_ms),
+            assembled_s=draft.began_s,
             assemble_ms=draft.assemble_ms,
             supersedes=supersedes,
         )

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from foretype_context.assemble import Assembler
 from foretype_context.templates import UnknownGrammar
@@ -25,14 +25,19 @@ from foretype_client.feedback import Feedback
 from foretype_client.flow import CompletionFlow, FlowOptions
 from foretype_client.local import default_state_dir, ensure_gateway
 from foretype_client.policy import Policy, PolicyOptions
-from foretype_client.ports import Clock, Endpoint, GatewayGone
+from foretype_client.ports import Clock, Endpoint, Gateway, GatewayGone
 from foretype_client.session import Session
 from foretype_client.sources.shelf import Sources
+from foretype_client.telemetry.observer import FlowObserver, Observers
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.sender import Telemetry, head_of
 from foretype_client.telemetry.spool import Spool, user_of
 from foretype_client.tokenizers import TokenizerUnavailable
+from foretype_client.tracing.flow import FlowTracer, TracedGateway
 from foretype_client.wire import Profile, Workspace
+
+if TYPE_CHECKING:
+    from foretype_client.tracing.spans import Tracing
 
 __all__ = ["Assemblers", "Client", "ClientOptions", "open_client"]
 
@@ -164,13 +169,18 @@ class Client:
 
 @asynccontextmanager
 async def open_client(
-    options: ClientOptions, *, clock: Clock = time.monotonic, rng: random.Random | None = None
+    options: ClientOptions,
+    *,
+    clock: Clock = time.monotonic,
+    rng: random.Random | None = None,
+    tracing: Tracing | None = None,
 ) -> AsyncGenerator[Client]:
     """A client that connects in the background and stays connected until the block ends.
 
     Args:
         clock: monotonic seconds, the same that the event loop counts.
         rng: spreads reconnects and makes request ids; its own by default.
+        tracing: takes spans of every suggestion, timed by `clock`; whoever opened it closes it.
 
     Raises:
         ValueError: `options.gateway` is not a WebSocket URL.
@@ -205,8 +215,14 @@ async def open_client(
             recorder, session, Spool(telemetry_dir / "spool"), clock=clock, wall_ms=_wall_ms, head_of=head_of
         )
         session.on_acknowledged = telemetry.acknowledged
+    gateway: Gateway = session
+    observers: list[FlowObserver] = [] if telemetry is None else [telemetry.recorder]
+    if tracing is not None:
+        tracer = FlowTracer(tracing, clock=clock)
+        gateway = TracedGateway(session, tracer)
+        observers.append(tracer)
     flow = CompletionFlow(
-        session,
+        gateway,
         assemblers,
         clock=clock,
         policy=Policy(options.policy),
@@ -215,7 +231,7 @@ async def open_client(
         rng=rng,
         options=options.flow,
         feedback=feedback,
-        observer=None if telemetry is None else telemetry.recorder,
+        observer=Observers(observers) if observers else None,
         sources=options.sources,
     )
     await session.start()

@@ -41,6 +41,7 @@ class Flight:
     Attributes:
         strand: the text so far, from the place that was asked for.
         sent_s, first_s, ended_s: monotonic seconds; None before it happens.
+        assembled_s: when assembly of its prompt began; None where nobody waited for it.
         logprob, tokens: sums over the deltas; the mean is known only where the engine gives log-probabilities.
         healed: what the answer has to repeat of the text left of the cursor before anything new comes.
         garbled: it did not, so that its text fits nowhere.
@@ -56,6 +57,7 @@ class Flight:
     sent_s: float
     class_: RequestClass = RequestClass.INTERACTIVE
     debounce_ms: float = 0.0
+    assembled_s: float | None = None
     assemble_ms: float = 0.0
     first_s: float | None = None
     ended_s: float | None = None

@@ -33,12 +33,13 @@ class Planner(Protocol):
 
 
 class Draft(NamedTuple):
-    """A plan that does not count as shown yet, and the state it was made from."""
+    """A plan that does not count as shown yet, the state it was made from, and when its assembly began (seconds)."""
 
     plan: Plan
     profile: Profile
     made_from: PlanState
     after: PlanState
+    began_s: float
     assemble_ms: float
 
 
@@ -70,7 +71,7 @@ class PlanBook:
         # Budgets, grammar and layout may all be others under another profile: nothing that was shown counts then.
         before = self._state if self._profile == profile else PlanState.empty()
         plan, after = planner.plan(before, snapshot, offset, snippets=snippets, now=now)
-        return Draft(plan, profile, self._state, after, (clock() - began) * 1000)
+        return Draft(plan, profile, self._state, after, began, (clock() - began) * 1000)
 
     def is_current(self, draft: Draft) -> bool:
         """Whether no other prompt was sent since; a stale draft would forget what that one has shown."""

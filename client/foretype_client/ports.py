@@ -62,6 +62,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 64
     stop: Stop = Stop()
     deadline_ms: float = 10_000.0
+    traceparent: str = ""
 
 
 class CompletionStream(Protocol):

@@ -376,6 +376,7 @@ class ClientProtocol:
             stop=call.stop,
             deadline_ms=call.deadline_ms,
             prompt_tokens=call.prompt_tokens,
+            traceparent=call.traceparent,
         )
 
 

@@ -55,6 +55,7 @@ class Requests:
         strand: Strand,
         plan: Plan,
         debounce_ms: float,
+        assembled_s: float | None = None,
         assemble_ms: float,
         supersedes: Flight | None,
     ) -> Flight:
@@ -65,6 +66,7 @@ class Requests:
             strand=strand,
             plan=plan,
             debounce_ms=debounce_ms,
+            assembled_s=assembled_s,
             assemble_ms=assemble_ms,
         )
         if supersedes is not None:
@@ -81,6 +83,7 @@ class Requests:
         strand: Strand,
         plan: Plan,
         debounce_ms: float = 0.0,
+        assembled_s: float | None = None,
         assemble_ms: float,
     ) -> Flight:
         """Send `call` and read its stream from now on; no question of the document knows of it."""
@@ -92,6 +95,7 @@ class Requests:
             self._clock(),
             class_=call.class_,
             debounce_ms=debounce_ms,
+            assembled_s=assembled_s,
             assemble_ms=assemble_ms,
             healed=plan.healed,
             plan=plan,

@@ -126,6 +126,7 @@ class Complete(_Message, frozen=True, kw_only=True, tag="complete", rename={"cla
     Attributes:
         supersedes: id of the request that this one replaces; nothing else is cancelled by it.
         deadline_ms: milliseconds after receipt at which an answer is worth nothing any more.
+        traceparent: the span of the client that this belongs to, as W3C Trace Context writes it; "" where nothing is traced.
     """
 
     id: str
@@ -140,6 +141,7 @@ class Complete(_Message, frozen=True, kw_only=True, tag="complete", rename={"cla
     deadline_ms: float = 10_000.0
     prompt_tokens: int | None = None
     """The client's own count; advisory. A difference is answered with `tokenizer_mismatch`."""
+    traceparent: str = ""
 
 
 class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):

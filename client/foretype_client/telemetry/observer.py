@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from foretype_context.document import Snapshot
@@ -12,7 +13,7 @@ from foretype_client.judging import Question
 from foretype_client.ports import Call
 from foretype_client.suggestion import Suggestion
 
-__all__ = ["FlowObserver"]
+__all__ = ["FlowObserver", "Observers"]
 
 
 class FlowObserver(Protocol):
@@ -43,3 +44,38 @@ class FlowObserver(Protocol):
         ...
 
     def closed(self, uri: str) -> None: ...
+
+
+class Observers:
+    """Several observers as one, told in order."""
+
+    def __init__(self, observers: Sequence[FlowObserver]) -> None:
+        self._observers = tuple(observers)
+
+    def asked(self, question: Question) -> None:
+        for observer in self._observers:
+            observer.asked(question)
+
+    def answered(self, question: Question, result: Suggestion | str) -> None:
+        for observer in self._observers:
+            observer.answered(question, result)
+
+    def sent(self, flight: Flight, call: Call) -> None:
+        for observer in self._observers:
+            observer.sent(flight, call)
+
+    def landed(self, flight: Flight) -> None:
+        for observer in self._observers:
+            observer.landed(flight)
+
+    def told(self, event: FeedbackEvent) -> None:
+        for observer in self._observers:
+            observer.told(event)
+
+    def changed(self, snapshot: Snapshot) -> None:
+        for observer in self._observers:
+            observer.changed(snapshot)
+
+    def closed(self, uri: str) -> None:
+        for observer in self._observers:
+            observer.closed(uri)
