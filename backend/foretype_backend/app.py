@@ -40,6 +40,7 @@ from foretype_backend.settings import AdmissionConfig
 if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.identity.identity import Identity
+    from foretype_backend.operations.siblings import Place
 
 __all__ = ["create_app", "stream_door"]
 
@@ -57,6 +58,7 @@ def create_app(
     salts: SaltBook | None = None,
     accounts: Accounts | None = None,
     quality: QualityPool | None = None,
+    place: Place | None = None,
 ) -> Starlette:
     """Put the gateway together.
 
@@ -70,6 +72,7 @@ def create_app(
         salts: isolate the prefix caches of tenants; a gateway with `identity` needs them.
         accounts: budgets of everybody, and what they used.
         quality: chat and whole blocks; started and closed by the caller.
+        place: of this worker among several; `state.siblings` is started and closed by the caller.
     """
     limits = config.limits
     renderer = Renderer(tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens)
@@ -105,17 +108,18 @@ def create_app(
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes)
+    pools = {"fast": service} | ({} if quality is None else {"quality": quality.chat})
+    families = functools.partial(service.metrics.families, _metrics_of(quality))
+    admin = AdminDoor(pools, stream, chat, clock=time.monotonic, families=families, identity=identity, place=place)
     health = HealthDoor(
         service,
         profile,
         keeper,
         tokenizer_file=tokenizer_file,
         connections=lambda: len(stream.connections),
-        pools=_metrics_of(quality),
+        metrics=admin.siblings.metrics,
         draining=lambda: stream.draining,
     )
-    pools = {"fast": service} | ({} if quality is None else {"quality": quality.chat})
-    admin = AdminDoor(pools, stream, chat, clock=time.monotonic, identity=identity)
 
     app = Starlette(
         routes=[
@@ -136,6 +140,7 @@ def create_app(
     app.state.stream = stream
     app.state.service = service
     app.state.chat = chat
+    app.state.siblings = admin.siblings
     app.state.use = functools.partial(_use, service, stream, keeper)
     return app
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foretype_backend.engines.port import Engine
     from foretype_backend.identity.identity import Identity
     from foretype_backend.identity.usage import UsageWriter
+    from foretype_backend.operations.siblings import Siblings
     from foretype_backend.prefix.salt import SaltBook
     from foretype_backend.telemetry.sink import TelemetrySink
 
@@ -60,6 +61,7 @@ def serve(
         bool, typer.Option("--no-telemetry", help="keep nothing of what clients report about suggestions")
     ] = False,
     listen_fd: Annotated[int | None, typer.Option(hidden=True, help="a worker's inherited socket")] = None,
+    place: Annotated[str | None, typer.Option(hidden=True, help="a worker's place among its siblings")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning, error; never contains source text")] = "info",
 ) -> None:
     """Serve completions. Prints `ready http://HOST:PORT` when the first request can be served."""
@@ -89,7 +91,7 @@ def serve(
         config = read()
         if config.gateway.workers > 1:
             raise typer.Exit(_run_workers(config, log_level))
-        _run(config, read, log_level, listen_fd)
+        _run(config, read, log_level, listen_fd, place)
     except ConfigError as error:
         typer.echo(f"foretype serve: {error}", err=True)
         raise typer.Exit(2) from error
@@ -116,19 +118,19 @@ def _say_ready(config: Config, address: tuple[str, int]) -> None:
     sys.stdout.flush()
 
 
-def _run(config: Config, read: Callable[[], Config], log_level: str, listen_fd: int | None) -> None:
+def _run(config: Config, read: Callable[[], Config], log_level: str, listen_fd: int | None, place: str | None) -> None:
     from foretype_backend import logs
 
     logs.configure(log_level)
     if sys.platform == "win32":
-        asyncio.run(_main(config, read, listen_fd))
+        asyncio.run(_main(config, read, listen_fd, place))
         return
     import uvloop
 
-    uvloop.run(_main(config, read, listen_fd))
+    uvloop.run(_main(config, read, listen_fd, place))
 
 
-async def _main(config: Config, read: Callable[[], Config], listen_fd: int | None) -> None:
+async def _main(config: Config, read: Callable[[], Config], listen_fd: int | None, place: str | None) -> None:
     # Imported here so that `--help` and a wrong option answer at once.
     from foretype_backend.engines.port import EngineUnavailable
     from foretype_backend.launch import make_profile, prepare
@@ -148,6 +150,7 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
         from foretype_backend.app import create_app
         from foretype_backend.doors.health import gateway_version
         from foretype_backend.operations.reload import Reloader
+        from foretype_backend.operations.siblings import Place
 
         identity = await _identity(config)
         telemetry = await _telemetry(config)
@@ -163,7 +166,7 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
         await asyncio.gather(loading, return_exceptions=True)
         await _close(telemetry, identity)
         raise error if isinstance(error, ConfigError) else ConfigError("engine", str(error)) from error
-    accounts = writer = leases = quality = None
+    accounts = writer = leases = quality = siblings = None
     try:
         if identity is not None:
             accounts, writer = await _accounts(config)
@@ -184,7 +187,10 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
             salts=salts,
             accounts=accounts,
             quality=quality,
+            place=None if place is None else Place.of(place),
         )
+        siblings = gateway.state.siblings
+        await siblings.start()
         if config.engine.name == "vllm-server":
             _attach(config, gateway, parts.engine, salts)
 
@@ -201,11 +207,11 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
             reload = None if config.private else reloader.on_signal
             await serve_until_told(gateway, config, listener, ready=ready, reload=reload)
     finally:
-        await _close(quality, leases, writer, telemetry, identity)
+        await _close(quality, leases, writer, siblings, telemetry, identity)
         await parts.engine.close()
 
 
-async def _close(*parts: TelemetrySink | Identity | UsageWriter | RedisLeases | QualityPool | None) -> None:
+async def _close(*parts: TelemetrySink | Identity | UsageWriter | RedisLeases | QualityPool | Siblings | None) -> None:
     for part in parts:
         if part is not None:
             await part.close()

@@ -184,13 +184,13 @@ class Metrics:
         """Count a request that never reached the service."""
         self._child(self.requests, class_.value, reason.value).inc()
 
-    def render(self, others: Mapping[str, Metrics] | None = None) -> bytes:
-        """In the text format; those of other pools are told by the label `pool`."""
-        if not others:
-            return generate_latest(self.registry)
-        merged = CollectorRegistry()
-        merged.register(_Merged({"": self} | dict(others)))
-        return generate_latest(merged)
+    def families(self, others: Mapping[str, Metrics] | None = None) -> Iterable[Metric]:
+        """As they are now; those of other pools are told by the label `pool`."""
+        return _Merged({"": self} | dict(others or {})).collect()
+
+    def render(self) -> bytes:
+        """In the text format, of this pool alone."""
+        return generate_latest(self.registry)
 
 
 class _Live(Collector):
@@ -235,7 +235,7 @@ class _Live(Collector):
         )
 
 
-class _Merged(Collector):
+class _Merged:
     """Families of several registries, one after the other under one name, as the text format wants them."""
 
     def __init__(self, pools: Mapping[str, Metrics]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
 
 from foretype_context.profile import Profile
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.auth import Gatekeeper
-from foretype_backend.metrics import CONTENT_TYPE, Metrics
+from foretype_backend.metrics import CONTENT_TYPE
 from foretype_backend.serve import Service
 
 __all__ = ["HealthDoor", "gateway_version"]
@@ -33,7 +33,7 @@ class HealthDoor:
         *,
         tokenizer_file: bytes | None,
         connections: Callable[[], int],
-        pools: Mapping[str, Metrics] | None = None,
+        metrics: Callable[[], Awaitable[bytes]],
         draining: Callable[[], bool] = lambda: False,
     ) -> None:
         self._service = service
@@ -41,7 +41,7 @@ class HealthDoor:
         self._keeper = keeper
         self._tokenizer = tokenizer_file
         self._connections = connections
-        self._pools = dict(pools or {})
+        self._metrics = metrics
         self._draining = draining
         self._version = gateway_version()
 
@@ -70,7 +70,7 @@ class HealthDoor:
 
     async def metrics(self, request: Request) -> Response:
         """`GET /metrics` in the Prometheus text format."""
-        return Response(self._service.metrics.render(self._pools), headers={"Content-Type": CONTENT_TYPE})
+        return Response(await self._metrics(), headers={"Content-Type": CONTENT_TYPE})
 
     async def tokenizer(self, request: Request) -> Response:
         """`GET /v1/tokenizers/{digest}`: the tokenizer file, which never changes under its digest."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from prometheus_client.core import Metric
 from starlette.requests import Request
 from starlette.responses import Response
 
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
+from foretype_backend.operations.siblings import Place, Siblings
 from foretype_backend.serve import Service
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ __all__ = ["AdminDoor"]
 
 
 class AdminDoor:
-    """Args: `pools` by name; `clock` in seconds since any moment."""
+    """Args: `pools` by name; `clock` in seconds since any moment; `place` among the workers of one gateway."""
 
     def __init__(
         self,
@@ -30,7 +32,9 @@ class AdminDoor:
         chat: ChatDoor,
         *,
         clock: Callable[[], float],
+        families: Callable[[], Iterable[Metric]],
         identity: Identity | None = None,
+        place: Place | None = None,
     ) -> None:
         self._pools = dict(pools)
         self._stream = stream
@@ -38,13 +42,15 @@ class AdminDoor:
         self._identity = identity
         self._clock = clock
         self._started = clock()
+        self.siblings = Siblings(families, self.report, place)
 
     async def status(self, request: Request) -> Response:
         """Everything at once; figures of the last seconds are rolling, counters are since the start."""
-        body = msgspec.json.encode(self.report())
+        body = msgspec.json.encode(await self.siblings.status())
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     def report(self) -> dict[str, Any]:
+        """Of this process."""
         identity = self._identity
         return {
             "version": gateway_version(),

@@ -1,7 +1,7 @@
 """Several worker processes on one port: a parent that binds, starts, replaces the dead, and hands signals on.
 
-Workers share nothing but the socket and leases: each has its own scheduler, its own p99, its own metrics. One that dies is
-started again after a pause that doubles up to ten seconds, and begins afresh once it was ready. Each holds a pipe from the parent, so that
+Workers share nothing but the socket and leases: each has its own scheduler and its own p99; metrics and status are told for all of them
+(:mod:`.siblings`). One that dies is started again after a pause that doubles up to ten seconds, and begins afresh once it was ready. Each holds a pipe from the parent, so that
 a parent that is killed leaves nobody behind on its port.
 """
 
@@ -11,11 +11,16 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
+
+from foretype_backend.operations.siblings import Place
 
 __all__ = ["end_with_parent", "run_workers"]
 
@@ -26,8 +31,9 @@ _LONGEST_S: Final = 10.0
 
 
 class _Workers:
-    def __init__(self, count: int, arguments: Sequence[str], listener: socket.socket) -> None:
+    def __init__(self, count: int, arguments: Sequence[str], listener: socket.socket, folder: Path) -> None:
         self._count = count
+        self._folder = folder
         self._arguments = [*arguments, "--workers", "1", "--listen-fd", str(listener.fileno())]
         self._listener = listener
         self._processes: set[asyncio.subprocess.Process] = set()
@@ -35,8 +41,8 @@ class _Workers:
         self.all_ready = asyncio.Event()
         self.ending = False
 
-    async def keep(self) -> int:
-        """One worker, again and again until the end; returns the exit code that ends all."""
+    async def keep(self, slot: int) -> int:
+        """The worker of a slot, again and again until the end; returns the exit code that ends all."""
         pause_s, fresh = _FIRST_S, True
         while True:
             process = await asyncio.create_subprocess_exec(
@@ -45,6 +51,8 @@ class _Workers:
                 "foretype_backend",
                 "serve",
                 *self._arguments,
+                "--place",
+                str(Place(self._folder, slot, self._count)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=[self._listener.fileno()],
@@ -85,10 +93,11 @@ async def run_workers(count: int, arguments: Sequence[str], listener: socket.soc
     loop = asyncio.get_running_loop()
     listener.listen(2048)
     listener.set_inheritable(True)
-    workers = _Workers(count, arguments, listener)
+    folder = Path(tempfile.mkdtemp(prefix="foretype-"))  # nobody else may read it
+    workers = _Workers(count, arguments, listener, folder)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, workers.hand_on, number)
-    tasks = [loop.create_task(workers.keep()) for _ in range(count)]
+    tasks = [loop.create_task(workers.keep(slot)) for slot in range(count)]
     announce = loop.create_task(workers.all_ready.wait())
     announce.add_done_callback(lambda task: None if task.cancelled() else ready())
     try:
@@ -102,6 +111,7 @@ async def run_workers(count: int, arguments: Sequence[str], listener: socket.soc
     finally:
         announce.cancel()
         listener.close()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def end_with_parent() -> None:

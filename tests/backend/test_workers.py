@@ -1,0 +1,229 @@
+"""Several workers tell one set of figures: sums that no death lets fall, one status, one scrape whoever is asked."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from backend.test_fleet_gateway import fleet
+from backend.test_gateway_process import serving
+from backend.world import gateway, scripted, until
+from foretype_backend.config import LimitsConfig
+from foretype_backend.identity.directory import Denial
+from foretype_backend.operations.merging import (
+    LARGEST,
+    SUMMED,
+    counters,
+    merged,
+    merged_reports,
+    metrics_of,
+    taken,
+)
+from foretype_backend.operations.siblings import Place, Siblings
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.parser import text_string_to_metric_families
+
+BODY = {"prompt": "x = ", "max_tokens": 4}
+
+
+def samples(text: bytes | str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    text = text.decode() if isinstance(text, bytes) else text
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def total(text: bytes | str, name: str, **labels: str) -> float:
+    """Over all samples of the name that have these labels."""
+    return sum(value for (one, of), value in samples(text).items() if one == name and of >= labels.items())
+
+
+class Process:
+    """Metrics of one worker."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.asked = Counter("asked", "Asked.", ["class"], registry=self.registry)
+        self.took = Histogram("took_seconds", "Took.", buckets=(1.0, 2.0), registry=self.registry)
+        self.running = Gauge("foretype_running", "Running.", registry=self.registry)
+        self.rung = Gauge("foretype_service_rung", "Rung.", registry=self.registry)
+
+    def siblings(self, place: Place | None) -> Siblings:
+        return Siblings(self.registry.collect, dict, place)
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=4), min_size=1, max_size=4))
+def test_merging_adds_up_whatever_labels_each_has(workers: list[list[tuple[str, int]]]) -> None:
+    processes = [Process() for _ in workers]
+    for process, counted in zip(processes, workers, strict=True):
+        for label, count in counted:
+            process.asked.labels(label).inc(count)
+            process.took.observe(count)
+            process.running.inc()
+            process.rung.set(count)
+    families = {one.name: one for one in metrics_of(merged(taken(p.registry.collect()) for p in processes))}
+    values = {(s.name, *s.labels.values()): s.value for one in families.values() for s in one.samples}
+    flat = [pair for counted in workers for pair in counted]
+    for label in {label for label, _ in flat}:
+        assert values["asked_total", label] == sum(count for of, count in flat if of == label)
+    assert values["took_seconds_count",] == values["took_seconds_bucket", "+Inf"] == len(flat)
+    assert values["took_seconds_bucket", "1.0"] == sum(count <= 1 for _, count in flat)
+    assert values["foretype_running",] == len(flat)
+    assert values["foretype_service_rung",] == max((c[-1][1] for c in workers if c), default=0)
+    assert [s.labels["le"] for s in families["took_seconds"].samples if "le" in s.labels] == ["1.0", "2.0", "+Inf"]
+
+
+def test_reports_add_up_but_for_what_is_the_worst_ones() -> None:
+    def report(**fast: Any) -> dict[str, Any]:
+        pool = {"model": "m", "running": 2, "hit_rate": 0.5, "shedding_level": 0, "p99_ttft_ms": {"chat": 5.0}}
+        pool |= {
+            "engine": {"prompt_tokens": 0, "cached_tokens": 0},
+            "decisions": {"chat": {"started": 1}},
+            "replicas": 3,
+        }
+        base = {"version": "1", "uptime_s": 5.0, "draining": False, "connections": 4, "service": "full"}
+        return base | {"pools": {"fast": pool | fast}, "identity": {"version": 7, "age_s": 0.1}}
+
+    other = report(
+        engine={"prompt_tokens": 100, "cached_tokens": 25}, shedding_level=2, p99_ttft_ms={"chat": 3.0, "block": 9.0}
+    )
+    both = merged_reports([report(), other | {"draining": True}])
+    fast = both["pools"]["fast"]
+    assert (both["connections"], both["uptime_s"], both["draining"], both["workers"]) == (8, 5.0, True, 2)
+    assert (fast["running"], fast["hit_rate"], fast["shedding_level"], fast["replicas"]) == (4, 0.25, 2, 3)
+    assert fast["p99_ttft_ms"] == {"chat": 5.0, "block": 9.0}
+    assert fast["decisions"] == {"chat": {"started": 2}}
+    assert both["identity"] == {"version": 7, "age_s": 0.1}
+
+
+async def test_a_scrape_outlives_a_worker_and_counts_nothing_twice(tmp_path: Path) -> None:
+    first, second = Process(), Process()
+    one, two = first.siblings(Place(tmp_path, 0, 2)), second.siblings(Place(tmp_path, 1, 2))
+    await one.start()
+    await two.start()
+    first.asked.labels("a").inc(3)
+    second.asked.labels("a").inc(4)
+    second.running.set(5)
+    for asked in (one, two):
+        text = await asked.metrics()
+        assert (total(text, "asked_total"), total(text, "foretype_running")) == (7, 5)
+        assert total(text, "foretype_workers") == 2
+    second.asked.labels("a").inc(100)  # nobody was told of these
+    Place(tmp_path, 1, 2).socket(1).unlink()  # as good as dead
+    text = await one.metrics()
+    assert (total(text, "asked_total"), total(text, "foretype_running"), total(text, "foretype_workers")) == (7, 0, 1)
+    third = Process()
+    three = third.siblings(Place(tmp_path, 1, 2))
+    await three.start()
+    third.asked.labels("a").inc(1)
+    for asked in (one, three, one):
+        assert total(await asked.metrics(), "asked_total") == 8
+    for asked in (one, two, three):
+        await asked.close()
+
+
+async def test_a_sibling_that_answers_nonsense_or_nothing_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foretype_backend.operations.siblings._ANSWER_S", 0.05)
+
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\xc1\xc1")
+        writer.close()
+
+    async def silence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    place = Place(tmp_path, 0, 4)
+    place.last(3).write_bytes(b"half of a fi")
+    servers = [
+        await asyncio.start_unix_server(answer, str(place.socket(n))) for n, answer in ((1, garbage), (2, silence))
+    ]
+    process = Process()
+    process.asked.labels("a").inc(2)
+    own = process.siblings(place)
+    assert total(await own.metrics(), "asked_total") == 2
+    for server in servers:
+        server.close()
+
+
+def test_what_is_kept_of_the_dead_is_what_only_grows() -> None:
+    assert [one.name for one in counters(taken(Process().registry.collect()))] == ["asked", "took_seconds"]
+
+
+async def test_every_gauge_is_known_to_add_up_or_not(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as (world, _), world.http() as http:
+        world.service.metrics.denied(Denial.UNKNOWN)
+        text = (await http.get("/metrics")).text
+    gauges = {one.name for one in text_string_to_metric_families(text) if one.type == "gauge"}
+    known = SUMMED | LARGEST
+    assert not SUMMED & LARGEST
+    assert {name for name in gauges if not name.endswith("_created")} <= known
+    assert "foretype_replica_standing" in gauges
+
+
+def children(pid: int) -> Path:
+    return Path(f"/proc/{pid}/task/{pid}/children")
+
+
+async def fresh(url: str, path: str, **options: Any) -> httpx.Response:
+    """Over a connection of its own, so that any worker may get it: again, where that one just died."""
+    transport = httpx.AsyncHTTPTransport()
+    async with httpx.AsyncClient(transport=transport, base_url=url, timeout=20) as http:
+        for _ in range(20):
+            with contextlib.suppress(httpx.TransportError):
+                return await (http.post(path, **options) if options else http.get(path))
+        raise AssertionError("nobody answers")
+
+
+async def test_one_scrape_tells_the_sum_over_all_workers_and_a_death_takes_nothing_back() -> None:
+    async with serving("--port", "0", "--workers", "2") as (process, url):
+        answers = await asyncio.gather(*(fresh(url, "/v1/completions", json=BODY) for _ in range(20)))
+        assert {one.status_code for one in answers} == {200}
+        for _ in range(6):
+            text = (await fresh(url, "/metrics")).text
+            assert total(text, "foretype_requests_total") == 20
+            assert total(text, "foretype_workers") == 2
+        status = (await fresh(url, "/admin/status")).json()
+        assert (status["workers"], status["pools"]["fast"]["slots"]) == (2, 128)
+        assert sum(status["pools"]["fast"]["decisions"]["interactive"].values()) == 20
+        before = children(process.pid).read_text().split()
+        for pid in before:
+            os.kill(int(pid), signal.SIGKILL)
+            seen = total((await fresh(url, "/metrics")).text, "foretype_requests_total")
+            assert seen == 20
+            async with asyncio.timeout(60):
+                while total((await fresh(url, "/metrics")).text, "foretype_workers") < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        await fresh(url, "/v1/completions", json=BODY)
+        assert total((await fresh(url, "/metrics")).text, "foretype_requests_total") == 21
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+
+
+async def test_the_signals_to_scale_on_are_true() -> None:
+    """What waits is what was asked and is not computed: nothing before, everything while slots are taken, nothing after."""
+    engine = scripted("x + 1\n" * 10, prefill_s_per_token=0.0, decode_s_per_token=0.02)
+    limits = LimitsConfig(max_running=1, max_waiting=8, abort_grace_ms=200, retry_wait_ms=500)
+    async with gateway(engine, limits=limits) as world, world.http() as http:
+
+        async def queued() -> float:
+            return total((await http.get("/metrics")).text, "foretype_queued_uncached_tokens")
+
+        assert await queued() == 0
+        tasks = [asyncio.create_task(http.post("/v1/completions", json=BODY | {"max_tokens": 60})) for _ in range(3)]
+        await until(lambda: world.service.statistics().waiting == 2)
+        prompt_tokens = len(engine.requests[0])
+        assert 2 * prompt_tokens <= await queued() <= 3 * prompt_tokens
+        await asyncio.gather(*tasks)
+        await world.idle()
+        assert await queued() == 0
