@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from foretype_context.profile import MinMeanLogprob, Profile
@@ -193,7 +193,9 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         from foretype_backend.engines.scripted import text_script
 
         script = text_script(
-            tokenizer.encode, lambda ids: tokenizer.decode(ids).decode("utf-8", "replace"), _scripted_answer
+            tokenizer.encode,
+            lambda ids: tokenizer.decode(ids[-_LAST_LINE_TOKENS:]).decode("utf-8", "replace"),
+            _scripted_answer,
         )
         options = {
             "script": script,
@@ -238,6 +240,10 @@ def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engi
         return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **(limit | options))
     except (TypeError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError("pool.fast", str(error)) from error
+
+
+_LAST_LINE_TOKENS: Final = 64
+"""Of a prompt, that the scripted engine looks at: an engine that simulates must cost next to nothing under load."""
 
 
 def _scripted_answer(prompt: str) -> str:

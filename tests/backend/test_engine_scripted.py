@@ -74,7 +74,7 @@ async def test_abort_ends_a_running_request_and_frees_its_slot() -> None:
         last = chunk
     assert got == [0, 1, 2]
     assert last.finish is EngineFinish.ABORTED
-    assert engine.aborted == ["a"]
+    assert list(engine.aborted) == ["a"]
     assert engine.statistics().running == 0
     assert ids_of(await collect(engine, "b", [1], GenerationParams(max_tokens=2))) == [0, 1]
 
@@ -163,9 +163,22 @@ async def test_a_request_whose_deadline_passed_is_not_started() -> None:
     assert (await collect(engine, "a", [1], GenerationParams(max_tokens=1), deadline=9.0))[
         -1
     ].finish is EngineFinish.ABORTED
-    assert engine.requests == []
+    assert not engine.requests
 
 
 async def test_before_start_the_engine_is_unavailable() -> None:
     with pytest.raises(EngineUnavailable, match="not started"):
         await collect(ScriptedEngine(), "a", [1], GenerationParams(max_tokens=1))
+
+
+async def test_on_the_loops_own_clock_an_abort_ends_a_long_step_and_the_wait_for_a_slot() -> None:
+    engine = ScriptedEngine(fixed([1] * 9), decode_s_per_token=3600.0, slots=1)
+    await engine.start()
+    tasks = [asyncio.create_task(collect(engine, name, [1], GenerationParams(max_tokens=5))) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    assert engine.statistics()[:2] == (1, 1)
+    await engine.abort("b")
+    await engine.abort("a")
+    ends = [chunks[-1].finish for chunks in await asyncio.gather(*tasks)]
+    assert ends == [EngineFinish.ABORTED, EngineFinish.ABORTED]
+    assert engine.statistics()[:2] == (0, 0)

@@ -210,7 +210,7 @@ async def test_infill_with_n_predict_zero_warms_only() -> None:
         extra = [{"filename": "lib.py", "text": "value = compute(value)\n" * 40}]
         answer = (await http.post("/infill", json={"input_extra": extra, "n_predict": 0})).json()
         assert answer["content"] == ""
-        assert world.engine.requests == []
+        assert not world.engine.requests
         answer = (await http.post("/infill", json={"input_extra": extra, "n_predict": 4})).json()
         assert answer["timings"]["cache_n"] > 0
 
@@ -374,7 +374,7 @@ async def test_no_web_page_reaches_any_door(method: str, path: str, headers: dic
     async with gateway() as world, world.http() as http:
         response = await http.request(method, path, headers=headers, json=FIM)
         assert response.status_code in (400, 403)
-        assert world.engine.requests == []
+        assert not world.engine.requests
 
 
 async def test_the_tokenizer_is_served_under_its_digest() -> None:

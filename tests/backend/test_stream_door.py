@@ -165,7 +165,7 @@ async def test_a_cancel_that_overtakes_its_request_still_wins() -> None:
         assert text == ""
         assert isinstance(end, Done)
         assert end.finish is Finish.CANCELLED
-        assert world.engine.requests == []
+        assert not world.engine.requests
         await peer.still_works()
 
 
@@ -177,7 +177,7 @@ async def test_a_cancel_right_behind_its_request_wins_although_the_prompt_is_lon
         _, end, _ = await peer.until_end("a")
         assert isinstance(end, Done)
         assert end.finish is Finish.CANCELLED
-        assert world.engine.requests == []
+        assert not world.engine.requests
 
 
 async def test_supersede_cancels_the_named_request() -> None:

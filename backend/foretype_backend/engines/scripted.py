@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
@@ -29,6 +30,9 @@ from foretype_backend.engines.port import (
 from foretype_backend.engines.prefix import ShadowPrefixCache
 
 __all__ = ["Script", "ScriptedEngine", "copy_prompt", "fixed", "text_script"]
+
+_REMEMBERED: Final = 1024
+"""Prompts and ids kept for whoever asks what was done; a load run must not fill memory."""
 
 Script = Callable[[tuple[int, ...]], Sequence[int]]
 """Prompt ids to all the ids that the engine would ever generate after them."""
@@ -54,8 +58,32 @@ def text_script(
 
 @dataclass(slots=True, eq=False)
 class _Live:
+    """A request that waits or runs; `restarts` of the engine when it came, which must stay as they were."""
+
+    restarts: int
     aborted: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    pause: asyncio.Future[None] | None = None
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.wake.set()
+        _over(self.pause)
+
+
+class _Prefilled(NamedTuple):
+    """What the first chunk says of a prompt."""
+
+    cached_tokens: int
+    queue_ms: float
+    prefill_ms: float
+    fault: Exception | None
+    fault_after: int
+
+
+def _over(pause: asyncio.Future[None] | None) -> None:
+    if pause is not None and not pause.done():
+        pause.set_result(None)
 
 
 class ScriptedEngine:
@@ -63,7 +91,8 @@ class ScriptedEngine:
 
     Args:
         script: what is generated after a prompt.
-        sleep: awaited for prefill and per token with seconds; inject one that returns at once, or a simulated clock's.
+        sleep: awaited for prefill and per token with seconds; inject one that returns at once, or a simulated clock's. None
+            sleeps on the event loop, and an abort ends it: an engine that steps often lets go at once.
         clock: seconds, the clock of `deadline`.
         prefill_s_per_token: time to compute one prompt token that is not cached.
         decode_s_per_token: time per generated token.
@@ -77,7 +106,7 @@ class ScriptedEngine:
         self,
         script: Script = copy_prompt,
         *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         prefill_s_per_token: float = 0.0,
         decode_s_per_token: float = 0.0,
@@ -122,10 +151,10 @@ class ScriptedEngine:
         self._cached_tokens = 0
         self._generated_tokens = 0
         self._tokens_after_cancel = 0
-        self.requests: list[tuple[int, ...]] = []
-        """Prompts of all requests that were started, in order."""
-        self.aborted: list[str] = []
-        """Ids of requests that ended by an abort or by closing the iterator."""
+        self.requests: deque[tuple[int, ...]] = deque(maxlen=_REMEMBERED)
+        """Prompts of the last requests that were started, in order."""
+        self.aborted: deque[str] = deque(maxlen=_REMEMBERED)
+        """Ids of the last requests that ended by an abort or by closing the iterator."""
 
     async def start(self) -> None:
         self._started = True
@@ -145,109 +174,102 @@ class ScriptedEngine:
         self._restarts += 1
         for live in self._live.values():
             live.wake.set()
+            _over(live.pause)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
-        request_id = request.id
-        prompt, max_tokens = self._check(request_id, request.token_ids, request.params.max_tokens)
-        generation = self._restarts
-        live = _Live(aborted=self._ledger.begin(request_id))
-        self._live[request_id] = live
-        finished = False
+        prompt, max_tokens = self._check(request.id, request.token_ids, request.params.max_tokens)
+        live = self._live[request.id] = _Live(self._restarts, aborted=self._ledger.begin(request.id))
+        finished = running = False
         queued_at = self._clock()
         try:
             await self._take_slot(request.priority, live)
             self._running += 1
-            try:
-                queue_ms = (self._clock() - queued_at) * 1000
-                async for chunk in self._run(live, request, prompt, max_tokens, generation, queue_ms):
-                    finished = chunk.finish is not None and chunk.finish is not EngineFinish.ABORTED
-                    yield chunk
-            finally:
+            running = True
+            first = await self._prefill(live, request, prompt, queued_at)
+            if first is None:
+                yield Chunk(finish=EngineFinish.ABORTED, queue_ms=(self._clock() - queued_at) * 1000)
+                return
+            ready: list[int] = []
+            delivered, finish = False, EngineFinish.END_TOKEN
+            for count, token_id in enumerate(self._script(prompt)):
+                self._fail(first, count)
+                if count >= max_tokens:
+                    finish = EngineFinish.LENGTH
+                    break
+                await self._pause(self._decode_s_per_token, live)
+                self._check_alive(live)
+                if live.aborted:
+                    yield Chunk(finish=EngineFinish.ABORTED)
+                    return
+                if token_id in request.params.end_token_ids:
+                    break
+                self._generated_tokens += 1
+                ready.append(token_id)
+                if len(ready) >= self._tokens_per_chunk:
+                    yield self._chunk(ready, None if delivered else first)
+                    delivered, ready = True, []
+                    if live.aborted:
+                        yield Chunk(finish=EngineFinish.ABORTED)
+                        return
+            else:
+                self._fail(first, None)
+            finished = True
+            yield self._chunk(ready, None if delivered else first, finish)
+        finally:
+            if running:
                 self._running -= 1
                 self._give_slot()
-        finally:
-            del self._live[request_id]
-            self._ledger.end(request_id)
+            del self._live[request.id]
+            self._ledger.end(request.id)
             if not finished:
-                self.aborted.append(request_id)
+                self.aborted.append(request.id)
 
-    async def _run(
-        self,
-        live: _Live,
-        request: GenerationRequest,
-        prompt: tuple[int, ...],
-        max_tokens: int,
-        generation: int,
-        queue_ms: float,
-    ) -> AsyncIterator[Chunk]:
-        self._check_alive(generation)
-        if live.aborted or (request.deadline is not None and self._clock() > request.deadline):
-            yield Chunk(finish=EngineFinish.ABORTED, queue_ms=queue_ms)
-            return
+    async def _prefill(
+        self, live: _Live, request: GenerationRequest, prompt: tuple[int, ...], queued_at: float
+    ) -> _Prefilled | None:
+        """Compute the prompt; None when it is wanted no more."""
+        self._check_alive(live)
+        began = self._clock()
+        if live.aborted or (request.deadline is not None and began > request.deadline):
+            return None
         fault_after, fault = self._faults.popleft() if self._faults else (-1, None)
         keys = self.cache.keys(prompt, salt=request.salt or "")
         cached_tokens = self.cache.cached_tokens(keys, len(prompt))
         self.requests.append(prompt)
-        prefill_started = self._clock()
-        await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token)
-        self._check_alive(generation)
+        await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token, live)
+        self._check_alive(live)
         if live.aborted:
-            yield Chunk(finish=EngineFinish.ABORTED, queue_ms=queue_ms)
-            return
+            return None
         self.cache.insert(keys, len(prompt))
         self._prompt_tokens += len(prompt)
         self._cached_tokens += cached_tokens
-        prefill_ms = (self._clock() - prefill_started) * 1000
+        return _Prefilled(cached_tokens, (began - queued_at) * 1000, (self._clock() - began) * 1000, fault, fault_after)
 
-        def chunk(ids: Sequence[int], finish: EngineFinish | None) -> Chunk:
-            return Chunk(
-                token_ids=tuple(ids),
-                logprobs=(self._logprob,) * len(ids),
-                cached_tokens=cached_tokens if not delivered else None,
-                finish=finish,
-                queue_ms=queue_ms if not delivered else None,
-                prefill_ms=prefill_ms if not delivered else None,
-            )
+    def _chunk(self, ids: Sequence[int], first: _Prefilled | None, finish: EngineFinish | None = None) -> Chunk:
+        tokens, logprobs = tuple(ids), (self._logprob,) * len(ids)
+        if first is None:
+            return Chunk(token_ids=tokens, logprobs=logprobs, finish=finish)
+        return Chunk(
+            token_ids=tokens,
+            logprobs=logprobs,
+            cached_tokens=first.cached_tokens,
+            finish=finish,
+            queue_ms=first.queue_ms,
+            prefill_ms=first.prefill_ms,
+        )
 
-        delivered = False
-        ready: list[int] = []
-        finish = EngineFinish.END_TOKEN
-        for count, token_id in enumerate(self._script(prompt)):
-            if count == fault_after and fault is not None:
-                self._restarts += 1
-                raise fault
-            if count >= max_tokens:
-                finish = EngineFinish.LENGTH
-                break
-            await self._pause(self._decode_s_per_token)
-            self._check_alive(generation)
-            if live.aborted:
-                yield Chunk(finish=EngineFinish.ABORTED)
-                return
-            if token_id in request.params.end_token_ids:
-                break
-            self._generated_tokens += 1
-            ready.append(token_id)
-            if len(ready) >= self._tokens_per_chunk:
-                yield chunk(ready, None)
-                delivered = True
-                ready = []
-                if live.aborted:
-                    yield Chunk(finish=EngineFinish.ABORTED)
-                    return
-        else:
-            if fault is not None:
-                self._restarts += 1
-                raise fault
-        yield chunk(ready, finish)
+    def _fail(self, first: _Prefilled, count: int | None) -> None:
+        """The fault that was ordered for this request comes now, after `count` tokens or at the end of the script."""
+        if first.fault is not None and count in (None, first.fault_after):
+            self._restarts += 1
+            raise first.fault
 
     async def abort(self, request_id: str) -> None:
         live = self._live.get(request_id)
         if live is None:
             self._ledger.aborted(request_id)
         else:
-            live.aborted = True
-            live.wake.set()
+            live.abort()
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._running or self._waiting:
@@ -287,12 +309,22 @@ class ScriptedEngine:
             vocabulary_tokens=self._vocabulary_tokens,
         )
 
-    def _check_alive(self, generation: int) -> None:
-        if not self._started or generation != self._restarts:
+    def _check_alive(self, live: _Live) -> None:
+        if not self._started or live.restarts != self._restarts:
             raise EngineUnavailable("the scripted engine died; it is up again, retry")
 
-    async def _pause(self, seconds: float) -> None:
-        await self._sleep(seconds)
+    async def _pause(self, seconds: float, live: _Live | None = None) -> None:
+        if self._sleep is not None or live is None or seconds <= 0:
+            await (self._sleep or asyncio.sleep)(seconds)
+            return
+        loop = asyncio.get_running_loop()
+        live.pause = loop.create_future()
+        timer = loop.call_later(seconds, _over, live.pause)
+        try:
+            await live.pause
+        finally:
+            timer.cancel()
+            live.pause = None
 
     async def _take_slot(self, priority: int, live: _Live) -> None:
         if self._free_slots > 0:

@@ -25,6 +25,7 @@ decode_s_per_token = {frame_s}
 tokens_per_chunk = 1
 slots = {slots}
 cache_blocks = 65536
+block_tokens = 256
 [limits]
 max_running = {slots}
 max_waiting = 4096
