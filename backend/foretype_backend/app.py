@@ -36,8 +36,11 @@ from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
 from foretype_backend.settings import AdmissionConfig
+from foretype_backend.tracing import RequestTracer
 
 if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
+    from foretype_client.tracing.spans import Tracing
+
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.identity.identity import Identity
     from foretype_backend.operations.siblings import Place
@@ -59,6 +62,7 @@ def create_app(
     accounts: Accounts | None = None,
     quality: QualityPool | None = None,
     place: Place | None = None,
+    tracing: Tracing | None = None,
 ) -> Starlette:
     """Put the gateway together.
 
@@ -73,6 +77,7 @@ def create_app(
         accounts: budgets of everybody, and what they used.
         quality: chat and whole blocks; started and closed by the caller.
         place: of this worker among several; `state.siblings` is started and closed by the caller.
+        tracing: takes spans of every request, timed by `time.perf_counter`; closed by the caller.
     """
     limits = config.limits
     renderer = Renderer(tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens)
@@ -105,6 +110,9 @@ def create_app(
         follow(identity.directory)
         service.metrics.watch_identity(lambda: identity.watch.age_s)
     jobs = HttpJobs(service, renderer)
+    if tracing is not None:
+        for name, one in _services(service, quality).items():
+            one.tracer = RequestTracer(tracing, pool=name)
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes)
@@ -181,6 +189,12 @@ def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | Non
         for tenant in directory.tenants.values():
             while salts.namespace(tenant.name).epoch < tenant.epoch:
                 salts.purge(tenant.name)
+
+
+def _services(fast: Service, quality: QualityPool | None) -> dict[str, Service]:
+    """Every service of a gateway, by the name of its pool."""
+    found = {"fast": fast} | ({} if quality is None else {"quality": quality.chat})
+    return found if quality is None or quality.block is None else found | {"block": quality.block.service}
 
 
 def _metrics_of(quality: QualityPool | None) -> dict[str, Metrics]:

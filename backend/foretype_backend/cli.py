@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
 from foretype_backend.config import Config, ConfigError, load_config
 
 if TYPE_CHECKING:
+    from foretype_client.tracing.spans import Tracing
     from foretype_context.tokens import Tokenizer
     from starlette.applications import Starlette
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from foretype_backend.engines.port import Engine
     from foretype_backend.identity.identity import Identity
     from foretype_backend.identity.usage import UsageWriter
-    from foretype_backend.operations.siblings import Siblings
     from foretype_backend.prefix.salt import SaltBook
     from foretype_backend.telemetry.sink import TelemetrySink
 
@@ -166,8 +167,9 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
         await asyncio.gather(loading, return_exceptions=True)
         await _close(telemetry, identity)
         raise error if isinstance(error, ConfigError) else ConfigError("engine", str(error)) from error
-    accounts = writer = leases = quality = siblings = None
+    accounts = writer = leases = quality = siblings = tracing = None
     try:
+        tracing = _tracing(config)
         if identity is not None:
             accounts, writer = await _accounts(config)
             leases = _leases(config, accounts)
@@ -188,6 +190,7 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
             accounts=accounts,
             quality=quality,
             place=None if place is None else Place.of(place),
+            tracing=tracing,
         )
         siblings = gateway.state.siblings
         await siblings.start()
@@ -207,11 +210,15 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
             reload = None if config.private else reloader.on_signal
             await serve_until_told(gateway, config, listener, ready=ready, reload=reload)
     finally:
-        await _close(quality, leases, writer, siblings, telemetry, identity)
+        await _close(quality, leases, writer, siblings, telemetry, identity, tracing)
         await parts.engine.close()
 
 
-async def _close(*parts: TelemetrySink | Identity | UsageWriter | RedisLeases | QualityPool | Siblings | None) -> None:
+class _Closes(Protocol):
+    async def close(self) -> None: ...
+
+
+async def _close(*parts: _Closes | None) -> None:
     for part in parts:
         if part is not None:
             await part.close()
@@ -288,6 +295,29 @@ def _quality(
     from foretype_backend.chat.pool import open_quality
 
     return open_quality(config, tokenizer, accounts=accounts, salts=salts)
+
+
+def _tracing(config: Config) -> Tracing | None:
+    """Where spans go. A file that asks for what cannot be ends the start; an environment, which may be inherited, does not."""
+    import os
+    import time
+
+    from foretype_client.tracing.opening import TracingUnusable, open_tracing
+
+    wanted = config.tracing
+    try:
+        return open_tracing(
+            "foretype-gateway",
+            environ=os.environ,
+            clock=time.perf_counter,
+            endpoint=wanted.endpoint,
+            sample_share=wanted.sample_share,
+        )
+    except TracingUnusable as error:
+        if wanted.endpoint is not None:
+            raise ConfigError(error.field, error.message) from error
+        logging.getLogger("foretype.gateway").warning("no traces: %s", error)
+        return None
 
 
 def identity_url(config: Config) -> str:

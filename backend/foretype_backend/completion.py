@@ -39,6 +39,7 @@ class Job:
         principal: who asks, and pays.
         objective: the promise it is held to, where it is not that of its class (`fim`).
         repository: with the principal's tenant, whose cache the prompt may share.
+        traceparent: the client's span, as it sent it.
     """
 
     key: str
@@ -57,6 +58,7 @@ class Job:
     objective: str = ""
     repository: str = ""
     language: str = ""
+    traceparent: str = ""
 
     @property
     def tenant(self) -> str:
@@ -97,6 +99,7 @@ class Record:
         reservation: of the principal's budgets.
         measured: the scheduler has heard of its first token.
         enough: the caller has enough text; it ends as if at its token limit.
+        traceparent: the gateway's own span of it; "" where nothing is traced.
     """
 
     job: Job
@@ -120,6 +123,7 @@ class Record:
     reservation: Reservation | None = None
     measured: bool = False
     enough: bool = False
+    traceparent: str = ""
 
     @property
     def engine_id(self) -> str:

@@ -1,7 +1,7 @@
 """Configuration of the gateway: one typed, frozen model, read once at the edge.
 
-Sources, strongest first: command-line flags, the TOML file given by `--profile`, the defaults below. Nothing else is read;
-no environment variable.
+Sources, strongest first: command-line flags, the TOML file given by `--profile`, the defaults below. Of the environment only
+`OTEL_*` is read, by the OpenTelemetry SDK.
 
 | key | default | meaning |
 |---|---|---|
@@ -37,7 +37,7 @@ no environment variable.
 | `limits.abort_grace_ms` | 1000 | how long a cancelled request may take to leave the engine |
 | `limits.retry_wait_ms` | 2000 | how long a request waits for a lost engine to come back, once, before its first token |
 
-What a team's gateway adds (identity, admission, leases, prices, pools) stands in `settings`.
+What a team's gateway adds (identity, admission, leases, prices, tracing, pools) stands in `settings`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+from foretype_client.tracing.opening import TracingUnusable, check_endpoint
 from foretype_client.wire import MAX_FRAME_BYTES
 from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
 from foretype_context.strategy import Strategy
@@ -59,6 +60,7 @@ from foretype_backend.settings import (
     LeasesConfig,
     PoolsConfig,
     PricesConfig,
+    TracingConfig,
 )
 
 __all__ = [
@@ -156,6 +158,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     admission: AdmissionConfig = AdmissionConfig()
     leases: LeasesConfig = LeasesConfig()
     prices: PricesConfig = PricesConfig()
+    tracing: TracingConfig = TracingConfig()
     pool: PoolsConfig = PoolsConfig()
 
 
@@ -177,6 +180,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     admission: AdmissionConfig = AdmissionConfig()
     leases: LeasesConfig = LeasesConfig()
     prices: PricesConfig = PricesConfig()
+    tracing: TracingConfig = TracingConfig()
     pool: PoolsConfig = PoolsConfig()
     token: str | None = None
     private: bool = False
@@ -250,6 +254,7 @@ def load_config(
         admission=file.admission,
         leases=file.leases,
         prices=file.prices,
+        tracing=file.tracing,
         pool=_pools(file.pool, base),
         private=private,
         state_dir=state_dir,
@@ -349,9 +354,20 @@ def _check(config: Config) -> None:
         raise ConfigError("gateway.linger_s", "seconds cannot be negative; 0 ends with the last connection")
     _check_team(config)
     _check_fast(config)
+    _check_tracing(config.tracing)
     for name in msgspec.structs.asdict(limits):
         if getattr(limits, name) <= 0:
             raise ConfigError(f"limits.{name}", "must be above zero; leave it out for the default")
+
+
+def _check_tracing(tracing: TracingConfig) -> None:
+    if tracing.sample_share is not None and not 0 <= tracing.sample_share <= 1:
+        raise ConfigError("tracing.sample_share", "a share is between 0 and 1; leave it out for all")
+    if tracing.endpoint is not None:
+        try:
+            check_endpoint(tracing.endpoint)
+        except TracingUnusable as error:
+            raise ConfigError(error.field, error.message) from error
 
 
 def _check_fast(config: Config) -> None:

@@ -47,6 +47,7 @@ from foretype_backend.metrics import Measured, Metrics
 from foretype_backend.output import OutputText, TextDelta
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.settings import AdmissionConfig
+from foretype_backend.tracing import RequestTracer
 
 __all__ = ["Job", "Outcome", "Service"]
 
@@ -88,6 +89,8 @@ class Service:
         self.ladder = Ladder()
         self.on_rung: Callable[[Rung], None] = lambda _: None
         """Called when clients are to be told of another rung of the ladder."""
+        self.tracer: RequestTracer | None = None
+        """Takes spans of every request; None where nothing is traced."""
         self._records: dict[str, Record] = {}
         self._aborts: set[asyncio.Task[None]] = set()
         self._cached_share = 0.0
@@ -160,6 +163,8 @@ class Service:
             decision=loop.create_future(),
         )
         self._records[job.key] = record
+        if self.tracer is not None:
+            self.tracer.begin(record)
         outcome: Outcome | None = None
         try:
             outcome = await self._run(record, deliver, loop)
@@ -174,6 +179,8 @@ class Service:
                 self.accounts.over(record.reservation, job.principal, job.class_, usage, engine_s, loop.time())
             ttft_s = None if record.first_text is None else record.first_text - job.received
             self.metrics.finished(job.class_, reason, usage, ttft_s)
+            if self.tracer is not None:
+                self.tracer.ended(record, reason, usage, self.clock())
             _log.debug(
                 "%s %s %s: %d prompt tokens (%d cached), %d generated, %d after cancel",
                 job.key,
@@ -266,6 +273,7 @@ class Service:
                 salt=self._salt(job),
                 deadline=job.deadline,
                 origin=job.origin,
+                traceparent=record.traceparent,
             )
         )
         try:

@@ -24,6 +24,8 @@
 | `leases.redis_url` | none | Redis that gateways share budgets through; without it each gateway counts alone |
 | `leases.slice_s` | 1 | seconds' worth of a budget that one gateway holds |
 | `prices.prompt_per_million`, `cached_per_million`, `generated_per_million`, `engine_hour` | 0 | for `foretype usage` |
+| `tracing.endpoint` | none | OpenTelemetry collector (OTLP over HTTP), `http://collector:4318`; naming it sends traces there |
+| `tracing.sample_share` | 1 | of the traces that begin in the gateway; those of clients go by the client's choice |
 | `pool.fast.*` | none | replicas of `vllm serve`: see `foretype_backend.pools.config` |
 | `pool.quality.url` | none | OpenAI-compatible server for chat and `class: block` |
 | `pool.quality.model`, `free_model` | what the server serves | its names; tenants of the free tier may get a smaller one |
@@ -51,6 +53,7 @@ __all__ = [
     "PricesConfig",
     "QualityConfig",
     "ReservedSlots",
+    "TracingConfig",
 ]
 
 
@@ -117,6 +120,11 @@ class PricesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     cached_per_million: float = 0.0
     generated_per_million: float = 0.0
     engine_hour: float = 0.0
+
+
+class TracingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    endpoint: str | None = None
+    sample_share: float | None = None
 
 
 class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -26,9 +26,10 @@ ASK: dict[str, Any] = {"messages": [{"role": "system", "content": "Be brief."}, 
 
 
 class Upstream:
-    """An instruct server: remembers bodies, answers in five pieces, counts a history that it has seen as cached."""
+    """An instruct server: remembers headers and bodies, answers in five pieces, counts a history that it has seen as cached."""
 
     def __init__(self) -> None:
+        self.headers: list[Any] = []
         self.bodies: list[dict[str, Any]] = []
         self.broken = False
         self.app = Starlette()
@@ -41,6 +42,7 @@ class Upstream:
     async def chat(self, request: Request) -> Any:
         body = await request.json()
         self.bodies.append(body)
+        self.headers.append(request.headers)
         if self.broken:
             return JSONResponse({"error": {"message": "no memory"}}, status_code=500)
         seen = [former["messages"] for former in self.bodies[:-1]]
@@ -69,7 +71,7 @@ def pool_of(url: str, **fields: Any) -> QualityPool:
 
 
 @asynccontextmanager
-async def chatting(**fields: Any) -> AsyncGenerator[tuple[World, Upstream]]:
+async def chatting(tracing: Any = None, **fields: Any) -> AsyncGenerator[tuple[World, Upstream]]:
     upstream = Upstream()
     config = Config()
     config = msgspec.structs.replace(config, gateway=msgspec.structs.replace(config.gateway, port=0))
@@ -77,7 +79,7 @@ async def chatting(**fields: Any) -> AsyncGenerator[tuple[World, Upstream]]:
         pool = pool_of(f"http://{host}:{port}/v1", **fields)
         await pool.start()
         try:
-            async with gateway(quality=pool) as world:
+            async with gateway(quality=pool, tracing=tracing) as world:
                 yield world, upstream
         finally:
             await pool.close()

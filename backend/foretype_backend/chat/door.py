@@ -142,6 +142,7 @@ class ChatDoor:
             class_=RequestClass.CHAT,
             principal=principal,
             stop=Stop(strings=stops),
+            traceparent=request.headers.get("traceparent", ""),
         )
 
     async def _whole(self, pool: QualityPool, request: Request, job: Job, template: str, model: str) -> Response:

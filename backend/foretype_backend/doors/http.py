@@ -108,6 +108,7 @@ class HttpJobs:
         principal: Principal,
         temperature: float = 0.0,
         prefill_only: bool = False,
+        traceparent: str = "",
     ) -> Job:
         name = f"h{next(self._numbers)}"
         limits = self.service.limits
@@ -124,6 +125,7 @@ class HttpJobs:
             objective="fim",
             temperature=temperature,
             prefill_only=prefill_only,
+            traceparent=traceparent,
         )
 
 

@@ -73,6 +73,7 @@ class InfillDoor:
             stop=Stop(strings=body.stop, min_indent=body.n_indent if body.n_indent > 0 else None),
             temperature=max(0.0, body.temperature or 0.0),
             prefill_only=body.n_predict == 0,
+            traceparent=request.headers.get("traceparent", ""),
         )
         if body.stream and body.n_predict != 0:
             return self._stream(body, job, truncated)

@@ -73,6 +73,7 @@ class OpenAIDoor:
                 stop=_stop(body),
                 temperature=body.temperature or 0.0,
                 prefill_only=body.max_tokens == 0,
+                traceparent=request.headers.get("traceparent", ""),
             )
         except InvalidRequest as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)

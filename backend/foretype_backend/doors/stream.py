@@ -446,6 +446,7 @@ class Connection:
             prefill_only=warm,
             repository=self.session.repository_of(message.document),
             language=message.language,
+            traceparent=message.traceparent,
         )
         return await service.run(job, lambda delta: self._deliver(message.id, delta))
 

@@ -169,6 +169,8 @@ class OpenAIEngine:
         self._http()
         stream = Stream(request_id, self._stream_body(request))
         stream.end_token_ids = request.params.end_token_ids
+        if request.traceparent:
+            stream.headers["traceparent"] = request.traceparent
         self._address(stream, request)
         self._live[request_id] = stream
         stream.pump = asyncio.create_task(self._pump(stream), name=f"openai {request_id}")

@@ -101,6 +101,7 @@ class GenerationRequest:
         salt: isolates the prefix cache; None shares it.
         deadline: on the event loop's clock, seconds; work not started by then is dropped.
         origin: what the prompt is made of, for engines that route or keep tiers.
+        traceparent: the gateway's span (W3C Trace Context), for servers that trace as well; "" where nothing is traced.
     """
 
     id: str
@@ -111,6 +112,7 @@ class GenerationRequest:
     salt: str | None = field(default=None, kw_only=True)
     deadline: float | None = field(default=None, kw_only=True)
     origin: Origin | None = field(default=None, kw_only=True)
+    traceparent: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class TracingUnusable(ValueError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
         self.field = field
+        self.message = message
 
 
 def open_tracing(
