@@ -61,15 +61,19 @@ class Replica:
     async def start(self) -> None:
         self.starts += 1
         self.cache.clear()
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
+        listener = self._listener()
         config = uvicorn.Config(self._app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
         while not self._server.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.005)
+
+    def _listener(self) -> socket.socket:
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", self.port))
+        return listener
 
     async def stop(self) -> None:
         if self._server is not None and self._task is not None:
@@ -109,7 +113,7 @@ class Replica:
             if len(body["prompt"]) > 1:  # not a health check
                 self.bodies.append(body)
                 self.headers.append(dict(request.headers))
-            name = f"cmpl-{request.headers['x-request-id']}-0"
+            name = f"cmpl-{request.headers.get('x-request-id', id(body))}-0"
             return StreamingResponse(self._stream(name, body), media_type="text/event-stream")
 
         async def abort(request: Request) -> Any:
@@ -167,7 +171,7 @@ class Replica:
                 if stopped.is_set():
                     finish = "abort"
                     break
-                if token in body["stop_token_ids"]:
+                if token in body.get("stop_token_ids", ()):
                     finish = "stop"
                     break
             yield event(choices=[{"text": "", "token_ids": [], "finish_reason": finish}])
