@@ -109,6 +109,8 @@ def create_app(
         identity.watch.changed = follow
         follow(identity.directory)
         service.metrics.watch_identity(lambda: identity.watch.age_s)
+    if accounts is not None:
+        service.metrics.watch_usage(lambda: accounts.meter.unstored_rows)
     jobs = HttpJobs(service, renderer)
     if tracing is not None:
         for name, one in _services(service, quality).items():

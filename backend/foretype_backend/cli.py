@@ -194,6 +194,8 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
         )
         siblings = gateway.state.siblings
         await siblings.start()
+        if leases is not None:
+            gateway.state.service.metrics.watch_leases(leases.away_s)
         if config.engine.name == "vllm-server":
             _attach(config, gateway, parts.engine, salts)
 

@@ -166,8 +166,15 @@ class Metrics:
 
     def watch_identity(self, age_s: Callable[[], float]) -> None:
         """Show how old the snapshot of keys and tenants is: it grows while the store is away."""
-        gauge = Gauge("foretype_identity_age_seconds", "Since the store confirmed who may ask.", registry=self.registry)
-        gauge.set_function(age_s)
+        self._watch("foretype_identity_age_seconds", "Since the store confirmed who may ask.", age_s)
+
+    def watch_usage(self, unstored_rows: Callable[[], int]) -> None:
+        """Show how much of the usage is not stored yet: it does not come back to zero while the store takes nothing."""
+        self._watch("foretype_usage_unstored_rows", "Rows of usage that wait for the store.", unstored_rows)
+
+    def watch_leases(self, away_s: Callable[[], float]) -> None:
+        """Show since when the shared ledger of budgets has not answered; each gateway then counts on its last lease."""
+        self._watch("foretype_leases_away_seconds", "Since the ledger of budgets answered.", away_s)
 
     def watch_load(
         self, *, level: Callable[[], int], rung: Callable[[], int], queued_tokens: Callable[[], int]
@@ -178,7 +185,10 @@ class Metrics:
             ("foretype_service_rung", "Rung of the degradation ladder; 0 is the full service.", rung),
             ("foretype_queued_uncached_tokens", "Prompt tokens that wait or are being computed.", queued_tokens),
         ):
-            Gauge(name, help_, registry=self.registry).set_function(read)
+            self._watch(name, help_, read)
+
+    def _watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+        Gauge(name, documentation, registry=self.registry).set_function(read)
 
     def refused(self, class_: RequestClass, reason: Reason) -> None:
         """Count a request that never reached the service."""

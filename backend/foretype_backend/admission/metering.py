@@ -62,6 +62,10 @@ class Meter:
         former = self._open.get(key)
         self._open[key] = row if former is None else former.plus(row)
 
+    @property
+    def unstored_rows(self) -> int:
+        return len(self._open) + (0 if self._batch is None else len(self._batch.rows))
+
     def batch(self) -> Batch | None:
         """What is to be stored next: the same again until :meth:`stored`; None where nothing is."""
         if self._batch is None and self._open:

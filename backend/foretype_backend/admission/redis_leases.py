@@ -62,6 +62,10 @@ class RedisLeases:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
+    def away_s(self) -> float:
+        """Seconds since the ledger answered; zero while it does, and while nothing is asked of it."""
+        return self.leases.statistics(self._clock()).away_s if self._failing else 0.0
+
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
