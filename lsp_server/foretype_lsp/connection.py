@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +25,7 @@ from foretype_lsp.status import Status
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
+    from foretype_client.tracing.spans import Tracing
     from foretype_client.wire import Profile
 
 __all__ = ["STATUS_POLL_S", "Connection"]
@@ -47,12 +50,15 @@ class Connection:
         server = self._server
         await server.initialized.wait()
         module = await asyncio.to_thread(import_module, "foretype_client.client")
+        tracing = await asyncio.to_thread(_open_tracing)
         try:
-            await self._serve(module)
+            await self._serve(module, tracing)
         finally:
             await self._indexing.close()
+            if tracing is not None:
+                await tracing.close()
 
-    async def _serve(self, module: Any) -> None:
+    async def _serve(self, module: Any, tracing: Tracing | None) -> None:
         server = self._server
         while True:
             await self._indexing.apply()
@@ -61,7 +67,7 @@ class Connection:
             if problem is not None:
                 server.add_problem(problem)
             server.tell(server.status.connecting(options.gateway_url))
-            async with module.open_client(client_options) as client:
+            async with module.open_client(client_options, tracing=tracing) as client:
                 try:
                     await self._follow(client, options)
                 finally:
@@ -134,6 +140,17 @@ class Connection:
             sources=server.sources,
         )
         return client_options, problem
+
+
+def _open_tracing() -> Tracing | None:
+    """As the environment says. Blocking: it imports OpenTelemetry where somebody asks for traces."""
+    from foretype_client.tracing.opening import TracingUnusable, open_tracing
+
+    try:
+        return open_tracing("foretype-lsp", environ=os.environ, clock=time.monotonic)
+    except TracingUnusable as error:
+        _log.warning("no traces: %s", error)
+        return None
 
 
 def _needs_another_client(before: Options, now: Options) -> bool:
