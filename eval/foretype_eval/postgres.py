@@ -6,13 +6,14 @@ import contextlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NoPostgres", "available", "server"]
+__all__ = ["NoPostgres", "Postgres", "available", "postgres", "server"]
 
 
 class NoPostgres(Exception):
@@ -28,46 +29,94 @@ def available() -> bool:
     return BIN is not None
 
 
-@contextlib.contextmanager
-def server() -> Generator[str]:
-    """The URL of an empty database; `.ci/run` installs the server where it is missing."""
-    if BIN is None:
-        raise NoPostgres("there is no PostgreSQL in /usr/lib/postgresql; apt-get install postgresql")
-    folder = Path(tempfile.mkdtemp(prefix="ftpg"))  # a socket's path has at most 107 characters
-    user: dict[str, Any] = {}
-    if os.getuid() == 0:  # it refuses to run as root
-        name = "postgres" if _exists("postgres") else "nobody"
-        shutil.chown(folder, name)
-        user = {"user": name, "extra_groups": []}
-    environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": str(folder)}
-    options: dict[str, Any] = {"env": environment, "cwd": folder, **user}
-    data = folder / "data"
-    made = _run([BIN / "initdb", "-D", data, "-U", "foretype", "-A", "trust", "-E", "UTF8", "--no-sync"], options)
-    if made.returncode != 0:
-        raise NoPostgres(f"initdb: {made.stderr}")
-    command = [BIN / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
-    with (folder / "log").open("w") as log:
-        postgres = subprocess.Popen(command, env=environment, cwd=folder, stdout=log, stderr=log, **user)
-    try:
-        for _ in range(200):
-            ready = _run([BIN / "pg_isready", "-h", folder, "-U", "foretype", "-t", "1"], options)
-            if ready.returncode == 0:
-                break
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                raise NoPostgres(f"it ended: {postgres.wait(0.05)}: {(folder / 'log').read_text()}")
-        created = _run([BIN / "createdb", "-h", folder, "-U", "foretype", "foretype"], options)
+class Postgres:
+    """A server of one empty database: started, killed and started again as often as wanted; what was committed survives.
+
+    Args:
+        options: settings, `name=value`.
+    """
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        if BIN is None:
+            raise NoPostgres("there is no PostgreSQL in /usr/lib/postgresql; apt-get install postgresql")
+        self.url = f"postgresql://foretype@/foretype?host={folder}"
+        self._bin, self._folder, self._data = BIN, folder, folder / "data"
+        self._settings = [part for one in ("listen_addresses=", *options) for part in ("-c", one)]
+        user: dict[str, Any] = {}
+        if os.getuid() == 0:  # it refuses to run as root
+            name = "postgres" if _exists("postgres") else "nobody"
+            shutil.chown(folder, name)
+            user = {"user": name, "extra_groups": []}
+        environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "HOME": str(folder)}
+        self._options: dict[str, Any] = {"env": environment, "cwd": folder, **user}
+        self._process: subprocess.Popen[str] | None = None
+        made = self._run("initdb", "-D", self._data, "-U", "foretype", "-A", "trust", "-E", "UTF8", "--no-sync")
+        if made.returncode != 0:
+            raise NoPostgres(f"initdb: {made.stderr}")
+        self.start()
+        created = self._run("createdb", "-h", folder, "-U", "foretype", "foretype")
         if created.returncode != 0:
             raise NoPostgres(f"createdb: {created.stderr}")
-        yield f"postgresql://foretype@/foretype?host={folder}"
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+        command = [self._bin / "postgres", "-D", self._data, "-k", self._folder, *self._settings]
+        with (self._folder / "log").open("a") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, text=True, **self._options)
+        self._process = process
+        for _ in range(200):
+            if self._run("pg_isready", "-h", self._folder, "-U", "foretype", "-t", "1").returncode == 0:
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                raise NoPostgres(f"it ended: {process.wait(0.05)}: {(self._folder / 'log').read_text()}")
+        raise NoPostgres(f"it is not ready: {(self._folder / 'log').read_text()}")
+
+    def kill(self) -> None:
+        """SIGKILL to the server and to every process of its own."""
+        if self._process is not None:
+            pids = [self._process.pid, *_children(self._process.pid)]
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait(20)
+            self._process = None
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(20)
+            self._process = None
+
+    def _run(self, program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [self._bin / program, *arguments]
+        return subprocess.run(command, check=False, capture_output=True, text=True, **self._options)
+
+
+@contextlib.contextmanager
+def postgres(*options: str) -> Generator[Postgres]:
+    """A server that may be killed. Raises NoPostgres; `.ci/run` installs the server where it is missing."""
+    folder = Path(tempfile.mkdtemp(prefix="ftpg"))  # a socket's path has at most 107 characters
+    made = None
+    try:
+        made = Postgres(folder, *options)
+        yield made
     finally:
-        postgres.terminate()
-        postgres.wait(20)
+        if made is not None:
+            made.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def server() -> Generator[str]:
+    """The URL of an empty database."""
+    with postgres() as one:
+        yield one.url
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children")  # of Linux alone; elsewhere they end by themselves
+    return [int(one) for one in found.read_text().split()] if found.exists() else []
 
 
 def _exists(name: str) -> bool:
     return any(entry.pw_name == name for entry in pwd.getpwall())
-
-
-def _run(command: Sequence[str | Path], options: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, capture_output=True, text=True, **options)
