@@ -10,7 +10,7 @@ import { Panel } from './panel';
 import { type Done, type Finished, LoginNeeded, type Plan, Stream, post, random } from './protocol';
 import { CURSOR, SAMPLE } from './sample';
 
-const DEBOUNCE_MS = 75;
+const DEBOUNCE_MS = 50;
 const PAGE = random();
 const find = (id: string): HTMLElement => document.getElementById(id)!;
 const login = find('login') as HTMLFormElement;
