@@ -120,8 +120,9 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         debounce_ms: quiet time after the last change before a request; 0 at the start of a line.
-        rejected_factor, accepted_factor: what one reaction multiplies the debounce by, fading with `decay_s`
-            (source: Copilot's user interaction monitor).
+        rejected_factor, accepted_factor: what one reaction multiplies the debounce by, fading with `decay_s` (source of the
+            form: Copilot's user interaction monitor). Seven rejections and three acceptances leave it as it is: who takes
+            what is usual waits no longer than `debounce_ms` (decision 0010).
         debounce_min_ms, debounce_max_ms: clamp of the result; a plain debounce outside of them stays as it is. Narrow on
             purpose: most suggestions are refused, and a debounce of 150 ms already halves the requests of 75.
         file_chars_max: longer documents are never completed.
@@ -130,7 +131,7 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     debounce_ms: float = 75.0
-    rejected_factor: float = 1.5
+    rejected_factor: float = 1.1
     accepted_factor: float = 0.8
     decay_s: float = 600.0
     debounce_min_ms: float = 50.0

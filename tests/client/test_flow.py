@@ -830,7 +830,7 @@ def test_rejections_lengthen_the_debounce() -> None:
             await asyncio.sleep(1)
             desk.type("b")
             answer = await desk.ask()
-            assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(150, rel=0.01)
+            assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(110, rel=0.01)
 
     virtual.run(scenario)
 

@@ -87,9 +87,17 @@ def test_a_pause_ends_by_itself_and_is_never_shortened() -> None:
 def test_rejections_lengthen_the_debounce_accepts_shorten_it_and_both_fade() -> None:
     policy = Policy()
     rejected = policy.reacted(PolicyState(), accepted=False, now=0.0)
-    assert policy.debounce_ms(rejected, 0.0) == pytest.approx(112.5)
-    assert policy.debounce_ms(rejected, 600.0) == pytest.approx(75 * (1 + 0.5 / math.e))
+    assert policy.debounce_ms(rejected, 0.0) == pytest.approx(82.5)
+    assert policy.debounce_ms(rejected, 600.0) == pytest.approx(75 * (1 + 0.1 / math.e))
     assert policy.debounce_ms(policy.reacted(PolicyState(), accepted=True, now=0.0), 0.0) == pytest.approx(60)
+
+
+@pytest.mark.parametrize(("taken", "expected"), [(0, 150), (3, 75), (10, 50)])
+def test_whoever_takes_three_of_ten_waits_as_long_as_the_plain_debounce(taken: int, expected: float) -> None:
+    policy, state = Policy(), PolicyState()
+    for i in range(10):
+        state = policy.reacted(state, accepted=i < taken, now=0.0)
+    assert policy.debounce_ms(state, 0.0) == pytest.approx(expected, rel=0.01)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1e5)), max_size=30), st.floats(0, 1e6))
