@@ -2,7 +2,8 @@
 local M = {}
 
 local METHOD = 'textDocument/inlineCompletion'
-local QUIET_MS = 30 -- the server waits by itself; this only keeps a burst of keys from becoming a burst of messages
+local QUIET_MS = 30 -- keeps a burst of keys from becoming a burst of messages
+local DEBOUNCE_MS = 50 -- of the server, from the key on: what is left of it after these
 local ghosts = vim.api.nvim_create_namespace('foretype')
 
 local settings, client_id
@@ -219,7 +220,7 @@ local function attach(bufnr)
       cmd = settings.cmd,
       root_dir = root,
       workspace_folders = { { uri = vim.uri_from_fname(root), name = root } },
-      init_options = next(settings.options) and settings.options or nil,
+      init_options = vim.tbl_extend('keep', settings.options, { debounceMs = DEBOUNCE_MS }),
       get_language_id = require('foretype').language_id,
       flags = { debounce_text_changes = 0 },
       on_exit = function()
