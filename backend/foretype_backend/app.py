@@ -22,11 +22,13 @@ from foretype_backend.admission.ladder import profile_at
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.config import Config
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
+from foretype_backend.doors.connection import ChangeSink
+from foretype_backend.doors.feedback import FeedbackSink
 from foretype_backend.doors.health import HealthDoor
 from foretype_backend.doors.http import HttpJobs
 from foretype_backend.doors.infill import InfillDoor
 from foretype_backend.doors.openai import OpenAIDoor
-from foretype_backend.doors.stream import ChangeSink, FeedbackSink, Sender, StreamDoor
+from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.engines.port import Engine
 from foretype_backend.identity.directory import Directory
 from foretype_backend.metrics import Metrics
@@ -36,6 +38,7 @@ from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
 from foretype_backend.settings import AdmissionConfig
+from foretype_backend.telemetry.intake import Sender
 from foretype_backend.tracing import RequestTracer
 
 if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client

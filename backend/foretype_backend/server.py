@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 
 from foretype_backend.app import stream_door
 from foretype_backend.config import Config, ConfigError
+from foretype_backend.frames import FrameProtocol
 
 __all__ = ["Address", "address_of", "bind", "inherited", "running", "serve_until_told"]
 
@@ -67,7 +68,7 @@ def _server(app: Starlette, config: Config) -> _Server:
     return _Server(
         uvicorn.Config(
             app,
-            ws="websockets-sansio",
+            ws=FrameProtocol,
             ws_max_size=config.limits.max_frame_bytes * _FRAME_CEILING,
             ws_per_message_deflate=False,
             lifespan="off",

@@ -1,0 +1,346 @@
+"""One open WebSocket of the stream door: frames in, messages out, one task per live completion.
+
+A shell around :mod:`foretype_backend.sessions`. Frames come by callback and messages leave in the turn in which they are made
+(:mod:`foretype_backend.frames`); only what a slow peer does not take waits, merged, in the outbox. Nothing a client sends ends the
+connection, except a frame so large that the transport refuses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+from foretype_client.segment_cache import SegmentCache
+from foretype_client.wire import (
+    Cancel,
+    Changed,
+    ClientMessage,
+    Complete,
+    Delta,
+    Done,
+    Error,
+    ErrorCode,
+    Feedback,
+    Finish,
+    GatewayMessage,
+    Have,
+    Hello,
+    Need,
+    Profile,
+    RequestClass,
+)
+from foretype_context.segments import Segment
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from foretype_backend.admission.outcomes import InvalidRequest, Reason
+from foretype_backend.config import LimitsConfig
+from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
+from foretype_backend.frames import Frame, channel_of
+from foretype_backend.identity.directory import Principal
+from foretype_backend.logs import log_fault
+from foretype_backend.memo import MemoTokenizer
+from foretype_backend.output import TextDelta
+from foretype_backend.render import Renderer, resolve
+from foretype_backend.serve import Job, Outcome, Service
+from foretype_backend.sessions import BadFrame, Inbox, Outbox, Session, invalid
+from foretype_backend.telemetry.intake import Sender
+
+if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
+    from foretype_backend.chat.pool import BlockPool
+
+__all__ = ["ChangeSink", "Connection", "Host"]
+
+HELLO_S: float = 30.0
+"""Who connects and says nothing holds a connection no longer than this."""
+CLOSE_POLICY: Final = 1008
+CLOSE_FAULT: Final = 1011
+_OUTBOX_MESSAGES: Final = 512
+
+_log = logging.getLogger("foretype.gateway")
+_to_msgpack = msgspec.msgpack.Encoder().encode
+_to_json = msgspec.json.Encoder().encode
+
+
+class ChangeSink(Protocol):
+    """Told about changed documents, so that caches can retire what they hold of them."""
+
+    def __call__(self, session: str, change: Changed) -> None: ...
+
+
+class Host(Protocol):
+    """What a connection needs of its door."""
+
+    service: Service
+    renderer: Renderer
+    profile: Profile
+    limits: LimitsConfig
+    block: BlockPool | None
+    feedback: FeedbackIntake
+    changed: ChangeSink
+    left: Callable[[str], None]
+
+    def cancel(self, key: str) -> bool: ...
+    def is_live(self, key: str) -> bool: ...
+    def disconnect(self, session: str) -> None: ...
+
+
+class Connection:
+    """One open WebSocket, accepted already."""
+
+    def __init__(self, door: Host, websocket: WebSocket, name: str, principal: Principal) -> None:
+        self.door = door
+        self.principal = principal
+        self.session = Session(name, limits=door.limits)
+        self._websocket = websocket
+        self._channel = channel_of(websocket.scope)
+        self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
+        self._outbox = Outbox(capacity=_OUTBOX_MESSAGES)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._memo = MemoTokenizer(door.renderer.tokenizer)
+        self._batches = 0
+        self._closing = False
+        self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
+        self._loop = asyncio.get_running_loop()
+
+    def forget(self) -> None:
+        """Drop the texts and ids that are kept for later requests; the client is asked for them again."""
+        self.session.cache = SegmentCache(self.session.cache.capacity_bytes)
+        self._memo = MemoTokenizer(self.door.renderer.tokenizer)
+
+    def send(self, message: GatewayMessage) -> None:
+        """Write a message, or keep it while the peer is slow; never blocks. Deltas of one completion merge while they wait."""
+        if self._channel.ready and not len(self._outbox):
+            self._write(message)
+        else:
+            self._outbox.put(message)
+            if self._outbox.full:
+                self._channel.pause()
+
+    def close(self, code: int, reason: str) -> None:
+        """End the connection from this side."""
+        if not self._closing:
+            self._closing = True
+            self._spawn(self._close(code, reason))
+
+    async def _close(self, code: int, reason: str) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError):
+            await self._websocket.close(code, reason)
+
+    async def run(self) -> None:
+        """Serve until the peer leaves, then end everything it asked for."""
+        silent = self._loop.call_later(HELLO_S, self._greeted_or_closed)
+        self._channel.listen(self._came, self._flush)
+        try:
+            while (await self._websocket.receive())["type"] != "websocket.disconnect":
+                pass
+        finally:
+            silent.cancel()
+            self.door.disconnect(self.session.name)
+            self.door.left(self.session.name)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _greeted_or_closed(self) -> None:
+        if self.session.hello is None:
+            self.close(CLOSE_POLICY, "no hello came")
+
+    def _came(self, frame: Frame) -> None:
+        try:
+            self._take(self._inbox.decode(frame))
+        except BadFrame as error:
+            # an answer with the id of a live request would end that one at the client
+            self.send(invalid(error, id=None if error.id in self.session.live else error.id))
+        except InvalidRequest as error:
+            self.send(invalid(error))
+        except Exception as error:  # noqa: BLE001 - a fault of ours; what this connection holds cannot be trusted any more
+            log_fault(_log, "a frame failed", error)
+            self.close(CLOSE_FAULT, "internal error; see the gateway's log")
+
+    def _flush(self) -> None:
+        """The peer takes more again."""
+        while self._channel.ready and (message := self._outbox.pop()) is not None:
+            self._write(message)
+        if not self._outbox.full:
+            self._channel.resume()
+
+    def _write(self, message: GatewayMessage) -> None:
+        if self._inbox.binary is False:
+            self._channel.write(_to_json(message), text=True)
+        else:
+            self._channel.write(_to_msgpack(message), text=False)
+
+    def _take(self, message: ClientMessage) -> None:
+        match message:
+            case Complete():
+                self._complete(message)
+            case Cancel():
+                if self.session.cancel(message, self._loop.time()):
+                    self._cancel(message.id)
+            case Hello():
+                self.session.greet(message)
+                self.send(self.door.profile)
+            case Have():
+                self._have(message)
+            case Changed():
+                self.door.changed(self.session.name, message)
+            case Feedback():
+                self._feedback(message)
+
+    def _have(self, message: Have) -> None:
+        """Digests the client holds. Nothing is fetched ahead in version 1, so this is checked and not used."""
+        for index, digest in enumerate(message.digests):
+            if len(digest) != 16:
+                raise InvalidRequest(f"digests[{index}]", f"{len(digest)} bytes, must be 16")
+
+    def _feedback(self, message: Feedback) -> None:
+        check_feedback(message)
+        if self._batches >= MAX_BATCHES:
+            self.send(busy())
+            return
+        self._batches += 1
+        self._spawn(self._store(message))
+
+    async def _store(self, message: Feedback) -> None:
+        hello, who = self.session.hello, self.principal
+        user = who.user or ("" if hello is None else hello.user)
+        try:
+            sender = Sender(self.session.name, tenant=who.tenant, team=who.team, user=user)
+            await self.door.feedback.store(sender, message, self.send)
+        finally:
+            self._batches -= 1
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _resolve(self, message: Complete) -> list[Segment] | list[bytes]:
+        return resolve(
+            self.session.cache,
+            message.segments,
+            self.door.renderer.grammar,
+            max_segments=self.door.limits.max_segments,
+        )
+
+    def _cancel(self, id: str) -> None:
+        """Cancel a live request, also one whose prompt is still being encoded."""
+        if not self.door.cancel(self.session.key(id)):
+            self._unborn.add(id)
+
+    def _complete(self, message: Complete) -> None:
+        """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
+        received = self.door.service.clock()
+        try:
+            segments, fault = self._resolve(message), None
+        except InvalidRequest as error:
+            segments, fault = [], error
+        try:
+            wanted = self.session.admit(message, self._loop.time())
+            if fault is not None:
+                self.session.ended(message.id)
+                raise fault
+        except InvalidRequest as error:
+            self.send(invalid(error, id=message.id if message.id not in self.session.live else None))
+            return
+        if not wanted:
+            self.send(Done(id=message.id, finish=Finish.CANCELLED))
+            return
+        if segments and isinstance(segments[0], bytes):
+            self.session.ended(message.id)
+            self.send(Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
+            return
+        if len(self.session.live) > self.door.limits.live_per_connection:
+            self.session.ended(message.id)
+            many = f"{self.door.limits.live_per_connection} requests of this connection are live already"
+            self.send(Error(code=ErrorCode.OVERLOADED, id=message.id, message=many, retry_after_ms=100.0))
+            return
+        former = message.supersedes
+        if former is not None and former in self.session.live and not self.door.is_live(self.session.key(former)):
+            self._unborn.add(former)
+        known = [segment for segment in segments if isinstance(segment, Segment)]
+        self._spawn(self._serve(message, known, received))
+
+    async def _serve(self, message: Complete, segments: list[Segment], received: float) -> None:
+        try:
+            answer = await self._answer(message, segments, received)
+        except InvalidRequest as error:
+            answer = invalid(error, id=message.id)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
+            log_fault(_log, "completion failed", error)
+            answer = Error(
+                code=ErrorCode.ENGINE_UNAVAILABLE, id=message.id, message="internal error; see the gateway's log"
+            )
+        finally:
+            self.session.ended(message.id)
+            self._unborn.discard(message.id)
+        self.send(answer)
+
+    async def _answer(self, message: Complete, segments: list[Segment], received: float) -> GatewayMessage:
+        block = self.door.block if message.class_ is RequestClass.BLOCK else None
+        if block is not None:
+            outcome = await self._run(message, segments, received, block.service, block.renderer)
+            lost = isinstance(outcome, Outcome) and outcome.reason is Reason.ENGINE_LOST
+            if not (lost and block.fails_over):
+                return outcome if not isinstance(outcome, Outcome) else _answer_of(message.id, outcome)
+        outcome = await self._run(message, segments, received, self.door.service, self.door.renderer)
+        return outcome if not isinstance(outcome, Outcome) else _answer_of(message.id, outcome)
+
+    async def _run(
+        self, message: Complete, segments: list[Segment], received: float, service: Service, renderer: Renderer
+    ) -> Outcome | GatewayMessage:
+        """Serve in one pool; a message where the request never got so far."""
+        deadline = self._loop.time() + min(message.deadline_ms, self.door.limits.max_deadline_ms) / 1000
+        own = renderer is self.door.renderer
+        prompt = await renderer.encode(segments, memo=self._memo if own else None)
+        if message.id in self._unborn:
+            service.metrics.refused(message.class_, Reason.CANCELLED)
+            return Done(id=message.id, finish=Finish.CANCELLED)
+        if own and message.prompt_tokens is not None and message.prompt_tokens != len(prompt.ids):
+            service.metrics.refused(message.class_, Reason.MISMATCH)
+            told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
+            return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
+        room = renderer.context_limit_tokens - len(prompt.ids)
+        warm = message.class_ is RequestClass.WARM or message.max_tokens == 0
+        former = self.session.key(message.supersedes) if message.supersedes else None
+        if former is not None and not service.is_live(former):
+            self.door.cancel(former)  # it may run in another pool, whose scheduler will not see this request
+        job = Job(
+            key=self.session.key(message.id),
+            session=self.session.name,
+            prompt=prompt,
+            received=received,
+            deadline=deadline,
+            max_tokens=max(1, min(message.max_tokens, room)),
+            class_=message.class_,
+            document=message.document,
+            principal=self.principal,
+            supersedes=former,
+            stop=message.stop,
+            prefill_only=warm,
+            repository=self.session.repository_of(message.document),
+            language=message.language,
+            traceparent=message.traceparent,
+        )
+        return await service.run(job, lambda delta: self._deliver(message.id, delta))
+
+    def _deliver(self, id: str, delta: TextDelta) -> None:
+        self.send(Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens))
+
+
+def _answer_of(id: str, outcome: Outcome) -> GatewayMessage:
+    if outcome.refusal is not None:
+        refused = outcome.refusal
+        return Error(
+            code=refused.code,
+            id=id,
+            field=refused.field,
+            message=refused.message,
+            retry_after_ms=refused.retry_after_ms,
+        )
+    finish = outcome.finish or Finish.REFUSED
+    return Done(id=id, finish=finish, usage=outcome.usage, timings_ms=outcome.timings_ms)
