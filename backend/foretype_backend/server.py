@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -13,6 +12,7 @@ from types import FrameType
 from typing import Any, Final
 
 import uvicorn
+from foretype_client.collector import calm_collector
 from starlette.applications import Starlette
 
 from foretype_backend.app import stream_door
@@ -123,7 +123,7 @@ async def serve_until_told(
         reload: called on SIGHUP.
     """
     told = _Told()
-    with _signals(told, reload), _calm_collector():
+    with _signals(told, reload), calm_collector():
         async with running(app, config, listener) as address:
             ready(address)
             waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.end.wait())]
@@ -136,24 +136,6 @@ async def serve_until_told(
                     wait.cancel()
             drain_s = config.gateway.drain_s if told.gently and not config.private else 0.0
             await _drain(app, drain_s, told)
-
-
-@contextlib.contextmanager
-def _calm_collector() -> Generator[None]:
-    """Collect seldom, and never again what was there at the start: modules, tokenizer, routes.
-
-    With Python's own thresholds a quarter of a loaded gateway's processor time went into looking for cycles (py-spy, native
-    frames). Requests leave few: reference counts free the rest at once.
-    """
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 @dataclass(slots=True)

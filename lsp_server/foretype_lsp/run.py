@@ -10,6 +10,8 @@ import logging
 from functools import partial
 from typing import Final
 
+from foretype_client.collector import calm_collector, collect_when_idle
+
 from foretype_lsp.connection import Connection
 from foretype_lsp.protocol import describe_fault
 from foretype_lsp.server import Server
@@ -23,16 +25,25 @@ _log: Final = logging.getLogger(__name__)
 async def run(server: Server, in_fd: int, out_fd: int) -> int:
     """Serve until the editor is done. Returns the exit code of LSP: 0 after `shutdown`, else 1."""
     server.protocol.set_writer(FdWriter(out_fd))
-    read_forever(in_fd, asyncio.get_running_loop(), server.protocol.receive, server.stopped.set)
-    background = [asyncio.create_task(_watch(server)), asyncio.create_task(Connection(server).run())]
+    received = 0
+
+    def receive(body: bytes) -> None:
+        nonlocal received
+        received += 1
+        server.protocol.receive(body)
+
+    read_forever(in_fd, asyncio.get_running_loop(), receive, server.stopped.set)
+    jobs = [_watch(server), Connection(server).run(), collect_when_idle(lambda: received)]
+    background = [asyncio.create_task(job) for job in jobs]
     for task in background:
         task.add_done_callback(partial(_ended, server))
-    try:
-        await server.stopped.wait()
-    finally:
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+    with calm_collector(full=False):
+        try:
+            await server.stopped.wait()
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
     _log.info("ended, exit code %d", server.exit_code)
     return server.exit_code
 

@@ -1,0 +1,59 @@
+"""When cycles are collected."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+from foretype_client.collector import calm_collector, collect_when_idle
+
+
+class Knot:
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_what_was_there_is_left_alone_and_given_back() -> None:
+    before = gc.get_threshold()
+    with calm_collector(full=False):
+        assert gc.get_freeze_count() > 0
+        assert gc.get_threshold() > before
+    assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == before
+
+
+async def test_cycles_go_when_nothing_happens_and_not_before() -> None:
+    looks = 0
+
+    def activity() -> int:
+        nonlocal looks
+        looks += 1
+        if looks <= 4:
+            assert gone() is not None
+        return min(looks, 4)
+
+    with calm_collector(full=False):
+        knot = Knot()
+        gone = weakref.ref(knot)
+        del knot
+        idle = asyncio.create_task(collect_when_idle(activity, idle_s=0.005))
+        while gone() is not None:  # noqa: ASYNC110 - the collector tells nobody
+            assert not idle.done()
+            await asyncio.sleep(0.005)
+        idle.cancel()
+        await asyncio.gather(idle, return_exceptions=True)
+    assert looks == 5
+
+
+async def test_an_idle_process_is_collected_once() -> None:
+    runs: list[str] = []
+    gc.callbacks.append(lambda phase, info: runs.append(phase) if info["generation"] == 2 else None)
+    try:
+        idle = asyncio.create_task(collect_when_idle(lambda: 7, idle_s=0.005))
+        await asyncio.sleep(0.1)
+        idle.cancel()
+        await asyncio.gather(idle, return_exceptions=True)
+    finally:
+        gc.callbacks.pop()
+    assert runs == []
