@@ -30,7 +30,7 @@ def calm_collector(*, full: bool = True) -> Generator[None]:
         full: whether all generations are collected by themselves; else the caller runs :func:`collect_when_idle`.
     """
     before = gc.get_threshold()
-    _settle()
+    gc.freeze()  # without looking through it first: that would be a tenth of a second of every start
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_RUNS, _OLD_RUNS if full else _HARDLY_EVER)
     try:
         yield
@@ -46,12 +46,8 @@ async def collect_when_idle(activity: Callable[[], int], *, idle_s: float = IDLE
         await asyncio.sleep(idle_s)
         now = activity()
         if now == seen and now != collected_at:
-            _settle()
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()
             collected_at = now
         seen = now
-
-
-def _settle() -> None:
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()

@@ -38,7 +38,7 @@ async def test_cycles_go_when_nothing_happens_and_not_before() -> None:
         gone = weakref.ref(knot)
         del knot
         idle = asyncio.create_task(collect_when_idle(activity, idle_s=0.005))
-        while gone() is not None:  # noqa: ASYNC110 - the collector tells nobody
+        while gone() is not None:
             assert not idle.done()
             await asyncio.sleep(0.005)
         idle.cancel()
