@@ -72,9 +72,12 @@ class Connection:
                     await self._follow(client, options)
                 finally:
                     server.attach(None)
+                    server.chat.models = None
 
     async def _follow(self, client: Client, options: Options) -> None:
         """Attach the flow and report its state, until the options ask for another client."""
+        from foretype_client.chat import Tiers
+
         server, session = self._server, client.session
 
         def on_profile(profile: Profile) -> None:
@@ -89,6 +92,7 @@ class Connection:
 
         session.on_profile, session.on_connection, client.flow.on_grew = on_profile, on_connection, on_grew
         server.attach(client.flow)
+        server.chat.models = Tiers(client)
         while not _needs_another_client(options, server.options):
             server.tell(self._state(client))
             server.tell(server.status.indexed(server.index_status()))

@@ -6,7 +6,7 @@ not listed here stays available to a handler in the raw parameters.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -20,6 +20,7 @@ __all__ = [
     "DidClose",
     "DidOpen",
     "DidSave",
+    "ExecuteCommand",
     "Identifier",
     "InlineCompletion",
     "InvalidParams",
@@ -133,6 +134,13 @@ class Completion(Params, frozen=True):
 
     text_document: Identifier
     position: Point
+
+
+class ExecuteCommand(Params, frozen=True):
+    """What a command takes it reads itself."""
+
+    command: str
+    arguments: list[Any] | None = None
 
 
 class Rested(Params, frozen=True):

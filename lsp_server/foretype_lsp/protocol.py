@@ -48,6 +48,7 @@ _OWN_HANDLERS: Final = (
     types.TEXT_DOCUMENT_DID_OPEN,
     types.TEXT_DOCUMENT_DID_CHANGE,
     types.TEXT_DOCUMENT_DID_CLOSE,
+    types.WORKSPACE_EXECUTE_COMMAND,  # pygls cannot cancel one
 )
 
 
@@ -62,8 +63,10 @@ class Protocol(LanguageServerProtocol):
             types.TEXT_DOCUMENT_DID_SAVE,
             types.TEXT_DOCUMENT_INLINE_COMPLETION,
             types.TEXT_DOCUMENT_COMPLETION,
+            types.TEXT_DOCUMENT_CODE_ACTION,
             types.WORKSPACE_DID_CHANGE_CONFIGURATION,
             types.WORKSPACE_DID_CHANGE_WATCHED_FILES,
+            types.WORKSPACE_EXECUTE_COMMAND,
         }
     )
     """Methods whose handlers read the raw parameters themselves, strictly."""

@@ -26,6 +26,7 @@ from pygls.protocol import default_converter
 
 from foretype_lsp import messages
 from foretype_lsp.asking import Asked, Asking, Flow
+from foretype_lsp.chat.commands import ACTION_KINDS, Chat
 from foretype_lsp.completions import ACCEPT_COMMAND, EXPLAIN_COMMAND, menu_item, place_of
 from foretype_lsp.documents import Documents, Held, Outcome, path_of
 from foretype_lsp.globs import first_match
@@ -89,6 +90,7 @@ class Server(LanguageServer):
         self.shows_progress = self.watches_files = False
         self._flow: Flow | None = None
         self._asking = Asking()
+        self.chat = Chat(self)
         self._problems: list[Problem] = []
         self._reported: set[Problem] = set()
         self.protocol.on_disconnect = self.stopped.set
@@ -148,6 +150,8 @@ class Server(LanguageServer):
             types.TEXT_DOCUMENT_DID_SAVE: self._on_save,
             types.WORKSPACE_DID_CHANGE_WATCHED_FILES: self._on_files,
             types.WINDOW_WORK_DONE_PROGRESS_CANCEL: self._on_progress_cancel,
+            types.WORKSPACE_EXECUTE_COMMAND: self._on_command,
+            types.TEXT_DOCUMENT_CODE_ACTION: self.chat.code_actions,
             CURSOR_RESTED: self._on_rested,
             DID_SHOW: self._on_shown,
             DID_PARTIALLY_ACCEPT: self._on_partially_accepted,
@@ -162,11 +166,16 @@ class Server(LanguageServer):
         features[asks] = answer
         manager = self.protocol.fm  # its decorators take plain functions only
         cast("dict[str, Any]", manager.features).update(features)  # pyright: ignore[reportUnknownMemberType]
-        commands = {ACCEPT_COMMAND: self._on_accepted, EXPLAIN_COMMAND: self._on_explain}
-        cast("dict[str, Any]", manager.commands).update(commands)  # pyright: ignore[reportUnknownMemberType]
+        self._commands: dict[str, Callable[..., Any]] = {
+            ACCEPT_COMMAND: self._on_accepted,
+            EXPLAIN_COMMAND: self._on_explain,
+            **self.chat.commands,
+        }
+        cast("dict[str, Any]", manager.commands).update(self._commands)  # pyright: ignore[reportUnknownMemberType]
         # Without an options object pygls has the handler but does not advertise it (pygls #577).
         options = cast("dict[str, Any]", manager.feature_options)  # pyright: ignore[reportUnknownMemberType]
         options[asks] = asked_by
+        options[types.TEXT_DOCUMENT_CODE_ACTION] = types.CodeActionOptions(ACTION_KINDS)
 
     def _on_initialize(self, params: types.InitializeParams) -> None:
         encoding = self.workspace.position_encoding or Encoding.UTF16
@@ -183,6 +192,7 @@ class Server(LanguageServer):
         self.shows_progress = bool(window and window.work_done_progress)
         watching = workspace.did_change_watched_files if workspace else None
         self.watches_files = bool(watching and watching.dynamic_registration)
+        self.chat.configure(params.capabilities)
         experimental = params.capabilities.experimental
         grows = isinstance(experimental, dict) and cast("dict[str, Any]", experimental).get("foretype.suggestionGrew")
         raw = self.protocol.raw_params.get("initializationOptions")
@@ -276,7 +286,14 @@ class Server(LanguageServer):
             self.sources.saved(change.uri)
 
     def _on_progress_cancel(self, params: object) -> None:
-        self.on_progress_cancelled(getattr(params, "token", None))
+        token: object = getattr(params, "token", None)
+        self.chat.cancelled(token)
+        self.on_progress_cancelled(token)
+
+    def usable(self, uri: str) -> Held | str:
+        """An open document that may be sent, or why not."""
+        held = self.documents.get(uri)
+        return Outcome.UNKNOWN if held is None else self._obstacle(held) or held
 
     def _obstacle(self, held: Held) -> str | None:
         """Why a document gets no suggestions, or None."""
@@ -330,6 +347,12 @@ class Server(LanguageServer):
             raise messages.InvalidParams(f"{EXPLAIN_COMMAND} takes [id], or [] for the last suggestion")
         explained = self._flow.explain(*arguments) if self._flow is not None else None
         return None if explained is None else msgspec.to_builtins(explained)
+
+    def _on_command(self, params: object) -> Any:
+        asked = messages.read(params, messages.ExecuteCommand)
+        if (command := self._commands.get(asked.command)) is None:
+            raise messages.InvalidParams(f"no command {asked.command!r}; there are {', '.join(self._commands)}")
+        return command(*(asked.arguments or ()))
 
     def _on_rested(self, params: object) -> None:
         rested = messages.read(params, messages.Rested)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -71,7 +72,7 @@ async def ask(
 
     Args:
         on_text: called with the suggestion so far, each time it grew.
-        max_tokens: fewer than the plan allows.
+        max_tokens: in place of the plan's.
 
     Raises:
         GatewayError, GatewayGone: there is no answer.
@@ -91,15 +92,20 @@ async def ask(
     ttft_ms: float | None = None
     written = ""
     done: Done | None = None
-    async for item in session.complete(call):
-        if isinstance(item, Done):
-            done = item
-            continue
-        if ttft_ms is None:
-            ttft_ms = (time.perf_counter() - started) * 1e3
-        written += item.text
-        if on_text is not None:
-            on_text(finish(_unhealed(written, plan), snapshot, offset, kind=plan.kind, final=False).text)
+    stream = session.complete(call)
+    try:
+        async for item in stream:
+            if isinstance(item, Done):
+                done = item
+                continue
+            if ttft_ms is None:
+                ttft_ms = (time.perf_counter() - started) * 1e3
+            written += item.text
+            if on_text is not None:
+                on_text(finish(_unhealed(written, plan), snapshot, offset, kind=plan.kind, final=False).text)
+    except asyncio.CancelledError:
+        stream.cancel()  # nobody waits for it any more: the engine stops at once
+        raise
     if done is None:
         raise RuntimeError("a completion stream ended without its end")
     finished = finish(_unhealed(written, plan), snapshot, offset, kind=plan.kind, final=True)

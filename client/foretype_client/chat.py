@@ -1,0 +1,138 @@
+"""The gateway's larger models: chat, streamed, and the rest of a function from `class: block`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+import httpx
+import msgspec
+from foretype_context.document import Snapshot
+from foretype_context.plan import PlanState
+from foretype_context.templates import UnknownGrammar
+from foretype_context.tokens import TokenizerUnusable
+
+from foretype_client.client import Client
+from foretype_client.commands.asking import ask
+from foretype_client.connecting import http_base, is_loopback
+from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.tokenizers import TokenizerUnavailable
+from foretype_client.wire import RequestClass
+
+__all__ = ["ChatRefused", "Tiers", "stream_chat"]
+
+_TIMEOUT: Final = httpx.Timeout(10.0, read=120.0)
+_ANSWER_CHARS: Final = 200_000
+_BLOCK_LINES: Final = 80
+_BLOCK_TOKENS: Final = 768
+
+
+class ChatRefused(Exception):
+    """The gateway gave no answer; `code` is its own (`pool_missing`, `overloaded`, …), the message is for a person."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Tiers:
+    """What a client's gateway offers beside suggestions."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def chat(self, messages: Sequence[Mapping[str, str]], *, template: str, max_tokens: int) -> AsyncGenerator[str]:
+        """Pieces of an answer. Iterating raises ChatRefused and GatewayGone; closing the iterator stops the model."""
+        return stream_chat(self._client.session.endpoint, messages, template=template, max_tokens=max_tokens)
+
+    async def block(self, snapshot: Snapshot, offset: int) -> tuple[str, str]:
+        """What goes on at `offset`, up to the end of its block, and where that is nothing the reason. Cancelling stops the model.
+
+        Raises:
+            ChatRefused, GatewayError, GatewayGone: there is no answer.
+        """
+        try:
+            assembler = await self._client.ready(10.0)
+        except (TokenizerUnavailable, TokenizerUnusable, UnknownGrammar) as error:
+            raise ChatRefused("no_prompt", f"no prompt can be made for this gateway: {error}") from error
+        plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, block=True, now=0.0)
+        plan = replace(plan, stop=msgspec.structs.replace(plan.stop, max_lines=_BLOCK_LINES))
+        answer = await ask(
+            self._client.session, plan, snapshot, offset, class_=RequestClass.BLOCK, max_tokens=_BLOCK_TOKENS
+        )
+        return answer.text, answer.reason or ""
+
+
+async def stream_chat(
+    endpoint: Endpoint, messages: Sequence[Mapping[str, str]], *, template: str, max_tokens: int
+) -> AsyncGenerator[str]:
+    """Pieces of the answer to `messages` from `/v1/chat/completions` of the gateway at `endpoint`.
+
+    Args:
+        template: what the messages are made by, for the gateway's hit rates (`[a-z0-9_-]`, up to 32).
+
+    Raises:
+        ChatRefused: the gateway said why.
+        GatewayGone: it cannot be reached, or broke off.
+    """
+    if not endpoint.url:
+        raise GatewayGone("not connected to a gateway yet")
+    url = f"{http_base(endpoint.url)}/v1/chat/completions"
+    headers = {"x-foretype-template": template}
+    if endpoint.token is not None:
+        headers["Authorization"] = f"Bearer {endpoint.token}"
+    body = {"messages": [dict(message) for message in messages], "stream": True, "max_tokens": max_tokens}
+    characters = 0
+    try:
+        async with (
+            httpx.AsyncClient(timeout=_TIMEOUT, trust_env=not is_loopback(url)) as http,
+            http.stream("POST", url, json=body, headers=headers) as response,
+        ):
+            if response.status_code != 200:
+                raise _refusal(response.status_code, await response.aread())
+            async for line in response.aiter_lines():
+                if not line.startswith("data:"):
+                    continue
+                if (data := line[5:].strip()) == "[DONE]":
+                    return
+                piece = _piece(data)
+                characters += len(piece)
+                if piece:
+                    yield piece
+                if characters > _ANSWER_CHARS:
+                    return
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise GatewayGone(f"the gateway cannot be reached: {type(error).__name__}") from error
+    raise GatewayGone("the gateway broke the answer off")
+
+
+def _piece(data: str) -> str:
+    """The text of one event. Raises ChatRefused where it is an error."""
+    event = _object(data.encode())
+    if "error" in event:
+        raise _refusal(200, data.encode())
+    choices = event.get("choices")
+    first: Any = cast("list[Any]", choices)[0] if isinstance(choices, list) and choices else None
+    delta: Any = cast("dict[str, Any]", first).get("delta") if isinstance(first, dict) else None
+    content: Any = cast("dict[str, Any]", delta).get("content") if isinstance(delta, dict) else None
+    return content if isinstance(content, str) else ""
+
+
+def _refusal(status: int, body: bytes) -> ChatRefused:
+    told: Any = _object(body).get("error")
+    fields = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    message, code = fields.get("message"), fields.get("code")
+    if status in (401, 403):
+        return ChatRefused("forbidden", f"the gateway refused this client ({status}): check the token")
+    if not isinstance(message, str) or not message:
+        message = f"the gateway answered {status}; it may be older than this editor"
+    return ChatRefused(code if isinstance(code, str) else str(status), message)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found: object = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -1,0 +1,301 @@
+"""`workspace/executeCommand` of chat: explain, document, complete this function; and the code actions that offer them.
+
+Every command ends in an answer that can be shown, or in an error that says what to do: no pool, no connection, nothing to work
+on. An edit is made for one state of the document; it is applied only while the document is still in that state, and carries
+its version, so that the editor can refuse it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Protocol
+
+import msgspec
+from foretype_client.ports import GatewayError, GatewayGone
+from foretype_context.document import Document, Snapshot
+from foretype_context.outline import defines
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+
+from foretype_lsp import messages
+from foretype_lsp.chat.edits import Impossible, Insertion, documentation, gap_of
+from foretype_lsp.chat.progress import Progress
+from foretype_lsp.chat.prompts import CODE_CHARS_MAX, DOCUMENT, EXPLAIN, Prompt
+from foretype_lsp.chat.targets import Definition, definition_at
+from foretype_lsp.documents import Held
+from foretype_lsp.positions import Lines
+
+__all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Host", "Models", "Refused"]
+
+EXPLAIN_COMMAND: Final = "foretype.chat.explain"
+DOCUMENT_COMMAND: Final = "foretype.chat.document"
+COMPLETE: Final = "foretype.chat.completeFunction"
+
+_REQUEST_FAILED: Final = -32803
+_CONTENT_MODIFIED: Final = -32801
+_AUTOMATIC: Final = 2
+
+_ACTIONS: Final = {
+    EXPLAIN_COMMAND: ("Foretype: explain", "refactor.foretype.explain"),
+    DOCUMENT_COMMAND: ("Foretype: document", "refactor.rewrite.foretype.document"),
+    COMPLETE: ("Foretype: complete this function", "refactor.rewrite.foretype.completeFunction"),
+}
+ACTION_KINDS: Final = [kind for _, kind in _ACTIONS.values()]
+
+
+class Refused(JsonRpcException):
+    """An answer that is an error of LSP (3.17: RequestFailed, ContentModified), with what a person needs to know."""
+
+    def __init__(self, message: str, code: int = _REQUEST_FAILED) -> None:
+        super().__init__(message, code)
+
+
+class Models(Protocol):
+    """The gateway's larger models (`foretype_client.chat.Tiers`)."""
+
+    def chat(self, messages: Sequence[Mapping[str, str]], *, template: str, max_tokens: int) -> AsyncGenerator[str]: ...
+
+    async def block(self, snapshot: Snapshot, offset: int) -> tuple[str, str]: ...
+
+
+class Host(Protocol):
+    """What the commands need of the server."""
+
+    @property
+    def protocol(self) -> Any: ...
+
+    @property
+    def shows_progress(self) -> bool: ...
+
+    def usable(self, uri: str) -> Held | str:
+        """An open document, or why nothing is done with it."""
+        ...
+
+
+class _Target(messages.Params, frozen=True):
+    """`show`: the server shows what comes out, because the editor would not (a code action)."""
+
+    text_document: messages.Identifier
+    range: messages.Range
+    show: bool = False
+
+
+class _Command(messages.Params, frozen=True):
+    arguments: list[_Target]
+    work_done_token: str | int | None = None
+    partial_result_token: str | int | None = None
+
+
+class _Context(messages.Params, frozen=True):
+    only: list[str] | None = None
+    trigger_kind: int | None = None
+
+
+class _CodeAction(messages.Params, frozen=True):
+    text_document: messages.Identifier
+    range: messages.Range
+    context: _Context
+
+
+class Chat:
+    """The chat commands of one server. `models` is None while there is no connection."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.models: Models | None = None
+        self._edits = self._versioned = False
+        self._running: dict[str | int, asyncio.Task[Any]] = {}
+
+    @property
+    def commands(self) -> dict[str, Callable[..., Coroutine[Any, Any, dict[str, Any]]]]:
+        """Handlers by the names of their commands."""
+        ways = {EXPLAIN_COMMAND: self._explain, DOCUMENT_COMMAND: self._document, COMPLETE: self._complete}
+        return {name: self._handler(name, way) for name, way in ways.items()}
+
+    def configure(self, capabilities: types.ClientCapabilities) -> None:
+        """Take note of what the editor can do with an edit."""
+        workspace = capabilities.workspace
+        edit = workspace.workspace_edit if workspace else None
+        self._edits = bool(workspace and workspace.apply_edit)
+        self._versioned = bool(edit and edit.document_changes)
+
+    def cancelled(self, token: object) -> None:
+        """The user cancelled the progress of this token."""
+        if isinstance(token, str | int) and (task := self._running.get(token)) is not None:
+            task.cancel()
+
+    def code_actions(self, params: object) -> list[dict[str, Any]]:
+        """What can be done at a place; nothing for a client that only asks whether to light a lamp."""
+        asked = messages.read(params, _CodeAction)
+        held = self._host.usable(asked.text_document.uri)
+        if isinstance(held, str) or asked.context.trigger_kind == _AUTOMATIC:
+            return []
+        start, end = _span(held, asked.range)
+        text = held.document.text
+        header = defines(text[text.rfind("\n", 0, start) + 1 :].partition("\n")[0])
+        offered = [EXPLAIN_COMMAND] if start != end or header else []
+        offered += [DOCUMENT_COMMAND, COMPLETE] if header else []
+        target = {
+            "textDocument": {"uri": asked.text_document.uri},
+            "range": msgspec.to_builtins(asked.range),
+            "show": True,
+        }
+        return [
+            {"title": title, "kind": kind, "command": {"title": title, "command": name, "arguments": [target]}}
+            for name, (title, kind) in _ACTIONS.items()
+            if name in offered and _wanted(kind, asked.context.only)
+        ]
+
+    def _handler(
+        self, name: str, way: Callable[[_Target, Held, Models, Progress], Coroutine[Any, Any, dict[str, Any]]]
+    ) -> Callable[..., Coroutine[Any, Any, dict[str, Any]]]:
+        def handle(*_: Any) -> Coroutine[Any, Any, dict[str, Any]]:
+            """Takes what it needs of the document now; the coroutine waits for the model."""
+            try:
+                asked = messages.read(self._host.protocol.raw_params, _Command)
+            except messages.InvalidParams as error:
+                raise messages.InvalidParams(f"{name} takes [{{textDocument, range, show?}}]: {error}") from None
+            if len(asked.arguments) != 1:
+                raise messages.InvalidParams(f"{name} takes [{{textDocument, range, show?}}]: one argument")
+            target = asked.arguments[0]
+            held = self._host.usable(target.text_document.uri)
+            if isinstance(held, str):
+                raise Refused(f"nothing is sent of this document: {held}")
+            if self.models is None:
+                raise Refused("not connected to a gateway yet; `foretype/status` says why")
+            progress = Progress(
+                self._host.protocol,
+                _ACTIONS[name][0],
+                given=asked.work_done_token,
+                partial=asked.partial_result_token,
+                shows=self._host.shows_progress,
+            )
+            return self._run(way(target, held, self.models, progress), progress, show=target.show)
+
+        return handle
+
+    async def _run(
+        self, work: Coroutine[Any, Any, dict[str, Any]], progress: Progress, *, show: bool
+    ) -> dict[str, Any]:
+        """Wait for a command; whatever goes wrong with the gateway is an error that names it."""
+        from foretype_client.chat import ChatRefused  # brings an HTTP client, which a start need not wait for
+
+        task = asyncio.ensure_future(work)
+        if progress.token is not None:
+            self._running[progress.token] = task
+        try:
+            result = await task
+        except (ChatRefused, GatewayError, GatewayGone) as error:
+            raise Refused(str(error)) from error
+        except Impossible as error:
+            raise Refused(str(error)) from error
+        finally:
+            task.cancel()
+            progress.end()
+            if progress.token is not None:
+                self._running.pop(progress.token, None)
+        if show and result["kind"] == "explain":
+            shown = types.ShowMessageParams(types.MessageType.Info, result["text"])
+            self._host.protocol.notify(types.WINDOW_SHOW_MESSAGE, shown)
+        return result
+
+    # The three commands
+
+    async def _explain(self, target: _Target, held: Held, models: Models, progress: Progress) -> dict[str, Any]:
+        snapshot, (start, end) = held.snapshot(), _span(held, target.range)
+        if start == end:
+            found = await asyncio.to_thread(definition_at, snapshot.text, snapshot.language, start)
+            if found is None:
+                raise Impossible("nothing is selected, and the cursor stands in no function or class")
+            start, end = found.start, found.end
+        answer = await self._answer(EXPLAIN, snapshot, snapshot.text[start:end], models, progress)
+        return {"kind": "explain", "text": answer}
+
+    async def _document(self, target: _Target, held: Held, models: Models, progress: Progress) -> dict[str, Any]:
+        snapshot, at = held.snapshot(), _span(held, target.range)[0]
+        found = await _definition(snapshot, at)
+        if found.documented:
+            raise Impossible(f"{found.name or 'this'} is documented already; remove that to get another")
+        answer = await self._answer(DOCUMENT, snapshot, snapshot.text[found.start : found.end], models, progress)
+        made = documentation(snapshot.text, snapshot.language, found, answer)
+        return await self._apply("document", held, snapshot, made)
+
+    async def _complete(self, target: _Target, held: Held, models: Models, progress: Progress) -> dict[str, Any]:
+        snapshot, at = held.snapshot(), _span(held, target.range)[0]
+        found = await _definition(snapshot, at, function=True)
+        text, gap = snapshot.text, gap_of(snapshot.text, snapshot.language, found)
+        opened = Document(
+            snapshot.uri,
+            text[: gap.start] + gap.lead + gap.tail + text[gap.end :],
+            language=snapshot.language,
+            path=snapshot.path,
+            version=snapshot.version,
+        )
+        written, reason = await models.block(opened.snapshot(), gap.start + len(gap.lead))
+        if not written:
+            raise Impossible(f"the model has nothing to add to {found.name or 'this function'}: {reason or 'empty'}")
+        progress.wrote(written, written)
+        return await self._apply("completeFunction", held, snapshot, gap.filled(written))
+
+    async def _answer(self, prompt: Prompt, snapshot: Snapshot, code: str, models: Models, progress: Progress) -> str:
+        """The whole answer of a chat model."""
+        if len(code) > CODE_CHARS_MAX:
+            raise Impossible(
+                f"{len(code):,} characters are more than the {CODE_CHARS_MAX:,} that are asked about at once"
+            )
+        asked = prompt.messages(snapshot.path, snapshot.language, code)
+        text = ""
+        async with aclosing(models.chat(asked, template=prompt.template, max_tokens=prompt.max_tokens)) as pieces:
+            async for piece in pieces:
+                text += piece
+                progress.wrote(piece, text)
+        if not text.strip():
+            raise Impossible("the model wrote nothing")
+        return text.strip()
+
+    async def _apply(self, kind: str, held: Held, snapshot: Snapshot, made: Insertion) -> dict[str, Any]:
+        """Hand an edit to the editor, unless the document is not what it was made for."""
+        if self._host.usable(snapshot.uri) is not held or held.document.text != snapshot.text:
+            raise Refused("the document changed meanwhile; nothing was applied, ask again", _CONTENT_MODIFIED)
+        edit = _workspace_edit(held, made)
+        told = {"kind": kind, "text": made.text, "edit": edit}
+        if not (self._edits and self._versioned):
+            # An edit without a version could land in text that was typed while it was on its way.
+            return told | {"applied": False, "reason": "the editor applies no edits that carry a version"}
+        asked = {"label": _ACTIONS[f"foretype.chat.{kind}"][0], "edit": edit}
+        answered: Any = await asyncio.wrap_future(self._host.protocol.send_request(types.WORKSPACE_APPLY_EDIT, asked))
+        if not answered.applied:
+            why = answered.failure_reason or "it gave no reason"
+            raise Refused(f"the editor did not apply the edit: {why}", _CONTENT_MODIFIED)
+        return told | {"applied": True}
+
+
+async def _definition(snapshot: Snapshot, at: int, *, function: bool = False) -> Definition:
+    found = await asyncio.to_thread(definition_at, snapshot.text, snapshot.language, at, function=function)
+    if found is None:
+        what = "function" if function else "function or class"
+        raise Impossible(f"the cursor stands in no {what}")
+    return found
+
+
+def _span(held: Held, range: messages.Range) -> tuple[int, int]:
+    """Characters that a range stands for."""
+    start, end = held.offset_at(range.start.position), held.offset_at(range.end.position)
+    return min(start, end), max(start, end)
+
+
+def _workspace_edit(held: Held, made: Insertion) -> dict[str, Any]:
+    def position(lines: Lines, offset: int) -> dict[str, int]:
+        at = lines.position_at(offset)
+        return {"line": at.line, "character": at.character}
+
+    span = {"start": position(held.lines, made.start), "end": position(held.lines, made.end)}
+    identifier = {"uri": held.document.uri, "version": held.document.version}
+    return {"documentChanges": [{"textDocument": identifier, "edits": [{"range": span, "newText": made.text}]}]}
+
+
+def _wanted(kind: str, only: Sequence[str] | None) -> bool:
+    """Whether a client that asks for these kinds gets this one: kinds are hierarchies."""
+    return only is None or any(kind == one or kind.startswith(f"{one}.") or not one for one in only)
