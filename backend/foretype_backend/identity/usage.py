@@ -34,6 +34,7 @@ class UsageWriter:
         self._wall_ms = wall_ms
         self._every_s = every_s
         self._task: asyncio.Task[None] | None = None
+        self._failing = False
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -58,8 +59,11 @@ class UsageWriter:
             async with asyncio.timeout(_ANSWER_S):
                 await self._store.add_usage(self._gateway, batch.seq, list(batch.rows.items()), self._wall_ms())
         except Exception as error:  # noqa: BLE001 - whatever a driver raises, the batch stays and is sent again
-            log_fault(_log, "usage is not stored; it is kept", error)
+            if not self._failing:  # once, not every two seconds of an outage
+                log_fault(_log, "usage is not stored; it is kept", error)
+            self._failing = True
             return False
+        self._failing = False
         self._meter.stored(batch.seq)
         return True
 
