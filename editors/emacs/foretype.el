@@ -41,6 +41,9 @@
 The server waits by itself; this keeps a burst of keys from becoming a burst of messages."
   :type 'number)
 
+(defconst foretype--rest-delay 0.1
+  "Seconds after the cursor was moved without a change before the server is told where it rests.")
+
 (defvar foretype-status nil "What the server said last about itself: a state and a detail.")
 
 (cl-defstruct (foretype--offer (:constructor foretype--offer-make))
@@ -50,6 +53,8 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
 (defvar-local foretype--offer nil "The suggestion that is shown.")
 (defvar-local foretype--timer nil)
 (defvar-local foretype--tick nil "State of the text when the last command ended.")
+(defvar-local foretype--point nil "Where point was when the last command ended.")
+(defvar-local foretype--resting nil "Timer that tells where the cursor rests.")
 
 ;;; What is shown
 
@@ -144,10 +149,27 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
                              :mode 'tick ; a change cancels it
                              :cancel-token :foretype))))))
 
+(defun foretype--rested (buffer point)
+  "Tell the server that the cursor was moved to POINT in BUFFER, so that it may prepare that place."
+  (when (and (buffer-live-p buffer) (eq (window-buffer) buffer))
+    (with-current-buffer buffer
+      (when-let ((workspace (and (= (point) point) (foretype--workspace))))
+        (with-lsp-workspace workspace
+          (lsp-notify "foretype/cursorRested" (lsp--text-document-position-params)))))))
+
 (defun foretype--after-command ()
   "Ask again when the command changed the text; shrink or hide what is shown."
-  (let ((tick (buffer-chars-modified-tick)))
-    (unless (eql tick foretype--tick)
+  (let ((tick (buffer-chars-modified-tick))
+        (moved (not (eql (point) foretype--point))))
+    (setq foretype--point (point))
+    (when foretype--resting
+      (cancel-timer foretype--resting))
+    (if (eql tick foretype--tick)
+        (when moved
+          ;; What is typed of it is drawn by a display property, which point would be moved out of: to the start of the line.
+          (foretype--forget)
+          (setq foretype--resting
+                (run-with-timer foretype--rest-delay nil #'foretype--rested (current-buffer) (point))))
       (setq foretype--tick tick)
       (when foretype--timer
         (cancel-timer foretype--timer))
@@ -213,6 +235,52 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
     map)
   "Keys while a suggestion is shown.")
 
+;;; Explaining
+
+(defun foretype--explanation (explained)
+  "Lines that say what EXPLAINED, the answer to foretype.explain, is about."
+  (let ((plan (lsp-get explained :plan))
+        (timings (lsp-get explained :timings_ms))
+        (row "%-14s%-8s%-8s%-12s%-12s%s"))
+    (append
+     (list (format "suggestion of %s characters, origin: %s, %s tokens generated" (lsp-get explained :characters)
+                   (lsp-get explained :origin) (or (lsp-get explained :generated_tokens) "no"))
+           "")
+     (if (null plan)
+         (list "no prompt was made for it: it comes from what this machine had already")
+       (append
+        (list (format "prompt: %s of at most %s tokens, layout %s, %s" (lsp-get plan :prompt_tokens)
+                      (lsp-get plan :budget_tokens) (lsp-get plan :layout) (lsp-get plan :kind))
+              "" (format row "tokens" "count" "cached" "kind" "scope" "from"))
+        (mapcar (lambda (one)
+                  (let ((source (lsp-get one :source)))
+                    (format row (format "%s-%s" (lsp-get one :start) (lsp-get one :end)) (lsp-get one :tokens)
+                            (or (lsp-get one :cached) "?") (lsp-get one :kind) (lsp-get one :scope)
+                            (format "%s %s-%s" (lsp-get source :path) (lsp-get source :start) (lsp-get source :end)))))
+                (lsp-get plan :segments))
+        (mapcar (lambda (one)
+                  (format "left out: %s %s, %s tokens: %s" (lsp-get one :kind)
+                          (lsp-get (lsp-get one :source) :path) (lsp-get one :tokens) (lsp-get one :reason)))
+                (lsp-get plan :dropped))))
+     (list "")
+     (let (stages)
+       (lsp-map (lambda (stage ms)
+                  (push (format "%-14s%9.1f ms" stage ms) stages))
+                timings)
+       (nreverse stages)))))
+
+(defun foretype-explain ()
+  "Show what the last suggestion was made from."
+  (interactive)
+  (if-let ((workspace (foretype--workspace)))
+      (let ((explained (with-lsp-workspace workspace
+                         (lsp-request "workspace/executeCommand" '(:command "foretype.explain" :arguments [])))))
+        (with-help-window "*Foretype explains*"
+          (princ (string-join (if explained (foretype--explanation explained)
+                                '("There was no suggestion yet, or it is forgotten by now."))
+                              "\n"))))
+    (message "Foretype: no server runs here")))
+
 ;;; Registration
 
 (defun foretype--told (_workspace params)
@@ -239,8 +307,9 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
         (setq-local lsp-inline-completion-active-map foretype-active-map)
         (add-hook 'post-command-hook #'foretype--after-command nil t))
     (remove-hook 'post-command-hook #'foretype--after-command t)
-    (when foretype--timer
-      (cancel-timer foretype--timer))
+    (dolist (timer (list foretype--timer foretype--resting))
+      (when timer
+        (cancel-timer timer)))
     (foretype--forget)))
 
 (defun foretype--configure ()

@@ -13,10 +13,12 @@ import { type Explained, Explainer } from './explain';
 import { Installer, NotInstalled } from './install';
 import { locate } from './locate';
 import { serverOptions } from './options';
+import { Rested } from './rested';
 import { type Status, StatusItem } from './status';
 
 const TOKEN = 'foretype.token';
 const OFF = 'foretype.off';
+const SELECTOR = [{ scheme: 'file' }, { scheme: 'untitled' }];
 const RESTARTS_MAX = 4;
 const RESTARTS_WITHIN_MS = 180_000;
 
@@ -52,6 +54,7 @@ class Extension {
       this.status,
       this.explainer,
       this.installer,
+      new Rested((document, position) => this.rested(document, position)),
       ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
       vscode.workspace.onDidChangeConfiguration((event) => this.onConfiguration(event)),
     );
@@ -126,7 +129,7 @@ class Extension {
   private async clientOptions(): Promise<LanguageClientOptions> {
     const token = (await this.context.secrets.get(TOKEN)) ?? '';
     return {
-      documentSelector: [{ scheme: 'file' }, { scheme: 'untitled' }],
+      documentSelector: SELECTOR,
       outputChannel: this.log,
       revealOutputChannelOn: RevealOutputChannelOn.Never,
       initializationOptions: serverOptions(this.on, token),
@@ -170,6 +173,14 @@ class Extension {
     const document = vscode.window.activeTextEditor?.document;
     if (document && this.client?.code2ProtocolConverter.asUri(document.uri) === grown.textDocument.uri) {
       void vscode.commands.executeCommand('editor.action.inlineSuggest.trigger');
+    }
+  }
+
+  private rested(document: vscode.TextDocument, position: vscode.Position): void {
+    const client = this.client;
+    if (client?.isRunning() && vscode.languages.match(SELECTOR, document)) {
+      const textDocument = client.code2ProtocolConverter.asTextDocumentIdentifier(document);
+      void client.sendNotification('foretype/cursorRested', { textDocument, position: client.code2ProtocolConverter.asPosition(position) });
     }
   }
 

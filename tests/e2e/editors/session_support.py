@@ -13,6 +13,7 @@ from pathlib import Path
 
 INLINE = "textDocument/inlineCompletion"
 DID_CHANGE = "textDocument/didChange"
+RESTED = "foretype/cursorRested"
 CANCELLED = (-32800, -32801)
 TYPED = [
     "for value in values:\n    ",
@@ -56,6 +57,10 @@ class Tapped:
             result = message.get("result")
             if isinstance(result, dict):
                 yield from result.get("items") or []
+
+    def rested(self):
+        """Places where the server was told that the cursor rests."""
+        return [message["params"]["position"] for message in self.messages("editor") if message.get("method") == RESTED]
 
     def asked(self):
         """Ids of the questions for suggestions."""

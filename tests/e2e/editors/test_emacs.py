@@ -71,6 +71,15 @@ def test_what_was_typed_away_from_is_hidden_at_once(emacs):
     assert emacs.buffer() == SOURCE + "    value = X"
 
 
+def test_a_cursor_that_is_moved_back_goes_where_it_should_and_takes_the_suggestion_away(emacs):
+    emacs.type("value = ")
+    emacs.until("value = value =  # scripted")
+    emacs.press("Left")
+    emacs.until(lambda _: emacs.ghost() == "")
+    emacs.type("X")
+    emacs.until(lambda _: emacs.buffer() == SOURCE + "value =X ")
+
+
 def test_before_closers_the_line_is_accepted_as_it_was_shown(emacs):
     emacs.type("print()")
     emacs.press("Left")

@@ -14,16 +14,12 @@ local function client()
   return client_id and vim.lsp.get_client_by_id(client_id)
 end
 
---- Methods of a client take it as their first argument from 0.11 on.
 local function call(name, ...)
   local it = client()
   if not it then
     return false
   end
-  if vim.fn.has('nvim-0.11') == 1 then
-    return it[name](it, ...)
-  end
-  return it[name](...)
+  return require('foretype.lsp').call(it, name, ...)
 end
 
 local function line_of(bufnr, row)

@@ -18,28 +18,24 @@ function M.check()
     return
   end
   ok(vim.fn.exepath(command))
-  local clients = (vim.lsp.get_clients or vim.lsp.get_active_clients)()
-  for _, client in ipairs(clients) do
-    if client.name == 'foretype' then
-      local request = vim.fn.has('nvim-0.11') == 1 and function(...)
-        return client:request_sync(...)
-      end or client.request_sync
-      local answer = request('foretype/status', vim.empty_dict(), 2000, 0)
-      local status = answer and answer.result
-      if not status then
-        bad('the server runs, but does not answer')
-      elseif status.state == 'ready' then
-        ok('ready: ' .. status.model .. ' at ' .. status.gateway)
-      else
-        bad(status.state .. ': ' .. status.detail)
-      end
-      for _, problem in ipairs(status and status.problems or {}) do
-        bad(problem)
-      end
-      return
-    end
+  local lsp = require('foretype.lsp')
+  local client = lsp.client()
+  if not client then
+    info('no server: it starts with the first file of a language in `filetypes`')
+    return
   end
-  info('no server: it starts with the first file of a language in `filetypes`')
+  local answer = lsp.call(client, 'request_sync', 'foretype/status', vim.empty_dict(), 2000, 0)
+  local status = answer and answer.result
+  if not status then
+    bad('the server runs, but does not answer')
+  elseif status.state == 'ready' then
+    ok('ready: ' .. status.model .. ' at ' .. status.gateway)
+  else
+    bad(status.state .. ': ' .. status.detail)
+  end
+  for _, problem in ipairs(status and status.problems or {}) do
+    bad(problem)
+  end
 end
 
 return M

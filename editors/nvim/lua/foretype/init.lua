@@ -33,6 +33,10 @@ function M.setup(settings)
     M.backend = require('foretype.fallback')
   end
   M.backend.setup(M.settings)
+  require('foretype.rested').setup()
+  vim.api.nvim_create_user_command('ForetypeExplain', function()
+    require('foretype.explain').show()
+  end, { desc = 'What the last suggestion was made from' })
   local keys = M.settings.keys or {}
   for name, part in pairs({ accept = 'all', accept_word = 'word', accept_line = 'line' }) do
     if keys[name] then
