@@ -105,6 +105,7 @@ class Record:
     job: Job
     output: OutputText
     arrived: float
+        engine_done: the engine has said its last, so that closing its stream waits for nothing.
     decision: asyncio.Future[Reason | None]
     guard: asyncio.Timeout | None = None
     stop_reason: Reason | None = None
@@ -129,6 +130,7 @@ class Record:
     def engine_id(self) -> str:
         """The id for the engine. A retry needs one of its own: the engine may still remember the first."""
         return self.job.key if self.attempts <= 1 else f"{self.job.key}~{self.attempts}"
+    engine_done: bool = False
 
     def decide(self, refused: Reason | None) -> None:
         """Take admission's decision; the first one counts."""
@@ -151,6 +153,7 @@ class Record:
         if chunk.prompt_tokens is not None:
             self.counted_prompt_tokens = chunk.prompt_tokens
         if chunk.generated_tokens is not None:
+        self.engine_done = chunk.finish is not None
             self.counted_generated_tokens = chunk.generated_tokens
         if chunk.queue_ms is not None:
             self.queue_ms = chunk.queue_ms

@@ -119,13 +119,17 @@ class Metrics:
 
     def finished(self, class_: RequestClass, reason: Reason, usage: Usage, ttft_s: float | None) -> None:
         """Count one request, once, when it is over."""
-        self._child(self.requests, class_.value, reason.value).inc()
+        self._child(self.requests, class_, reason).inc()
         if ttft_s is not None:
-            self._child(self.ttft, class_.value).observe(ttft_s)
-        self.prompt_tokens.inc(usage.prompt_tokens)
-        self.cached_tokens.inc(usage.cached_tokens)
-        self.generated_tokens.inc(usage.generated_tokens)
-        self.tokens_after_cancel.inc(usage.tokens_after_cancel)
+            self._child(self.ttft, class_).observe(ttft_s)
+        for counter, tokens in (
+            (self.prompt_tokens, usage.prompt_tokens),
+            (self.cached_tokens, usage.cached_tokens),
+            (self.generated_tokens, usage.generated_tokens),
+            (self.tokens_after_cancel, usage.tokens_after_cancel),
+        ):
+            if tokens:
+                counter.inc(tokens)
 
     def feedback(self, events: Sequence[Mapping[str, object]], *, refused: int = 0) -> None:
         """Count a batch that was stored.
@@ -143,7 +147,7 @@ class Metrics:
 
     def decided(self, class_: RequestClass, decision: Decision) -> None:
         """Count one decision of admission."""
-        self._child(self.admission, class_.value, decision.value).inc()
+        self._child(self.admission, class_, decision).inc()
 
     def decisions(self) -> dict[str, dict[str, int]]:
         """Decisions of admission since the start, by class."""
@@ -192,7 +196,7 @@ class Metrics:
 
     def refused(self, class_: RequestClass, reason: Reason) -> None:
         """Count a request that never reached the service."""
-        self._child(self.requests, class_.value, reason.value).inc()
+        self._child(self.requests, class_, reason).inc()
 
     def families(self, others: Mapping[str, Metrics] | None = None) -> Iterable[Metric]:
         """As they are now; those of other pools are told by the label `pool`."""

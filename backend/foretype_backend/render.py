@@ -16,10 +16,11 @@ from typing import Final
 from foretype_client.segment_cache import SegmentCache
 from foretype_client.wire import WireSegment
 from foretype_context.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
-from foretype_context.templates import Grammar, SegmentOrder, encode_prompt
+from foretype_context.templates import Grammar, PromptEncoder, SegmentOrder, encode_prompt
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission.outcomes import InvalidRequest
+from foretype_backend.memo import MemoTokenizer
 
 __all__ = ["MAX_PROMPT_CHARS", "Prompt", "Renderer", "check_order", "resolve"]
 
@@ -166,24 +167,33 @@ class Renderer:
         """Ids that end a generation: the grammar's end tokens, and every other control token of its, which must not leak."""
         return frozenset(self._control_ids.values())
 
-    async def encode(self, segments: Sequence[Segment], *, memo: Tokenizer | None = None, check: bool = True) -> Prompt:
+    def remembering(self) -> PromptEncoder:
+        """An encoder for the prompts of one session, which resemble each other. It holds ids of source text: drop it with it."""
+        return PromptEncoder(MemoTokenizer(self.tokenizer), self.grammar)
+
+    async def encode(
+        self, segments: Sequence[Segment], *, encoder: PromptEncoder | None = None, check: bool = True
+    ) -> Prompt:
         """Render and encode. Raises InvalidRequest when the prompt leaves no room for a single token of output.
 
         Args:
-            memo: a tokenizer that remembers, used for all but very long prompts.
+            encoder: one that remembers, used for all but very long prompts.
             check: False leaves a prompt over the context to the caller.
         """
         size = sum(len(segment.text) for segment in segments)
         _check_size(size, "segments")
         if size <= _INLINE_CHARS:
-            prompt = self.encode_now(segments, memo)
+            prompt = self.encode_now(segments, encoder)
         else:
             prompt = await asyncio.to_thread(self.encode_now, segments)
         return self.check(prompt) if check else prompt
 
-    def encode_now(self, segments: Sequence[Segment], memo: Tokenizer | None = None) -> Prompt:
+    def encode_now(self, segments: Sequence[Segment], encoder: PromptEncoder | None = None) -> Prompt:
         try:
-            encoded = encode_prompt(memo or self.tokenizer, self.grammar, segments)
+            if encoder is None:
+                encoded = encode_prompt(self.tokenizer, self.grammar, segments)
+            else:
+                encoded = encoder.encode(segments)
         except SegmentOrder as error:
             raise InvalidRequest("segments", str(error)) from error
         placed = tuple(

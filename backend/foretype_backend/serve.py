@@ -254,6 +254,7 @@ class Service:
     ) -> Outcome:
         job = record.job
         record.attempts += 1
+        record.engine_done = False
         if job.prefill_only:
             await self.engine.warm(job.prompt.ids, salt=self._salt(job), origin=job.origin)
             record.first_chunk = record.last_chunk = self.clock()
@@ -327,6 +328,9 @@ class Service:
 
     async def _release(self, record: Record, stream: AsyncIterator[Chunk]) -> None:
         """Close the engine's stream, which aborts what still runs; never wait longer than the grace for it."""
+        if record.engine_done and isinstance(stream, AsyncGenerator):
+            await stream.aclose()
+            return
         grace_s = self.limits.abort_grace_ms / 1000
         try:
             async with asyncio.timeout(grace_s):

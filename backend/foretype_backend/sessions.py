@@ -31,6 +31,7 @@ from foretype_client.wire import (
     GatewayMessage,
     Hello,
 )
+from foretype_context.profile import Opened
 
 from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.config import LimitsConfig
@@ -76,6 +77,8 @@ class _Peek(msgspec.Struct):
     id: str = ""
 
 
+_from_json = msgspec.json.Decoder[ClientMessage](ClientMessage).decode
+_from_msgpack = msgspec.msgpack.Decoder[ClientMessage](ClientMessage).decode
 _UNREADABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
 
 
@@ -85,8 +88,6 @@ class Inbox:
     def __init__(self, *, max_frame_bytes: int) -> None:
         self.binary: bool | None = None
         self._max_frame_bytes = max_frame_bytes
-        self._json = msgspec.json.Decoder(ClientMessage)
-        self._msgpack = msgspec.msgpack.Decoder(ClientMessage)
 
     def decode(self, frame: bytes | str) -> ClientMessage:
         """Read one frame. Raises BadFrame."""
@@ -100,7 +101,7 @@ class Inbox:
         if size > self._max_frame_bytes:
             raise BadFrame(f"a frame of {size} bytes; at most {self._max_frame_bytes} are allowed", field="frame")
         try:
-            return self._msgpack.decode(frame) if isinstance(frame, bytes) else self._json.decode(frame)
+            return _from_msgpack(frame) if isinstance(frame, bytes) else _from_json(frame)
         except msgspec.ValidationError as error:
             message = str(error)
             where = _WHERE.search(message)
@@ -147,15 +148,32 @@ def check_complete(message: Complete, limits: LimitsConfig) -> None:
     if not math.isfinite(message.deadline_ms) or message.deadline_ms <= 0:
         raise InvalidRequest("deadline_ms", "must be a number of milliseconds above zero")
     check_stop(message.stop.strings, message.stop.max_lines, message.stop.min_indent, prefix="stop.")
+    if message.stop.opened is not None:
+        _check_opened(message.stop.opened, limits)
 
 
-def check_stop(strings: Sequence[str], max_lines: int | None, min_indent: int | None, *, prefix: str = "") -> None:
+def _check_opened(opened: Opened, limits: LimitsConfig) -> None:
+    check_stop(opened.endings, opened.max_lines, opened.min_indent, prefix="stop.opened.", strings_name="endings")
+    if not 0 < opened.max_tokens <= limits.max_tokens:
+        raise InvalidRequest("stop.opened.max_tokens", f"must be 1 to {limits.max_tokens}")
+
+
+def check_stop(
+    strings: Sequence[str],
+    max_lines: int | None,
+    min_indent: int | None,
+    *,
+    prefix: str = "",
+    strings_name: str = "strings",
+) -> None:
     """Check a stop rule. Raises InvalidRequest."""
     if len(strings) > MAX_STOP_STRINGS:
-        raise InvalidRequest(f"{prefix}strings", f"{len(strings)} strings, at most {MAX_STOP_STRINGS} are allowed")
+        raise InvalidRequest(
+            f"{prefix}{strings_name}", f"{len(strings)} strings, at most {MAX_STOP_STRINGS} are allowed"
+        )
     for index, string in enumerate(strings):
         if not 0 < len(string) <= MAX_STOP_CHARS:
-            raise InvalidRequest(f"{prefix}strings[{index}]", f"must have 1 to {MAX_STOP_CHARS} characters")
+            raise InvalidRequest(f"{prefix}{strings_name}[{index}]", f"must have 1 to {MAX_STOP_CHARS} characters")
     if max_lines is not None and max_lines < 1:
         raise InvalidRequest(f"{prefix}max_lines", "must be at least 1; leave it out for no limit")
     if min_indent is not None and min_indent < 0:

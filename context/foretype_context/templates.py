@@ -37,6 +37,7 @@ __all__ = [
     "EncodedPrompt",
     "Grammar",
     "Piece",
+    "PromptEncoder",
     "SegmentOrder",
     "Text",
     "UnknownGrammar",
@@ -118,36 +119,40 @@ def _rendered(grammar: Grammar, segments: Sequence[Segment]) -> _Renderer:
     if grammar.prefix_opens:
         out.open_prefix(0)
     for at, segment in enumerate(segments):
-        kind, path = segment.kind, segment.source.path
-        if kind in (Kind.REPOSITORY, Kind.FILE, Kind.PATH) and (out.suffix_open or out.middle_open):
-            raise SegmentOrder(f"{kind} stands behind the suffix; {grammar.id} wants context before the hole")
-        if kind is Kind.REPOSITORY:
-            # A family without a place for the name does not get it.
-            out.header(grammar.repository, at, segment.text)
-        elif kind is Kind.FILE:
-            out.header(grammar.file, at, path)
-            out.text(segment.text, at)
-        elif kind is Kind.PATH:
-            out.header(grammar.current, at, path)
-            out.open_prefix(at)
-        elif kind is Kind.PREFIX:
-            if out.suffix_open and not out.middle_open:
-                # Suffix before prefix is SPM: both stand behind the middle token, as in joint PSM/SPM training.
-                out.open_middle(at)
-            out.open_prefix(at)
-            out.text(segment.text, at)
-        elif kind in (Kind.SUFFIX, Kind.TAIL):
-            if out.middle_open:
-                raise SegmentOrder(f"{kind} stands behind the middle; it must come before")
-            out.open_suffix(at)
-            if kind is Kind.TAIL and grammar.tail and segment.text:
-                out.control(grammar.tail, at)
-            out.text(segment.text, at)
-        else:
-            out.open_middle(at)
-            out.text(segment.text, at)
+        _render_segment(out, grammar, at, segment)
     out.open_middle(max(len(segments) - 1, 0))
     return out
+
+
+def _render_segment(out: _Renderer, grammar: Grammar, at: int, segment: Segment) -> None:
+    kind, path = segment.kind, segment.source.path
+    if kind in (Kind.REPOSITORY, Kind.FILE, Kind.PATH) and (out.suffix_open or out.middle_open):
+        raise SegmentOrder(f"{kind} stands behind the suffix; {grammar.id} wants context before the hole")
+    if kind is Kind.REPOSITORY:
+        # A family without a place for the name does not get it.
+        out.header(grammar.repository, at, segment.text)
+    elif kind is Kind.FILE:
+        out.header(grammar.file, at, path)
+        out.text(segment.text, at)
+    elif kind is Kind.PATH:
+        out.header(grammar.current, at, path)
+        out.open_prefix(at)
+    elif kind is Kind.PREFIX:
+        if out.suffix_open and not out.middle_open:
+            # Suffix before prefix is SPM: both stand behind the middle token, as in joint PSM/SPM training.
+            out.open_middle(at)
+        out.open_prefix(at)
+        out.text(segment.text, at)
+    elif kind in (Kind.SUFFIX, Kind.TAIL):
+        if out.middle_open:
+            raise SegmentOrder(f"{kind} stands behind the middle; it must come before")
+        out.open_suffix(at)
+        if kind is Kind.TAIL and grammar.tail and segment.text:
+            out.control(grammar.tail, at)
+        out.text(segment.text, at)
+    else:
+        out.open_middle(at)
+        out.text(segment.text, at)
 
 
 def _render_suffix_first(out: _Renderer, grammar: Grammar, segments: Sequence[Segment]) -> None:
@@ -196,8 +201,14 @@ def encode_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Seg
     """Encodes segments. Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
     ids: list[int] = []
     shown: list[str] = []
-    out = _rendered(grammar, segments)
     ends = [0] * len(segments)
+    _encode_pieces(tokenizer, grammar, _rendered(grammar, segments), ids, shown, ends)
+    return EncodedPrompt(ids, _ranges(ends), "".join(shown))
+
+
+def _encode_pieces(
+    tokenizer: Tokenizer, grammar: Grammar, out: _Renderer, ids: list[int], shown: list[str], ends: list[int]
+) -> None:
     for piece, owner in zip(out.pieces, out.owners, strict=True):
         if isinstance(piece, Control):
             ids.append(tokenizer.control(piece.token))
@@ -206,9 +217,74 @@ def encode_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Seg
         else:
             ids.extend(tokenizer.encode(piece.text))
             shown.append(piece.text)
-        if segments:
+        if ends:
             ends[owner] = len(ids)
-    return EncodedPrompt(ids, _ranges(ends), "".join(shown))
+
+
+class _Mark(NamedTuple):
+    """How far an encoding had come after a segment, and what was open."""
+
+    segment: Segment
+    ids: int
+    characters: int
+    prefix_open: bool
+    suffix_open: bool
+    middle_open: bool
+
+
+class PromptEncoder:
+    """Encodes prompts each of which resembles the one before: what both begin with is taken over.
+
+    Gives what :func:`encode_prompt` gives. Holds the ids and the text of the last prompt; one for each session.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, grammar: Grammar) -> None:
+        self._tokenizer = tokenizer
+        self._grammar = grammar
+        self._marks: list[_Mark] = []
+        self._last = EncodedPrompt([], [], "")
+
+    def encode(self, segments: Sequence[Segment]) -> EncodedPrompt:
+        """Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
+        if self._grammar.suffix_first:
+            return encode_prompt(self._tokenizer, self._grammar, segments)
+        same = self._same(segments)
+        out = _Renderer(self._grammar)
+        marks, ids, shown, ends = self._marks[:same], list[int](), list[str](), [0] * len(segments)
+        if same:
+            mark = marks[-1]
+            ids, shown = self._last.ids[: mark.ids], [self._last.text[: mark.characters]]
+            ends[:same] = [mark.ids for mark in marks]
+            out.prefix_open, out.suffix_open, out.middle_open = mark[3:]
+        else:
+            for control in self._grammar.start:
+                out.control(control.token, 0)
+            if self._grammar.prefix_opens:
+                out.open_prefix(0)
+        characters = len(shown[0]) if shown else 0
+        for at in range(same, len(segments)):
+            _render_segment(out, self._grammar, at, segments[at])
+            done = len(shown)
+            _encode_pieces(self._tokenizer, self._grammar, out, ids, shown, ends)
+            characters += sum(map(len, shown[done:]))
+            marks.append(_Mark(segments[at], len(ids), characters, out.prefix_open, out.suffix_open, out.middle_open))
+            out.pieces.clear()
+            out.owners.clear()
+        out.open_middle(max(len(segments) - 1, 0))
+        _encode_pieces(self._tokenizer, self._grammar, out, ids, shown, ends)
+        self._marks, self._last = marks, EncodedPrompt(ids, _ranges(ends), "".join(shown))
+        return self._last
+
+    def _same(self, segments: Sequence[Segment]) -> int:
+        """Leading segments that render as those of the last prompt did."""
+        same = 0
+        for mark, segment in zip(self._marks, segments, strict=False):
+            before = mark.segment
+            alike = before.kind is segment.kind and before.text == segment.text
+            if not alike or before.source.path != segment.source.path:
+                break
+            same += 1
+        return same
 
 
 def count_prompt(

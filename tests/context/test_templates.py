@@ -7,6 +7,7 @@ from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import (
     GRAMMARS,
     Control,
+    PromptEncoder,
     SegmentOrder,
     Text,
     UnknownGrammar,
@@ -175,3 +176,27 @@ def test_pieces_know_their_segments() -> None:
 def test_healing_backs_up_to_the_last_pre_token(typed: str, removed: str) -> None:
     assert healed_suffix(typed) == removed if typed != "x.na" else healed_suffix(typed) in ("na", ".na")
     assert typed.endswith(healed_suffix(typed))
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(sorted(GRAMMARS)),
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(list(Kind)), st.sampled_from(["", "a", "b\n", "ü"]), st.sampled_from("pq"))),
+        min_size=1,
+        max_size=6,
+    ),
+)
+def test_an_encoder_that_remembers_gives_what_one_gives_that_does_not(
+    id: str, prompts: list[list[tuple[Kind, str, str]]]
+) -> None:
+    remembering = PromptEncoder(tiny(id), grammar(id))
+    for prompt in prompts:
+        segments = [seg(kind, text, path) for kind, text, path in prompt]
+        try:
+            wanted = encode_prompt(tiny(id), grammar(id), segments)
+        except SegmentOrder:
+            with pytest.raises(SegmentOrder):
+                remembering.encode(segments)
+        else:
+            assert remembering.encode(segments) == wanted

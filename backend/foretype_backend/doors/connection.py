@@ -34,6 +34,7 @@ from foretype_client.wire import (
     RequestClass,
 )
 from foretype_context.segments import Segment
+from foretype_context.templates import PromptEncoder
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from foretype_backend.admission.outcomes import InvalidRequest, Reason
@@ -42,7 +43,6 @@ from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, c
 from foretype_backend.frames import Frame, channel_of
 from foretype_backend.identity.directory import Principal
 from foretype_backend.logs import log_fault
-from foretype_backend.memo import MemoTokenizer
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Renderer, resolve
 from foretype_backend.serve import Job, Outcome, Service
@@ -100,7 +100,7 @@ class Connection:
         self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
         self._outbox = Outbox(capacity=_OUTBOX_MESSAGES)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._memo = MemoTokenizer(door.renderer.tokenizer)
+        self._encoder: PromptEncoder | None = None  # most connections are silent, and need none
         self._batches = 0
         self._closing = False
         self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
@@ -109,7 +109,7 @@ class Connection:
     def forget(self) -> None:
         """Drop the texts and ids that are kept for later requests; the client is asked for them again."""
         self.session.cache = SegmentCache(self.session.cache.capacity_bytes)
-        self._memo = MemoTokenizer(self.door.renderer.tokenizer)
+        self._encoder = None
 
     def send(self, message: GatewayMessage) -> None:
         """Write a message, or keep it while the peer is slow; never blocks. Deltas of one completion merge while they wait."""
@@ -296,7 +296,9 @@ class Connection:
         """Serve in one pool; a message where the request never got so far."""
         deadline = self._loop.time() + min(message.deadline_ms, self.door.limits.max_deadline_ms) / 1000
         own = renderer is self.door.renderer
-        prompt = await renderer.encode(segments, memo=self._memo if own else None)
+        if own and self._encoder is None:
+            self._encoder = renderer.remembering()
+        prompt = await renderer.encode(segments, encoder=self._encoder if own else None)
         if message.id in self._unborn:
             service.metrics.refused(message.class_, Reason.CANCELLED)
             return Done(id=message.id, finish=Finish.CANCELLED)
