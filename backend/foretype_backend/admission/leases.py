@@ -50,7 +50,9 @@ class Leases:
 
     def asks(self, now: float) -> list[Ask]:
         """What to ask now: nothing for budgets that neither lack nor have too much."""
-        self._budgets.lease(now)
+        for name, budget in self._budgets.lease(now):
+            # Half a slice in advance, which is owed: nobody is refused because the ledger's first answer is on its way.
+            self._give(name, min(budget.burst_tokens, budget.tokens_per_s * self._slice_s / 2))
         asks: list[Ask] = []
         for name, (budget, lacks) in self._budgets.needs(self._slice_s).items():
             owed = self._owed.get(name, 0.0)
@@ -76,10 +78,13 @@ class Leases:
         for ask in asks:
             # A budget never leased before gets its share of a slice: nobody may be locked out by an absent ledger.
             rate = self._rates.get(ask.name, ask.tokens_per_s * self._slice_s / 2)
-            given = max(0.0, min(ask.want, rate * elapsed_s))
-            self._budgets.grant(ask.name, given)
-            self._owed[ask.name] = self._owed.get(ask.name, 0.0) + given
+            self._give(ask.name, max(0.0, min(ask.want, rate * elapsed_s)))
         self._at_s = now
+
+    def _give(self, name: str, tokens: float) -> None:
+        """Grant what the ledger has not; it is owed."""
+        self._budgets.grant(name, tokens)
+        self._owed[name] = self._owed.get(name, 0.0) + tokens
 
     def statistics(self, now: float) -> LeaseStatistics:
         return LeaseStatistics(len(self._rates), sum(self._owed.values()), now - self._answered_s)

@@ -161,11 +161,14 @@ class Budgets:
         """The request never ran: everything goes back."""
         self.settle(reservation, 0, now)
 
-    def lease(self, now: float) -> None:
-        """From now on levels are granted from outside (:meth:`grant`) and do not fill by themselves."""
-        for bucket in self._buckets.values():
+    def lease(self, now: float) -> list[tuple[str, Budget]]:
+        """From now on levels are granted from outside (:meth:`grant`) and do not fill by themselves. Returns the new ones."""
+        fresh: list[tuple[str, Budget]] = []
+        for name, bucket in self._buckets.items():
             if not bucket.leased:
                 bucket.leased, bucket.level, bucket.at_s = True, min(bucket.level, 0.0), now
+                fresh.append((name, bucket.budget))
+        return fresh
 
     def needs(self, slice_s: float) -> dict[str, tuple[Budget, float]]:
         """What each leased budget lacks of `slice_s` seconds' worth; negative where it has more.
