@@ -1,0 +1,107 @@
+"""Stores that fail under load: no completion waits for them, nothing of what was used is lost, the metrics tell of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+import redis
+from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.loads import done, loaded
+from backend.redis_server import redis_server
+from backend.test_workers import total
+from backend.world import gateway, until
+from foretype_backend.admission.accounts import Accounts
+from foretype_backend.admission.leases import Leases
+from foretype_backend.admission.limits import Budget
+from foretype_backend.admission.redis_leases import RedisLeases
+from foretype_backend.identity.directory import Tenant
+from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.usage import UsageWriter
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Generator[Path]:
+    """A file system of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid():
+        pytest.skip("a small disk needs root, to mount it")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+async def test_a_full_disk_stops_no_completion_and_loses_no_usage(small_disk: Path) -> None:
+    accounts = Accounts(lambda: "2026-09-22")
+    async with identity_of(small_disk / "i.db") as (identity, store):
+        key = minted()
+        await store.add_key(key, record(key), NOW_MS)
+        await identity.watch.look()
+        own = await IdentityStore.open(str(small_disk / "i.db"))
+        writer = UsageWriter(accounts.meter, own, gateway="g", wall_ms=lambda: NOW_MS, every_s=0.01)
+        with contextlib.suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(b"x" * 4096)
+        writer.start()
+        headers = {"Authorization": f"Bearer {key.text}"}
+        async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
+
+            def unstored() -> float:
+                return total(world.service.metrics.render(), "foretype_usage_unstored_rows")
+
+            async with loaded(world, additional_headers=headers) as developers:
+                await developers.more(60, good=done)
+                assert not await writer.flush()
+                assert unstored() > 0
+                (small_disk / "filler").unlink()
+                await developers.more(20, good=done)
+            await world.idle()
+            assert all(done(end) for end in developers.ends)
+            await until(lambda: unstored() == 0)
+            counted = world.engine.statistics()
+        await writer.close()
+        ((_, used),) = await store.usage_of("2026-09")
+        assert used.generated_tokens == counted.generated_tokens
+
+
+async def test_a_redis_that_evicts_forgets_budgets_and_refuses_nobody(tmp_path: Path) -> None:
+    accounts = Accounts(lambda: "2026-09-22")
+    with redis_server("--maxmemory", "2mb", "--maxmemory-policy", "allkeys-random") as server:
+        async with identity_of(tmp_path / "i.db") as (identity, store):
+            key = minted()
+            await store.add_key(key, record(key), NOW_MS)
+            await store.set_tenant(Tenant(name="acme", budgets={"tenant": Budget(tokens_per_s=1e6, burst_tokens=1e6)}))
+            await identity.watch.look()
+            clock = asyncio.get_running_loop().time
+            leases = Leases(accounts.quotas.budgets, slice_s=0.1, now=clock())
+            shared = RedisLeases(server.url, leases, slice_s=0.1, clock=clock)
+            ledger = redis.Redis(unix_socket_path=str(server.socket))
+            async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
+                world.service.metrics.watch_leases(shared.away_s)
+                assert await shared.renew()
+                shared.start()
+                async with loaded(world, additional_headers={"Authorization": f"Bearer {key.text}"}) as developers:
+                    for at in range(20):
+                        for number in range(40):
+                            ledger.set(f"somebody/{at}/{number}", b"x" * 4096)
+                        await developers.more(5)
+                assert ledger.info("stats")["evicted_keys"] > 0  # pyright: ignore[reportUnknownMemberType]
+                assert not [end for end in developers.ends if not done(end)]
+                assert total(world.service.metrics.render(), "foretype_leases_away_seconds") == 0
+                await world.idle()
+            await shared.close()
+            ledger.close()
+            (statistics,) = accounts.quotas.budgets.statistics(clock()).values()
+            assert statistics.reserved == 0
