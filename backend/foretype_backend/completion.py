@@ -65,6 +65,12 @@ class Job:
         return self.principal.tenant
 
     @property
+    def most_tokens(self) -> int:
+        """Generated at most: `max_tokens`, or what is allowed once the first line has opened a block."""
+        opened = self.stop.opened
+        return self.max_tokens if opened is None else max(self.max_tokens, opened.max_tokens)
+
+    @property
     def origin(self) -> Origin:
         """What routing and cache tiers go by."""
         return Origin(
@@ -99,13 +105,13 @@ class Record:
         reservation: of the principal's budgets.
         measured: the scheduler has heard of its first token.
         enough: the caller has enough text; it ends as if at its token limit.
+        engine_done: the engine has said its last, so that closing its stream waits for nothing.
         traceparent: the gateway's own span of it; "" where nothing is traced.
     """
 
     job: Job
     output: OutputText
     arrived: float
-        engine_done: the engine has said its last, so that closing its stream waits for nothing.
     decision: asyncio.Future[Reason | None]
     guard: asyncio.Timeout | None = None
     stop_reason: Reason | None = None
@@ -124,13 +130,13 @@ class Record:
     reservation: Reservation | None = None
     measured: bool = False
     enough: bool = False
+    engine_done: bool = False
     traceparent: str = ""
 
     @property
     def engine_id(self) -> str:
         """The id for the engine. A retry needs one of its own: the engine may still remember the first."""
         return self.job.key if self.attempts <= 1 else f"{self.job.key}~{self.attempts}"
-    engine_done: bool = False
 
     def decide(self, refused: Reason | None) -> None:
         """Take admission's decision; the first one counts."""
@@ -147,13 +153,13 @@ class Record:
         if self.first_chunk is None:
             self.first_chunk = now
         self.last_chunk = now
+        self.engine_done = chunk.finish is not None
         if chunk.cached_tokens is not None:
             self.cached_tokens = chunk.cached_tokens
             self.cached_source = "engine"
         if chunk.prompt_tokens is not None:
             self.counted_prompt_tokens = chunk.prompt_tokens
         if chunk.generated_tokens is not None:
-        self.engine_done = chunk.finish is not None
             self.counted_generated_tokens = chunk.generated_tokens
         if chunk.queue_ms is not None:
             self.queue_ms = chunk.queue_ms

@@ -35,19 +35,29 @@ class OutputText:
     """The text of one completion. Feed chunks; :attr:`stopped` says that a stop rule ended it.
 
     Token ids go through one by one, so that a stop in the middle of a chunk of eight tokens cuts exactly there.
+
+    Args:
+        first_line_tokens: where `stop` lets the first line open a block: what that line may take; the engine may give more.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Stop) -> None:
+    def __init__(self, tokenizer: Tokenizer, stop: Stop, *, first_line_tokens: int | None = None) -> None:
         self._tokenizer = tokenizer
         self._decoder = StreamDecoder(tokenizer)
         self._scanner = StopScanner(stop)
         self._pending_logprob = 0.0
         self._pending_tokens = 0
         self.generated_tokens = 0
+        self._first_line_tokens = first_line_tokens
 
     @property
     def stopped(self) -> bool:
         return self._scanner.stopped
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the first line has taken all its tokens and goes on."""
+        limit = self._first_line_tokens
+        return limit is not None and self.generated_tokens >= limit and self._scanner.in_first_line
 
     def feed(self, chunk: Chunk) -> TextDelta | None:
         """Take one chunk. Raises EngineUnavailable when its ids are not of this tokenizer."""

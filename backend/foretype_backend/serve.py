@@ -158,7 +158,7 @@ class Service:
             raise ValueError(f"request key {job.key!r} is live already; keys must be unique")
         record = Record(
             job=job,
-            output=OutputText(self.tokenizer, job.stop),
+            output=OutputText(self.tokenizer, job.stop, first_line_tokens=job.max_tokens),
             arrived=self.clock(),
             decision=loop.create_future(),
         )
@@ -197,7 +197,7 @@ class Service:
     ) -> Outcome:
         job = record.job
         if self.accounts is not None:
-            tokens = len(job.prompt.ids) + (0 if job.prefill_only else job.max_tokens)
+            tokens = len(job.prompt.ids) + (0 if job.prefill_only else job.most_tokens)
             reserved = self.accounts.reserve(job.principal, job.class_, tokens, loop.time())
             if isinstance(reserved, Denied):
                 self.metrics.decided(job.class_, Decision.RATE_LIMITED)
@@ -264,7 +264,7 @@ class Service:
                 record.engine_id,
                 job.prompt.ids,
                 GenerationParams(
-                    max_tokens=job.max_tokens,
+                    max_tokens=job.most_tokens,
                     end_token_ids=self.end_token_ids,
                     temperature=job.temperature,
                     stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
@@ -308,7 +308,7 @@ class Service:
                 deliver(delta)
             if output.stopped:
                 return self._ended(record, Reason.STOP)
-            if record.enough:
+            if record.enough or output.too_long:
                 return self._ended(record, Reason.LENGTH)
             if chunk.finish is not None:
                 break

@@ -31,6 +31,7 @@ from foretype_client.wire import (
     GatewayMessage,
     Hello,
 )
+from foretype_context.profile import Opened
 
 from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.config import LimitsConfig
@@ -147,15 +148,32 @@ def check_complete(message: Complete, limits: LimitsConfig) -> None:
     if not math.isfinite(message.deadline_ms) or message.deadline_ms <= 0:
         raise InvalidRequest("deadline_ms", "must be a number of milliseconds above zero")
     check_stop(message.stop.strings, message.stop.max_lines, message.stop.min_indent, prefix="stop.")
+    if message.stop.opened is not None:
+        _check_opened(message.stop.opened, limits)
 
 
-def check_stop(strings: Sequence[str], max_lines: int | None, min_indent: int | None, *, prefix: str = "") -> None:
+def _check_opened(opened: Opened, limits: LimitsConfig) -> None:
+    check_stop(opened.endings, opened.max_lines, opened.min_indent, prefix="stop.opened.", strings_name="endings")
+    if not 0 < opened.max_tokens <= limits.max_tokens:
+        raise InvalidRequest("stop.opened.max_tokens", f"must be 1 to {limits.max_tokens}")
+
+
+def check_stop(
+    strings: Sequence[str],
+    max_lines: int | None,
+    min_indent: int | None,
+    *,
+    prefix: str = "",
+    strings_name: str = "strings",
+) -> None:
     """Check a stop rule. Raises InvalidRequest."""
     if len(strings) > MAX_STOP_STRINGS:
-        raise InvalidRequest(f"{prefix}strings", f"{len(strings)} strings, at most {MAX_STOP_STRINGS} are allowed")
+        raise InvalidRequest(
+            f"{prefix}{strings_name}", f"{len(strings)} strings, at most {MAX_STOP_STRINGS} are allowed"
+        )
     for index, string in enumerate(strings):
         if not 0 < len(string) <= MAX_STOP_CHARS:
-            raise InvalidRequest(f"{prefix}strings[{index}]", f"must have 1 to {MAX_STOP_CHARS} characters")
+            raise InvalidRequest(f"{prefix}{strings_name}[{index}]", f"must have 1 to {MAX_STOP_CHARS} characters")
     if max_lines is not None and max_lines < 1:
         raise InvalidRequest(f"{prefix}max_lines", "must be at least 1; leave it out for no limit")
     if min_indent is not None and min_indent < 0:

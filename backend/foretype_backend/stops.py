@@ -9,6 +9,7 @@ Rules (design, section 3.7), with generation cut at the first character that mak
 - `max_lines` ends it at the end of that many lines, before the line ending (`\n` or `\r\n`)
 - `min_indent` ends it before the first later non-blank line whose indent has fewer columns; line ending and blank lines
   before that line go with it
+- `opened` takes the place of `max_lines` and `min_indent` once the first line has ended in one of its endings
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class _Pattern:
 class StopScanner:
     """Feed generated text, receive what may be delivered; :attr:`stopped` says that the end was reached.
 
+    :attr:`in_first_line` is true while the first line, which may open a block, goes on; false where that does not matter.
+
     Cost: O(characters x strings) in total, whatever the chunks.
     """
 
@@ -62,7 +65,7 @@ class StopScanner:
         self._patterns = [_Pattern(text) for text in dict.fromkeys(stop.strings) if text]
         self._max_lines = stop.max_lines
         self._min_indent = stop.min_indent
-        self._trivial = not self._patterns and stop.max_lines is None and stop.min_indent is None
+        self._trivial = not self._patterns and stop.max_lines is stop.min_indent is stop.opened is None
         self._held: list[str] = []
         self._released = 0  # characters delivered so far; all offsets below are absolute too
         self._seen = 0
@@ -71,6 +74,9 @@ class StopScanner:
         self._columns = 0
         self._blank_from = 0  # end of the last non-blank line, while `_in_indent`
         self._previous = ""
+        self._opened = stop.opened
+        self._first_line: list[str] = []
+        self.in_first_line = stop.opened is not None
 
     def feed(self, text: str) -> str:
         """Take more text; return what can be delivered now. After a stop, everything is swallowed."""
@@ -94,6 +100,8 @@ class StopScanner:
         """Take one character; return where to cut when it makes a stop certain."""
         self._seen += 1
         cuts = [self._seen - len(p.text) for p in self._patterns if p.feed(character)]
+        if self.in_first_line:
+            self._read_first_line(character)
         if character == "\n":
             end = self._seen - (2 if self._previous == "\r" else 1)
             self._lines += 1
@@ -114,6 +122,15 @@ class StopScanner:
                 self._in_indent = False
         self._previous = character
         return min(cuts) if cuts else None
+
+    def _read_first_line(self, character: str) -> None:
+        if character != "\n":
+            self._first_line.append(character)
+            return
+        self.in_first_line = False
+        opened = self._opened
+        if opened is not None and opened.by("".join(self._first_line)):
+            self._max_lines, self._min_indent = opened.max_lines, opened.min_indent
 
     def _hold_from(self) -> int:
         """Offset of the first character that could still become part of a stop."""

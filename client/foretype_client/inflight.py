@@ -19,6 +19,7 @@ __all__ = ["AnswerRules", "Flight", "Ripe", "ripe"]
 
 _WORDS: Final = re.compile(r"(.*\W)\w*$", re.DOTALL)
 _GOOD_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP, Finish.LENGTH)
+_BLOCKS: Final = (SuggestionKind.BLOCK, SuggestionKind.OPENED)
 _WHOLE_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP)
 
 
@@ -40,6 +41,7 @@ class Flight:
 
     Attributes:
         strand: the text so far, from the place that was asked for.
+        kind: as planned, until the first line has opened a block.
         sent_s, first_s, ended_s: monotonic seconds; None before it happens.
         assembled_s: when assembly of its prompt began; None where nobody waited for it.
         logprob, tokens: sums over the deltas; the mean is known only where the engine gives log-probabilities.
@@ -122,6 +124,8 @@ class Flight:
         self.at_line_end = "\n" in text
         if not self.garbled:
             self.strand.extend(text)
+            if self.at_line_end and self.plan is not None:
+                self.kind = self.plan.kind_of(self.strand.text)
 
     def timings_ms(self) -> dict[str, float]:
         """Milliseconds by stage, as far as known."""
@@ -171,7 +175,7 @@ def ripe(flight: Flight, rest: str, now: float, rules: AnswerRules) -> Ripe | fl
         return Ripe(flight.so_far(rest), flight.whole, flight.kind)
     if flight.first_s is None:
         return None
-    if flight.kind is not SuggestionKind.BLOCK:
+    if flight.kind not in _BLOCKS:
         line, newline, _ = rest.partition("\n")
         if newline:
             return Ripe(line, True, flight.kind)
@@ -187,7 +191,7 @@ def ripe(flight: Flight, rest: str, now: float, rules: AnswerRules) -> Ripe | fl
     if words is None or not words[1].strip():
         return None
     # The beginning of one line is all there is, whatever was asked for.
-    return Ripe(words[1].rstrip(), False, SuggestionKind.LINE if flight.kind is SuggestionKind.BLOCK else flight.kind)
+    return Ripe(words[1].rstrip(), False, SuggestionKind.LINE if flight.kind in _BLOCKS else flight.kind)
 
 
 def _first_lines(text: str, count: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from foretype_context.document import Snapshot
@@ -63,13 +63,12 @@ def judge(
     if not candidate.text.strip():
         return Outcome.EMPTY
     automatic = question.trigger is Trigger.AUTOMATIC
-    if (
-        automatic
-        and question.profile is not None
-        and candidate.logprob is not None
-        and candidate.logprob < _least_logprob(question.profile.min_mean_logprob, candidate.kind)
-    ):
-        return Outcome.LOW_CONFIDENCE
+    if automatic and not _sure(candidate, question.profile):
+        if candidate.kind is not SuggestionKind.OPENED:
+            return Outcome.LOW_CONFIDENCE
+        # The block is not worth showing; the line that opened it may be, as it would have been alone.
+        line = replace(candidate, kind=SuggestionKind.LINE, text=candidate.text.partition("\n")[0])
+        return judge(line, question, finisher, feedback, now)
     finished = finisher(candidate.text, question.snapshot, question.offset, kind=candidate.kind, final=candidate.final)
     if not finished.text:
         return Outcome.FILTERED
@@ -108,11 +107,17 @@ def selected_rest(question: Question) -> str | None:
     return text[len(typed) :] if text.startswith(typed) else None
 
 
+def _sure(candidate: Candidate, profile: Profile | None) -> bool:
+    if profile is None or candidate.logprob is None:
+        return True
+    return candidate.logprob >= _least_logprob(profile.min_mean_logprob, candidate.kind)
+
+
 def _least_logprob(least: MinMeanLogprob, kind: SuggestionKind) -> float:
     match kind:
         case SuggestionKind.MID_LINE:
             return least.mid_line
         case SuggestionKind.LINE:
             return least.line
-        case SuggestionKind.BLOCK:
+        case SuggestionKind.BLOCK | SuggestionKind.OPENED:
             return least.block

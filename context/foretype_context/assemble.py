@@ -12,14 +12,15 @@ from functools import lru_cache
 from typing import Final
 
 from foretype_context.document import Snapshot
+from foretype_context.languages import language_spec
 from foretype_context.layouts import IDLE_SECONDS, LAYOUTS, FilePart, Request
 from foretype_context.plan import Dropped, FileMemory, FrozenSpan, Plan, PlanState, SuggestionKind
-from foretype_context.profile import Profile, Stop
+from foretype_context.profile import Opened, Profile, Stop
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.select import Selection, select
 from foretype_context.sources import Snippet
 from foretype_context.strategy import strategy_named
-from foretype_context.syntax import stop_indent, suggestion_kind
+from foretype_context.syntax import opened_indent, stop_indent, suggestion_kind
 from foretype_context.templates import Grammar, count_prompt, grammar
 from foretype_context.tokens import Tokenizer, UnknownControl
 from foretype_context.windows import View, last_tokens
@@ -118,20 +119,14 @@ class Assembler:
         )
         kept = tuple(segment for segment in segments if segment.kind is Kind.FILE)
         done = self._timer()
-        budgets, rules = self.profile.budgets, self.profile.stop
-        is_block = kind is SuggestionKind.BLOCK
-        indent = stop_indent(snapshot, view.offset) if is_block else 0
+        budgets, is_block = self.profile.budgets, kind is SuggestionKind.BLOCK
         plan = Plan(
             segments=placed,
             prompt_tokens=ranges[-1][1] if ranges else 0,
             budget_tokens=self.budget_tokens,
             layout=self.profile.layout,
             kind=kind,
-            stop=Stop(
-                strings=list(rules.strings),
-                max_lines=rules.block_max_lines if is_block else rules.single_line_max_lines,
-                min_indent=indent or None,
-            ),
+            stop=self._stop(view, kind, may_open=block is None),
             max_tokens=budgets.block_tokens if is_block else budgets.line_tokens,
             middle=part.middle.text,
             healed=part.healed,
@@ -147,6 +142,27 @@ class Assembler:
             },
         )
         return plan, state.remembering(snapshot.uri, part.memory, kept)
+
+    def _stop(self, view: View, kind: SuggestionKind, *, may_open: bool) -> Stop:
+        rules, snapshot, strings = self.profile.stop, view.snapshot, list(self.profile.stop.strings)
+        if kind is SuggestionKind.BLOCK:
+            indent = stop_indent(snapshot, view.offset)
+            return Stop(strings=strings, max_lines=rules.block_max_lines, min_indent=indent or None)
+        opened = None
+        if may_open and kind is SuggestionKind.LINE and rules.first_line_decides and rules.single_line_max_lines == 1:
+            opened = self._opened(view)
+        return Stop(strings=strings, max_lines=rules.single_line_max_lines, opened=opened)
+
+    def _opened(self, view: View) -> Opened | None:
+        indent = opened_indent(view.snapshot, view.offset)
+        if indent is None:
+            return None
+        return Opened(
+            endings=list(language_spec(view.snapshot.language).opens_block),
+            max_lines=self.profile.stop.block_max_lines,
+            max_tokens=self.profile.budgets.block_tokens,
+            min_indent=indent or None,
+        )
 
     def _context(
         self,

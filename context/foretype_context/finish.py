@@ -78,8 +78,8 @@ def finish(text: str, snapshot: Snapshot, offset: int, *, kind: SuggestionKind, 
     """
     view, spec = View.at(snapshot, offset), language_spec(snapshot.language)
     text = _same_endings(_without_controls(well_formed(text), snapshot), view)
-    if kind is SuggestionKind.BLOCK:
-        shown, reason = _block(text, view, spec, final=final)
+    if kind is SuggestionKind.BLOCK or (kind is SuggestionKind.OPENED and not view.tail.strip()):
+        shown, reason = _block(text, view, spec, final=final, opened=kind is SuggestionKind.OPENED)
         replaces = 0
     else:
         shown, reason, replaces = *_line(text, view), 0
@@ -184,17 +184,22 @@ def _closes_quote(shown: str, view: View) -> bool:
     return view.typed.count(quote) % 2 == 1 and shown.count(quote) == 1
 
 
-def _block(text: str, view: View, spec: LanguageSpec, *, final: bool) -> tuple[str, str]:
-    """Whole lines up to the end of the block, and why nothing is shown."""
+def _block(text: str, view: View, spec: LanguageSpec, *, final: bool, opened: bool) -> tuple[str, str]:
+    """Whole lines up to the end of the block, and why nothing is shown.
+
+    `opened`: the first line of `text` opens the block, unless the cursor has moved behind that line since.
+    """
+    opened = opened and text.partition("\n")[0].rstrip().endswith(spec.opens_block)
     lines = text.split("\n")
     if not final:
         lines.pop()
         if not any(line.strip() for line in lines):
             return "", "no whole line yet"
-    end = block_end(view.snapshot, view.offset, "\n".join(lines))
+    # The tree knows of the block around the cursor, not of one that is not written yet.
+    end = None if opened else block_end(view.snapshot, view.offset, "\n".join(lines))
     if end is not None:
         lines = "\n".join(lines)[:end].split("\n")
-    lines = _within_block(lines, view, spec)
+    lines = _within_block(lines, view, spec, opened=opened)
     lines = without_repeated_lines(lines)
     below = _below(view)
     if not view.typed.strip() or lines[:1] != [""]:
@@ -211,12 +216,16 @@ def _block(text: str, view: View, spec: LanguageSpec, *, final: bool) -> tuple[s
     return shown, "" if shown.strip() else "blank"
 
 
-def _within_block(lines: list[str], view: View, spec: LanguageSpec) -> list[str]:
+def _within_block(lines: list[str], view: View, spec: LanguageSpec, *, opened: bool) -> list[str]:
     """Ends before the first line that is indented by less than the block; a line that closes the block belongs to it."""
-    indent = block_indent(view.snapshot, view.offset)
+    if opened:
+        opener = indent_columns(view.typed + lines[0])
+        indent = opener + 1
+    else:
+        indent = block_indent(view.snapshot, view.offset)
+        opener = indent_columns(view.typed) if view.typed.strip() else None
     if indent == 0:
         return lines
-    opener = indent_columns(view.typed) if view.typed.strip() else None
     kept = lines[:1]
     for line in lines[1:]:
         if line.strip() and indent_columns(line) < indent:

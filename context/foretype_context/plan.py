@@ -17,11 +17,12 @@ _REMEMBERED_FILES: Final = 32
 
 
 class SuggestionKind(StrEnum):
-    """How much a suggestion may write, told from the syntax at the cursor."""
+    """How much a suggestion may write, told from the syntax at the cursor and from the first generated line."""
 
     MID_LINE = "mid_line"  # more than closers stand right of the cursor: fill in between
     LINE = "line"  # the rest of this line
     BLOCK = "block"  # several lines: a block begins here, or the cursor is on a blank line inside one
+    OPENED = "opened"  # the rest of this line, which turned out to open a block, and that block
 
 
 class Dropped(NamedTuple):
@@ -69,6 +70,12 @@ class Plan:
     notes: tuple[str, ...] = ()
     frozen_spans: tuple[FrozenSpan, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def kind_of(self, text: str) -> SuggestionKind:
+        """What `text`, generated for this prompt, is: as planned, or a line that has opened a block."""
+        first, newline, _ = text.partition("\n")
+        opened = self.stop.opened
+        return SuggestionKind.OPENED if newline and opened is not None and opened.by(first) else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

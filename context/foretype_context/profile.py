@@ -12,7 +12,7 @@ import msgspec
 
 from foretype_context.strategy import Strategy
 
-__all__ = ["Budgets", "MinMeanLogprob", "Profile", "Service", "Stop", "StopRules"]
+__all__ = ["Budgets", "MinMeanLogprob", "Opened", "Profile", "Service", "Stop", "StopRules"]
 
 
 class Service(StrEnum):
@@ -30,6 +30,25 @@ class Service(StrEnum):
         return self not in (Service.OWN_ENGINE, Service.CACHE_ONLY)
 
 
+class Opened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What ends a text after all, once its first line has turned out to open a block (`def f(self):`).
+
+    Attributes:
+        endings: the first line opens a block where it ends with one of these, white space behind it left out.
+        max_lines, min_indent: in place of those of the `Stop`.
+        max_tokens: in place of the request's, which counts until the first line has ended.
+    """
+
+    endings: list[str]
+    max_lines: int
+    max_tokens: int
+    min_indent: int | None = None
+
+    def by(self, first_line: str) -> bool:
+        """Whether a whole first line opens a block."""
+        return first_line.rstrip().endswith(tuple(self.endings))
+
+
 class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where one suggestion ends, as data; the gateway enforces it inside chunks and closes the engine stream early.
 
@@ -37,11 +56,13 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         strings: generation ends before the first occurrence of any of these.
         max_lines: generation ends at the end of this many lines (the newline itself is not part of the text).
         min_indent: generation ends before the first later non-blank line indented by fewer columns.
+        opened: what holds once the first line has opened a block; None where it may not.
     """
 
     strings: list[str] = []
     max_lines: int | None = None
     min_indent: int | None = None
+    opened: Opened | None = None
 
 
 class Budgets(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +86,17 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StopRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults from which the client builds the `Stop` of a request."""
+    """Defaults from which the client builds the `Stop` of a request.
+
+    Attributes:
+        first_line_decides: a line that opens a block may be followed by that block, though the syntax at the cursor asked for
+            one line.
+    """
 
     strings: list[str] = []
     single_line_max_lines: int = 1
     block_max_lines: int = 12
+    first_line_decides: bool = True
 
 
 class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):

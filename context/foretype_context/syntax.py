@@ -24,6 +24,7 @@ __all__ = [
     "in_comment_or_string",
     "indent_columns",
     "next_filled_line",
+    "opened_indent",
     "opens_block",
     "previous_filled_line",
     "spot_before",
@@ -195,10 +196,27 @@ def suggestion_kind(snapshot: Snapshot, offset: int, block: bool | None = None) 
 
 
 def _empty_block_opens(snapshot: Snapshot, offset: int, line: int) -> bool:
-    if not opens_block(snapshot, offset):
-        return False
+    return opens_block(snapshot, offset) and _nothing_inside(snapshot, line)
+
+
+def _nothing_inside(snapshot: Snapshot, line: int) -> bool:
+    """Whether the code below goes on no deeper than `line`."""
     own, below = indent_columns(snapshot.line_text(line)), next_filled_line(snapshot, line)
     return below is None or indent_columns(below) <= own
+
+
+def opened_indent(snapshot: Snapshot, offset: int) -> int | None:
+    """Columns below which generation ends once the rest of the cursor's line has opened a block; None where it must not.
+
+    It must not in a comment or string, where anything stands right of the cursor, and above a body that is there already.
+    """
+    line = snapshot.line_of(offset)
+    if snapshot.text[offset : snapshot.line_end(line)].strip() or in_comment_or_string(snapshot, offset):
+        return None
+    if not _nothing_inside(snapshot, line):
+        return None
+    own = indent_columns(snapshot.text[snapshot.line_start(line) : offset])
+    return own if language_spec(snapshot.language).closes_block else own + 1
 
 
 def closes_block(spec: LanguageSpec, line: str) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from backend.world import TOKENIZER
 from foretype_backend.engines.port import Chunk, EngineUnavailable
 from foretype_backend.output import OutputText
-from foretype_context.profile import Stop
+from foretype_context.profile import Opened, Stop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +59,16 @@ def test_logprobs_that_are_no_numbers_do_not_poison_the_sum() -> None:
     delta = output.feed(Chunk(token_ids=tuple(ids), logprobs=(math.nan, -math.inf, -1.0)[: len(ids)]))
     assert delta is not None
     assert math.isfinite(delta.logprob)
+
+
+def test_a_first_line_has_its_own_limit_until_it_has_opened_a_block() -> None:
+    stop = Stop(max_lines=1, opened=Opened(endings=[":"], max_lines=3, max_tokens=100, min_indent=1))
+    long = OutputText(TOKENIZER, stop, first_line_tokens=4)
+    long.feed(Chunk(token_ids=tuple(TOKENIZER.encode("one two three four five six seven"))))
+    assert long.too_long
+    block = OutputText(TOKENIZER, stop, first_line_tokens=4)
+    block.feed(Chunk(token_ids=tuple(TOKENIZER.encode("x:\n  one two three four five six"))))
+    assert (block.generated_tokens > 4, block.too_long, block.stopped) == (True, False, False)
+    line = OutputText(TOKENIZER, Stop(max_lines=1), first_line_tokens=4)
+    line.feed(Chunk(token_ids=tuple(TOKENIZER.encode("one two three four five six seven"))))
+    assert not line.too_long  # the engine was given the same limit

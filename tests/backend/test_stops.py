@@ -1,6 +1,6 @@
 import pytest
 from foretype_backend.stops import StopScanner
-from foretype_context.profile import Stop
+from foretype_context.profile import Opened, Stop
 from foretype_context.syntax import indent_columns
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 
 def oracle(text: str, stop: Stop) -> tuple[str, bool]:
     """The rules by brute force: look at every prefix of the text, ask every rule of the whole prefix."""
+    first, newline, _ = text.partition("\n")
+    if stop.opened is not None and newline and any(first.rstrip().endswith(one) for one in stop.opened.endings):
+        stop = Stop(strings=stop.strings, max_lines=stop.opened.max_lines, min_indent=stop.opened.min_indent)
     for end in range(1, len(text) + 1):
         seen = text[:end]
         cuts = [seen.find(s) for s in stop.strings if s in seen]
@@ -38,10 +41,20 @@ def scan(chunks: list[str], stop: Stop) -> tuple[str, bool]:
 
 ALPHABET = st.sampled_from("ab\n \t\r#")
 STOPS = st.builds(
-    lambda strings, max_lines, min_indent: Stop(strings=strings, max_lines=max_lines, min_indent=min_indent),
+    lambda strings, max_lines, min_indent, opened: Stop(
+        strings=strings, max_lines=max_lines, min_indent=min_indent, opened=opened
+    ),
     st.lists(st.text(ALPHABET, min_size=1, max_size=5), max_size=3),
     st.none() | st.integers(1, 4),
     st.none() | st.integers(0, 9),
+    st.none()
+    | st.builds(
+        Opened,
+        endings=st.lists(st.sampled_from(["a", "b#", "#"]), max_size=2),
+        max_lines=st.integers(1, 5),
+        max_tokens=st.just(9),
+        min_indent=st.none() | st.integers(0, 9),
+    ),
 )
 
 
@@ -49,6 +62,7 @@ STOPS = st.builds(
 @example(["aab"], Stop(strings=["ab", "aab"]))
 @example(["a\r", "\n", "b"], Stop(max_lines=1))
 @example(["a", "\n\n", "\n b"], Stop(min_indent=2))
+@example(["a \r", "\n  b\nb"], Stop(max_lines=1, opened=Opened(endings=["a"], max_lines=9, max_tokens=9, min_indent=1)))
 def test_scanner_equals_brute_force_whatever_the_chunks(chunks: list[str], stop: Stop) -> None:
     assert scan(chunks, stop) == oracle("".join(chunks), stop)
 

@@ -29,6 +29,7 @@ from foretype_client.wire import (
     RequestClass,
     Stop,
 )
+from foretype_context.profile import Opened
 from foretype_context.segments import Kind, digest_of
 from websockets.exceptions import ConnectionClosed
 
@@ -92,6 +93,21 @@ async def test_stop_rules_end_the_text_exactly_and_free_the_engine() -> None:
         await world.idle()
         text, end, _ = await peer.ask("r2", stop=Stop(strings=["nd\nth"]))
         assert (text, end.finish) == ("first\nseco", Finish.STOP)  # type: ignore[union-attr]
+
+
+async def test_a_first_line_that_opens_a_block_is_followed_by_the_block_and_no_other_is() -> None:
+    stop = Stop(max_lines=1, opened=Opened(endings=[":"], max_lines=9, max_tokens=64, min_indent=1))
+    async with gateway(scripted("if x:\n    return 1\n\ny = 2\n")) as world, world.peer() as peer:
+        text, end, _ = await peer.ask(stop=stop, max_tokens=8)
+        assert (text, end.finish) == ("if x:\n    return 1", Finish.STOP)  # type: ignore[union-attr]
+    async with gateway(scripted("x = 1\n    return 1\n")) as world, world.peer() as peer:
+        text, end, _ = await peer.ask(stop=stop, max_tokens=8)
+        assert (text, end.finish) == ("x = 1", Finish.STOP)  # type: ignore[union-attr]
+    async with gateway(scripted("one two three four five six seven")) as world, world.peer() as peer:
+        text, end, _ = await peer.ask(stop=stop, max_tokens=2)
+        assert isinstance(end, Done)
+        assert (end.finish, end.usage.generated_tokens) == (Finish.LENGTH, 2)
+        await world.idle()
 
 
 async def test_length_is_reported_when_the_tokens_run_out() -> None:
@@ -503,6 +519,9 @@ BAD_FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"stop": Stop(strings=["x"] * 17)}, "stop.strings"),
     ({"stop": Stop(max_lines=0)}, "stop.max_lines"),
     ({"stop": Stop(min_indent=-1)}, "stop.min_indent"),
+    ({"stop": Stop(opened=Opened(endings=[""], max_lines=1, max_tokens=1))}, "stop.opened.endings[0]"),
+    ({"stop": Stop(opened=Opened(endings=[":"], max_lines=0, max_tokens=1))}, "stop.opened.max_lines"),
+    ({"stop": Stop(opened=Opened(endings=[":"], max_lines=1, max_tokens=10**9))}, "stop.opened.max_tokens"),
     ({"segments": []}, "segments"),
     ({"segments": [segment(Kind.PREFIX)]}, "segments[0]"),
     ({"segments": [segment(Kind.PREFIX, "a", bytes(16))]}, "segments[0]"),

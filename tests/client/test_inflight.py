@@ -5,7 +5,8 @@ from foretype_client.places import Place, Strand
 from foretype_client.ports import Call, GatewayGone
 from foretype_client.wire import Delta, Done, Finish, Timings, Usage
 from foretype_context.document import Document
-from foretype_context.plan import SuggestionKind
+from foretype_context.plan import Plan, SuggestionKind
+from foretype_context.profile import Opened, Stop
 
 RULES = AnswerRules()
 LINE, BLOCK = SuggestionKind.LINE, SuggestionKind.BLOCK
@@ -133,3 +134,23 @@ def test_network_time_is_what_the_gateway_did_not_spend() -> None:
     timings = made.timings_ms()
     assert timings["network"] == pytest.approx(30)
     assert timings["prefill"] == 60
+
+
+def test_a_line_that_opens_a_block_is_waited_for_as_a_block() -> None:
+    opened = Opened(endings=[":"], max_lines=9, max_tokens=64, min_indent=1)
+    made = flight(kind=LINE)
+    made.plan = Plan(
+        segments=(),
+        prompt_tokens=1,
+        budget_tokens=1,
+        layout="",
+        kind=LINE,
+        stop=Stop(max_lines=1, opened=opened),
+        max_tokens=8,
+        middle="",
+    )
+    made.add(Delta(id="r1", text="if x:\n", logprob=-0.1, tokens=3), 1.0)
+    assert made.kind is SuggestionKind.OPENED
+    assert not isinstance(ripe(made, made.strand.text, 1.0, RULES), Ripe)
+    made.add(Delta(id="r1", text="    a = 1\n    b = 2\n", logprob=-0.1, tokens=3), 1.0)
+    assert ripe(made, made.strand.text, 1.0, RULES) == Ripe(made.strand.text, False, SuggestionKind.OPENED)

@@ -1,9 +1,11 @@
+import msgspec
 import pytest
 from context.tiny import tiny
 from foretype_context.assemble import Assembler, Plan, PlanState, ProfileUnusable
 from foretype_context.document import Document, Edit, Snapshot
+from foretype_context.languages import language_of
 from foretype_context.plan import SuggestionKind
-from foretype_context.profile import Budgets, Profile
+from foretype_context.profile import Budgets, Profile, StopRules
 from foretype_context.segments import Kind, Scope
 from foretype_context.sources import Snippet
 from foretype_context.templates import GRAMMARS, encode_prompt, grammar
@@ -369,6 +371,39 @@ def test_kind_decides_stop_and_length() -> None:
         128,
     )
     assert (line.kind, line.stop.min_indent, line.stop.max_lines, line.max_tokens) == (SuggestionKind.LINE, None, 1, 48)
+
+
+@pytest.mark.parametrize(
+    ("marked", "path", "indent"),
+    [
+        ("x = 1\n|\n", "a.py", 1),
+        ("def f():\n    x = 1\n    whi|\n", "a.py", 5),
+        ("function f() {\n    whi|\n}\n", "a.js", 4),
+        ("def f():\n    whi|\n        x = 1\n", "a.py", None),  # its body is there already
+        ("def f():\n    # whi|\n", "a.py", None),
+        ("f(|)\n", "a.py", None),
+    ],
+)
+def test_a_line_may_open_a_block_where_there_is_room_for_one(marked: str, path: str, indent: int | None) -> None:
+    offset = marked.index("|")
+    snapshot = Document("file:///x", marked.replace("|", ""), path=path, language=language_of(path)).snapshot()
+    plan, _ = assembler().plan(PlanState.empty(), snapshot, offset, now=0.0)
+    opened = plan.stop.opened
+    assert (plan.kind, plan.stop.max_lines) == (SuggestionKind.LINE, 1)
+    assert (None if opened is None else opened.min_indent) == indent
+    if opened is not None:
+        assert (opened.max_lines, opened.max_tokens) == (12, 128)
+        opens = "le x:" if path == "a.py" else "le (x) {"
+        assert plan.kind_of(opens + "\n") is SuggestionKind.OPENED
+        assert plan.kind_of(opens) is plan.kind_of("x = 1\n") is SuggestionKind.LINE
+
+
+def test_a_profile_may_keep_lines_to_themselves() -> None:
+    snapshot = Document("file:///a.py", "x = 1\n", path="a.py").snapshot()
+    one = assembler()
+    kept = msgspec.structs.replace(one.profile, stop=StopRules(first_line_decides=False))
+    plan, _ = Assembler(one.tokenizer, kept).plan(PlanState.empty(), snapshot, 6, now=0.0)
+    assert plan.stop.opened is None
 
 
 def test_offsets_outside_the_text_are_clamped() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 LINE, BLOCK, MID = SuggestionKind.LINE, SuggestionKind.BLOCK, SuggestionKind.MID_LINE
+OPENED = SuggestionKind.OPENED
 
 
 def at(marked: str, path: str = "a.py") -> tuple[Snapshot, int]:
@@ -167,7 +168,7 @@ def test_whatever_is_finished_is_text_of_the_model_and_fits_the_document(
     assert bool(finished.text.strip()) == bool(finished.text) == (finished.reason is None)
     assert 0 <= finished.replaces <= len(snapshot.line_text(snapshot.line_of(len(before))))
     assert re.sub("\r+\n", "\n", text).startswith(finished.text.replace("\r\n", "\n"))
-    if kind is not BLOCK:
+    if kind not in (BLOCK, OPENED):
         assert "\n" not in finished.text
 
 
@@ -204,3 +205,32 @@ def test_real_code_is_not_repetitive() -> None:
     assert not any(is_repetitive(text) for text in SAMPLE)
     assert without_repeated_lines(["a", "b", "b", "c"]) == ["a", "b", "b", "c"]
     assert without_repeated_lines(["", "", "", "a"]) == ["", "", "", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "marked", "path", "shown"),
+    [
+        ("f g(x):\n    return x\n\ny = 1\n", "de|\n", "a.py", "f g(x):\n    return x"),
+        ("le x:\n        x -= 1\n    return x\n", "def f(x):\n    whi|\n", "a.py", "le x:\n        x -= 1"),
+        ("le (x) {\n    x--;\n}\nf();\n", "whi|\n", "a.js", "le (x) {\n    x--;\n}"),
+        # What follows stands no deeper: there is no block, only its first line.
+        ("le x:\n    return x\n", "def f(x):\n    whi|\n", "a.py", "le x:"),
+        # The user has typed the line and stands in the block.
+        (
+            "x -= 1\n        y += 1\n    return x\n",
+            "def f(x):\n    while x:\n        |\n",
+            "a.py",
+            "x -= 1\n        y += 1",
+        ),
+        # Something came to stand right of the cursor.
+        ("g(x):\n    return x\n", "f(|)\n", "a.py", "g(x):"),
+    ],
+)
+def test_a_line_that_opens_a_block_is_shown_with_that_block_alone(
+    text: str, marked: str, path: str, shown: str
+) -> None:
+    assert done(text, marked, OPENED, path=path).text == shown
+
+
+def test_a_block_that_is_still_coming_is_shown_in_whole_lines() -> None:
+    assert done("f g(x):\n    y = x\n    retu", "de|\n", OPENED, final=False).text == "f g(x):\n    y = x"

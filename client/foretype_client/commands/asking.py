@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from foretype_context.assemble import Assembler
 from foretype_context.document import Snapshot
-from foretype_context.finish import finish
+from foretype_context.finish import Finished, finish
 from foretype_context.plan import Plan, PlanState
 from foretype_context.sources import Snippet
 
@@ -102,13 +102,13 @@ async def ask(
                 ttft_ms = (time.perf_counter() - started) * 1e3
             written += item.text
             if on_text is not None:
-                on_text(finish(_unhealed(written, plan), snapshot, offset, kind=plan.kind, final=False).text)
+                on_text(_finished(written, plan, snapshot, offset, final=False).text)
     except asyncio.CancelledError:
         stream.cancel()  # nobody waits for it any more: the engine stops at once
         raise
     if done is None:
         raise RuntimeError("a completion stream ended without its end")
-    finished = finish(_unhealed(written, plan), snapshot, offset, kind=plan.kind, final=True)
+    finished = _finished(written, plan, snapshot, offset, final=True)
     timings_ms: dict[str, float | None] = dict(msgspec.structs.asdict(done.timings_ms))
     timings_ms |= {"assemble": assemble_ms, "ttft": ttft_ms}
     return Answer(
@@ -120,6 +120,11 @@ async def ask(
         done=done,
         timings_ms={name: None if value is None else round(value, 3) for name, value in timings_ms.items()},
     )
+
+
+def _finished(written: str, plan: Plan, snapshot: Snapshot, offset: int, *, final: bool) -> Finished:
+    text = _unhealed(written, plan)
+    return finish(text, snapshot, offset, kind=plan.kind_of(text), final=final)
 
 
 def _unhealed(written: str, plan: Plan) -> str:

@@ -85,5 +85,6 @@ class StrictFlow:
                 parts.append(event.text)
         if mine != self._asked:
             return None
-        finished = finish("".join(parts).removeprefix(plan.healed), snapshot, offset, kind=plan.kind, final=True)
+        text = "".join(parts).removeprefix(plan.healed)
+        finished = finish(text, snapshot, offset, kind=plan.kind_of(text), final=True)
         return Suggestion(id=call.id, text=finished.text, source=Origin.NETWORK) if finished.text else None
