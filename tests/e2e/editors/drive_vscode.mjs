@@ -7,6 +7,7 @@ const require = createRequire(`${process.env.FORETYPE_PLAYWRIGHT}/package.json`)
 const { chromium } = require('playwright-core');
 
 const GHOST = '.ghost-text-decoration, .ghost-text, .ghost-text-decoration-preview, .ghost-text-multi-line .view-line, .suggest-preview-text';
+const INPUT = '.editor-instance .native-edit-context, .editor-instance textarea.inputarea';
 let context;
 let page;
 
@@ -22,9 +23,18 @@ const commands = {
     await page.goto(url, { waitUntil: 'domcontentloaded' });
     await page.waitForSelector('.monaco-editor .view-line', { timeout: 60_000 });
   },
-  async focus() {
-    await page.locator('.monaco-editor .view-lines').first().click();
-  },
+  // Not by a click: on a busy machine something may lie over the text for a while.
+  focus: () =>
+    page.waitForFunction((selector) => {
+      const input = document.querySelector(selector);
+      input?.focus();
+      return input !== null && document.activeElement === input;
+    }, INPUT, { timeout: 60_000 }).then(() => null),
+  palette: ({ shown }) =>
+    page.waitForFunction((wanted) => {
+      const widget = document.querySelector('.quick-input-widget');
+      return (widget !== null && widget.offsetParent !== null) === wanted;
+    }, shown, { timeout: 60_000 }).then(() => null),
   press: async ({ keys }) => {
     for (const key of keys) {
       await page.keyboard.press(key);
@@ -60,6 +70,8 @@ const commands = {
     ),
   // What all editors of the window show.
   text: () => page.evaluate(() => [...document.querySelectorAll('.view-line')].map((node) => node.textContent).join('\n').replaceAll('\u00a0', ' ')),
+  // What the editor shows that keys go to.
+  active: () => page.evaluate(() => document.activeElement?.closest('.editor-instance')?.querySelector('.view-lines')?.textContent.replaceAll('\u00a0', ' ') ?? ''),
   status: () => page.evaluate(() => document.querySelector('[id="foretype.foretype.foretype.status"], [id*="foretype.status"]')?.getAttribute('aria-label') ?? null),
   // Notifications that popped up: there must never be any of ours.
   notifications: () => page.evaluate(() => [...document.querySelectorAll('.notification-list-item-message')].map((node) => node.textContent)),

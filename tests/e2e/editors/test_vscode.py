@@ -3,9 +3,11 @@
 import os
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+from e2e.editors.session_support import Tapped
 from e2e.editors.vscode_support import Missing, VsCode, parts
 from e2e.lsp_support import gateway
 
@@ -34,9 +36,10 @@ def served(tmp_path_factory):
 
 
 def launcher(folder, url):
-    """A command that takes `lsp`, as `foretype` does, with this gateway."""
-    file = folder / "foretype"
-    file.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -m foretype_lsp --gateway {url} "$@"\n')
+    """A command that takes `lsp`, as `foretype` does, with this gateway; `tap.jsonl` is what it says and hears."""
+    file, tap = folder / "foretype", Path(__file__).parent / "tap.py"
+    command = f"{tap} {folder / 'tap.jsonl'} {sys.executable} -m foretype_lsp --gateway {url}"
+    file.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} {command} "$@"\n')
     file.chmod(0o755)
     return str(file)
 
@@ -46,12 +49,17 @@ def vscode(served, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vscode")
     settings = {**QUIET, "foretype.server.path": launcher(folder, served.url)}
     it = VsCode(folder, SOURCE, settings)
+    it.tapped = Tapped(folder / "tap.jsonl")
     try:
         it.do("focus")
         it.until(lambda: "ready" in (it.do("status") or ""), "the status item says ready")
         yield it
     finally:
         it.close()
+    end_s = time.monotonic() + 20
+    while running(folder) and time.monotonic() < end_s:
+        time.sleep(0.1)
+    assert running(folder) == []
 
 
 def test_ghost_text_is_on_screen_and_tab_puts_it_into_the_buffer(vscode):
@@ -132,9 +140,19 @@ def test_the_prompt_behind_a_suggestion_is_explained(vscode):
     vscode.type("explained = ", delay_ms=30)
     vscode.until(lambda: "explained =  # scripted" in vscode.ghost(), "ghost text")
     vscode.run("Foretype: Explain This Suggestion")
-    vscode.until(lambda: "layout psm_line_last" in vscode.do("text"), "the explanation")
+    vscode.until(lambda: "layout psm_line_last" in vscode.do("active"), "the explanation")
     vscode.press("Control+w")
-    vscode.do("focus")
+    vscode.until(lambda: vscode.do("active").startswith("explained = "), "the explanation is closed")
+
+
+def test_where_the_cursor_rests_is_told_and_where_it_types_is_not(vscode):
+    emptied(vscode)
+    vscode.type("total = ", delay_ms=30)
+    vscode.until(lambda: vscode.ghost() != "", "ghost text")
+    before = len(vscode.tapped.rested())
+    vscode.press("Escape", "ArrowLeft")
+    vscode.until(lambda: len(vscode.tapped.rested()) > before, "the server is told")
+    assert vscode.tapped.rested()[before:] == [{"line": 0, "character": 7}]
 
 
 def test_switched_off_it_says_so_and_offers_nothing(vscode):
@@ -146,6 +164,18 @@ def test_switched_off_it_says_so_and_offers_nothing(vscode):
     assert vscode.ghost() == ""
     vscode.run("Foretype: Switch Suggestions On or Off")
     vscode.until(lambda: "ready" in vscode.do("status"), "ready")
+
+
+def test_a_server_that_is_killed_comes_back(vscode):
+    emptied(vscode)
+    home = vscode.work.parent
+    (server,) = running(home)
+    server.kill()
+    vscode.type("total = 1 + 2", delay_ms=20)
+    vscode.until(lambda: [one.pid for one in running(home)] not in ([], [server.pid]), "the server is there again")
+    vscode.until(lambda: "ready" in (vscode.do("status") or ""), "ready again")
+    assert vscode.saved() == "total = 1 + 2"
+    assert vscode.do("notifications") == []
 
 
 PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -183,37 +213,11 @@ def test_with_the_wrong_python_the_status_says_what_to_do(tmp_path):
         it.close()
 
 
-def test_a_server_that_is_killed_comes_back_and_nothing_is_left_behind(served, tmp_path):
-    folder = tmp_path / "first"
-    folder.mkdir()
-    it = VsCode(folder, SOURCE, {**QUIET, "foretype.server.path": launcher(folder, served.url)})
-    try:
-        it.do("focus")
-        it.until(lambda: "ready" in (it.do("status") or ""), "ready")
-        servers = running(folder)
-        assert len(servers) == 1
-        servers[0].kill()
-        it.press("Control+End")
-        it.type("total = 1 + 2", delay_ms=20)
-        it.until(
-            lambda: [one.pid for one in running(folder)] not in ([], [servers[0].pid]), "the server is there again"
-        )
-        it.until(lambda: "ready" in (it.do("status") or ""), "ready again")
-        assert it.saved().endswith("total = 1 + 2")
-        assert it.do("notifications") == []
-    finally:
-        it.close()
-    end_s = time.monotonic() + 20
-    while running(folder) and time.monotonic() < end_s:
-        time.sleep(0.1)
-    assert running(folder) == []
-
-
 def running(folder):
     """Language servers that VS Code started out of a folder."""
     found = []
     for process in psutil.process_iter(["cmdline", "environ"]):
         words = process.info["cmdline"] or []
-        if "foretype_lsp" in words and (process.info["environ"] or {}).get("HOME") == str(folder / "home"):
+        if words[1:3] == ["-m", "foretype_lsp"] and (process.info["environ"] or {}).get("HOME") == str(folder / "home"):
             found.append(process)
     return found

@@ -99,8 +99,10 @@ class VsCode:
     def run(self, title):
         """Run a command by its title, through the command palette."""
         self.press("F1")
+        self.do("palette", shown=True)
         self.type(title)
         self.press("Enter")
+        self.do("palette", shown=False)
 
     def type(self, text, delay_ms=0):
         self.do("type", text=text, delay=delay_ms)
