@@ -57,7 +57,7 @@ bench: $(VENV)/.installed ## Measure latency on this machine, as a table
 soak: $(VENV)/.installed-dev ## Fifty kills of each kind, and a million events on the scheduler: nothing acknowledged is lost, nothing leaks
 	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/eval/test_events_bench.py
 	@FORETYPE_SOAK_EVENTS=1000000 $(BIN)/pytest -q tests/backend/test_admission.py
-	@FORETYPE_SOAK_ROUNDS=50 $(BIN)/pytest -q tests/backend/test_faults.py
+	@FORETYPE_SOAK_ROUNDS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q -m soak tests/backend
 
 e2e-nvim: $(VENV)/.installed-dev ## Neovim 0.12 in a terminal (editors/install-neovim.sh gets it)
 	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim.py tests/e2e/editors/test_sessions.py -k 'neovim and not neovim_old'
