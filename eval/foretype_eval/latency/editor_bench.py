@@ -244,8 +244,11 @@ class _EditorBench:
         await self._counts()  # the first parse of a file belongs to its opening
         for text in ("    result = ", "self.", "compute(", "a", "rgument, "):
             file.insert(text)
+            before = await self._counts()
             running = file.ask(_INVOKED)
-            await asyncio.sleep(0.01)  # by now the request has left the server
+            # Making its prompt is the question's work and not the change's.
+            while not running.done() and (await self._counts())["requests"] == before["requests"]:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.002)
             if running.done():
                 self._figures.count("generation_ended_before_the_change")
                 continue
