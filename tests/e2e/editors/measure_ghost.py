@@ -1,9 +1,10 @@
 """Measure the time from the last key to visible ghost text, in a real editor with the embedded engine.
 
-    python tests/e2e/editors/measure_ghost.py neovim|neovim-old|emacs|vscode [-n 30] [--engine scripted]
+    python tests/e2e/editors/measure_ghost.py neovim|neovim-old|emacs|vscode [-n 30] [--rest-s 0.5] [--engine scripted]
 
-Each sample retypes the start of one line of a module of the standard library, at 40 ms a key, and waits for ghost text that
-was not there before the last key. Neovim and Emacs run in a terminal of ours: visible is when the bytes that draw the text in
+Each sample goes to a line of a module of the standard library, empties it, rests there for half a second as somebody does who
+looks before writing (`--rest-s`), retypes its start at 40 ms a key, and waits for ghost text that was not there before the last
+key. Three of ten suggestions are accepted, so that the debounce is that of a usual user. Neovim and Emacs run in a terminal of ours: visible is when the bytes that draw the text in
 its own colour arrive. VS Code runs in Chromium: visible is the first frame whose page holds the text. `stages_ms` says where the
 time went, from the key on, medians of the shown: the server had the change, the question, had answered it, it was visible.
 """
@@ -37,7 +38,9 @@ from e2e.editors.vscode_support import VsCode
 from e2e.lsp_support import gateway
 
 KEY_S = 0.04
+REST_S = 0.5
 PATIENCE_S = 3.0
+ACCEPTED = (1, 4, 7)  # of ten
 STAGES = ("changed", "asked", "answered", "visible")
 COLOUR = b"38;2;18;52;86"  # of the ghost text, and of nothing else
 CONFIG = """
@@ -84,7 +87,8 @@ class Sample(NamedTuple):
 class InTerminal:
     """An editor in a terminal of ours; ready when the server's log says so."""
 
-    def __init__(self, program, arguments, folder, **env):
+    def __init__(self, program, arguments, folder, rest_s, **env):
+        self._rest_s = rest_s
         self._log = folder / "lsp.log"
         full_env = environment(folder, TERM="xterm-256color", COLORTERM="truecolor", **env)
         pid, self._fd = pty.fork()
@@ -108,9 +112,9 @@ class InTerminal:
         """The file as it was, with that line emptied and the cursor on it."""
         raise NotImplementedError
 
-    def sample(self, line, text):
+    def sample(self, line, text, accepted):
         self.open_line(line)
-        self._read(0.15)
+        self._read_for(self._rest_s)
         before = b""
         for char in text[:-1]:
             self.press(char)
@@ -119,7 +123,11 @@ class InTerminal:
         self.press(text[-1])
         while (left_s := started_s + PATIENCE_S - time.perf_counter()) > 0:
             if select.select([self._fd], [], [], left_s)[0] and COLOUR in os.read(self._fd, 1 << 16):
-                return Sample(started_s * 1000, (time.perf_counter() - started_s) * 1000, COLOUR in before)
+                taken_ms = (time.perf_counter() - started_s) * 1000
+                if accepted:
+                    self.press("\t")
+                    self._read(0.1)
+                return Sample(started_s * 1000, taken_ms, COLOUR in before)
         return Sample(started_s * 1000, None, COLOUR in before)
 
     def _read_for(self, seconds):
@@ -144,13 +152,13 @@ def server(folder, url):
 class Neovim(InTerminal):
     program = ("neovim", "FORETYPE_NVIM")
 
-    def __init__(self, folder, url):
+    def __init__(self, folder, url, rest_s):
         file = folder / "a.py"
         file.write_text(Path(textwrap.__file__).read_text())
         config = folder / "init.lua"
         words = ", ".join(f"'{word}'" for word in server(folder, url))
         config.write_text(CONFIG.format(root=ROOT, command=words))
-        super().__init__(find(*self.program), ["--clean", "-n", "-u", config, file], folder)
+        super().__init__(find(*self.program), ["--clean", "-n", "-u", config, file], folder, rest_s)
 
     def open_line(self, line):
         self.press(f"\x1b:e!\r:{line}\r")
@@ -167,12 +175,12 @@ class OldNeovim(Neovim):
 
 
 class Emacs(InTerminal):
-    def __init__(self, folder, url):
+    def __init__(self, folder, url, rest_s):
         file = folder / "a.py"
         file.write_text(Path(textwrap.__file__).read_text())
         (folder / "emacs").mkdir(mode=0o700)
         init = emacs_support.written(folder, server(folder, url), EMACS)
-        super().__init__("emacs", ["-nw", "-Q", "-l", init, file], folder)
+        super().__init__("emacs", ["-nw", "-Q", "-l", init, file], folder, rest_s)
 
     def open_line(self, line):
         self.press("\x07\x03r")
@@ -185,7 +193,8 @@ class Emacs(InTerminal):
 
 
 class Code:
-    def __init__(self, folder, url):
+    def __init__(self, folder, url, rest_s):
+        self._rest_s = rest_s
         launcher = folder / "foretype"
         launcher.write_text(f"#!/bin/sh\nexec {' '.join(server(folder, url))}\n")
         launcher.chmod(0o755)
@@ -201,16 +210,17 @@ class Code:
         self._it.do("focus")
         self._it.until(lambda: "ready" in (self._it.do("status") or ""), "ready")
 
-    def sample(self, line, text):
+    def sample(self, line, text, accepted):
         it = self._it
         it.press("Escape", "Control+g")
         it.type(str(line))
         it.press("Enter", "Home", "Shift+End", "Delete")
+        time.sleep(self._rest_s)
         it.type(text[:-1], delay_ms=KEY_S * 1000)
         before = bool(it.ghost().strip())
         seen = it.do("key_to_ghost", key=text[-1], timeout=PATIENCE_S * 1000)
         at_ms = time.perf_counter() * 1000 - seen["ago"]
-        it.press("Escape", *["Control+z"] * 12)
+        it.press("Tab" if accepted and seen["taken"] is not None else "Escape", *["Control+z"] * 12)
         return Sample(at_ms, seen["taken"], before)
 
     def close(self):
@@ -247,12 +257,13 @@ def main():
     parser.add_argument(
         "--engine", choices=["embedded", "scripted"], default="embedded", help="scripted: without a model"
     )
+    parser.add_argument("--rest-s", type=float, default=REST_S, help="rest on the line before it is typed")
     options = parser.parse_args()
     taken = []
     with tempfile.TemporaryDirectory() as name, gateway(Path(name), engine=options.engine) as served:
-        editor = EDITORS[options.editor](Path(name), served.url)
+        editor = EDITORS[options.editor](Path(name), served.url, options.rest_s)
         try:
-            taken = [editor.sample(*sample) for sample in samples(options.n)]
+            taken = [editor.sample(*sample, i % 10 in ACCEPTED) for i, sample in enumerate(samples(options.n))]
         finally:
             editor.close()
         seen = [sample for sample in taken if sample.taken_ms is not None and not sample.before]
@@ -261,6 +272,7 @@ def main():
     figures = {
         "editor": options.editor,
         "engine": options.engine,
+        "rest_s": options.rest_s,
         "asked": len(taken),
         "shown": len(shown),
         "shown_before": sum(sample.before for sample in taken),
