@@ -18,6 +18,7 @@ from foretype_eval.gateway import GatewayOptions
 from foretype_eval.latency.workload import WorkloadError
 from foretype_eval.load.beside import PeerOptions, run_peer
 from foretype_eval.load.run import LoadOptions, run_load
+from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
 
 __all__ = ["load"]
 
@@ -38,12 +39,26 @@ def load(
     token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
     profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+    scenario: Annotated[
+        str | None, typer.Option(help=f"{', '.join(SCENARIOS)}: see docs/operations.md; a private gateway of its own.")
+    ] = None,
+    capacity: Annotated[
+        float, typer.Option(min=1, help="Scenarios: requests/s that the engine has slots for.")
+    ] = 200.0,
+    times: Annotated[float, typer.Option(min=0.1, help="overload: of the capacity, that is asked.")] = 3.0,
+    pairs: Annotated[int, typer.Option(min=1, help="fairness: runs without and with the flood.")] = 5,
+    idle_s: Annotated[float, typer.Option(min=1, help="sessions: silence before memory is measured.")] = 60.0,
+    events: Annotated[int, typer.Option(min=1, help="churn: connects, cancels and disconnects.")] = 20_000,
     peer: Annotated[
         str | None,
         typer.Option(help="litellm, smg, foretype or http://…: the same load through /v1/completions over SSE."),
     ] = None,
 ) -> None:
     """Simulated developers against a gateway: added latency, cancels, refusals, leaks, CPU per request."""
+    if scenario is not None and (scenario not in SCENARIOS or gateway is not None or peer is not None):
+        fail(
+            f"--scenario is one of {', '.join(SCENARIOS)}, and starts a gateway of its own: leave --gateway and --peer out"
+        )
     try:
         token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
         options = LoadOptions(
@@ -59,7 +74,12 @@ def load(
             gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
         )
         with progress_bars() as progress:
-            if peer is None:
+            if scenario is not None:
+                wanted = ScenarioOptions(
+                    load=options, capacity=capacity, times=times, pairs=pairs, idle_s=idle_s, events=events
+                )
+                result = _run(run_scenario(scenario, wanted, progress=progress))
+            elif peer is None:
                 result = _run(run_load(options, progress=progress))
             else:
                 beside = PeerOptions(
@@ -78,6 +98,8 @@ def load(
         fail(str(error) or type(error).__name__)
     if as_json:
         print_json(result)
+    elif scenario is not None:
+        Console().print_json(data=result)
     else:
         _print(result)
 

@@ -96,6 +96,10 @@ class Developer:
         self._rng = rng
         self._cache = SegmentCache()
         self._file, self._step, self._count = number % len(scripts), 0, 0
+        self.cancels = 0
+        """Cancels that were sent, those that the next request carried in `supersedes` included."""
+        self.ended: Callable[[], None] = lambda: None
+        """Called when a request has its answer, or its refusal."""
         connection.on_message = self._received
         connection.on_lost = self._lost
 
@@ -112,6 +116,7 @@ class Developer:
         self.live[id] = _Live(planned_s, step, measured)
         if measured:
             self.recorder.requests += 1
+            self.recorder.asked_class[step.class_.value] += 1
             self.recorder.late_s.append(self._clock() - planned_s)
         self._send(id, step, supersedes, as_text=False)
         if self._rng.random() < self._habits.early:
@@ -135,6 +140,7 @@ class Developer:
             return None
         draw = self._rng.random()
         if draw < self._habits.supersede:
+            self.cancels += 1
             return running[-1]
         if draw < self._habits.supersede + self._habits.cancel:
             self._cancel(running[-1])
@@ -144,6 +150,7 @@ class Developer:
         live = self.live.get(id)
         if live is not None and live.cancelled_s is None:
             live.cancelled_s = self._clock()
+            self.cancels += 1
             self._connection.send(_encode(Cancel(id=id)))
 
     def _send(self, id: str, step: Step, supersedes: str | None, *, as_text: bool) -> None:
@@ -187,7 +194,10 @@ class Developer:
                 if live is not None and live.measured:
                     self.recorder.outcomes["refused"] += 1
                     self.recorder.refused[message.code.value] += 1
+                    self.recorder.refused_class[live.class_] += 1
                     self._in_time(live, now)
+                if live is not None:
+                    self.ended()
             case Need():
                 self.recorder.needs += 1
                 self._cache.clear()
@@ -201,7 +211,10 @@ class Developer:
 
     def _done(self, done: Done, now: float) -> None:
         live, recorder = self.live.pop(done.id, None), self.recorder
-        if live is None or not live.measured:
+        if live is None:
+            return
+        self.ended()
+        if not live.measured:
             return
         recorder.outcomes[done.finish.value] += 1
         usage = done.usage

@@ -28,7 +28,8 @@ cache_blocks = 65536
 block_tokens = 256
 [limits]
 max_running = {slots}
-max_waiting = 4096
+max_waiting = {waiting}
+{more}
 """
 
 
@@ -67,8 +68,13 @@ def pinned(core: int | None) -> Generator[None]:
 
 
 @contextlib.asynccontextmanager
-async def target(options: GatewayOptions, *, frame_ms: float, slots: int, core: int | None) -> AsyncGenerator[Target]:
+async def target(
+    options: GatewayOptions, *, frame_ms: float, slots: int, core: int | None, waiting: int = 4096, more: str = ""
+) -> AsyncGenerator[Target]:
     """A running gateway: the one named by `options.url`, or a private one whose engine sends a frame each `frame_ms`.
+
+    Args:
+        waiting, more: of the private one: requests that may wait, and more sections of its configuration.
 
     Raises:
         GatewayNotStarted: with its last words.
@@ -80,7 +86,7 @@ async def target(options: GatewayOptions, *, frame_ms: float, slots: int, core: 
         state_dir = Path(folder)
         if options.engine in (None, "scripted") and options.profile is None:
             profile = state_dir / "scripted.toml"
-            profile.write_text(_PROFILE.format(frame_s=frame_ms / 1000, slots=slots))
+            profile.write_text(_PROFILE.format(frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more=more))
             options = GatewayOptions(profile=profile)
         async with private_gateway(options, state_dir=state_dir) as endpoint:
             record = await find_gateway(state_dir)

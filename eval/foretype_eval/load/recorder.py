@@ -49,6 +49,8 @@ class Recorder:
     late_s: list[float] = field(default_factory=list[float])
     outcomes: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
+    asked_class: Counter[str] = field(default_factory=Counter[str])
+    refused_class: Counter[str] = field(default_factory=Counter[str])
     requests: int = 0
     answered_in_time: int = 0
     prompt_tokens: int = 0

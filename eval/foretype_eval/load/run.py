@@ -2,57 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from functools import partial
-from random import Random
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-from foretype_client.ports import GatewayGone
-
-from foretype_eval.gateway import GatewayOptions, connected
-from foretype_eval.latency.requests import engine_counters
-from foretype_eval.load.connection import Connection, open_connection
-from foretype_eval.load.developer import Developer, Habits
-from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, schedule
-from foretype_eval.load.gateway import Target, cores, pinned, target
-from foretype_eval.load.recorder import Recorder
-from foretype_eval.load.scripts import Step, make_scripts
-from foretype_eval.load.search import highest_rate
+from foretype_eval.load.crowd import Crowd, LoadOptions, leaked, scripts_of
+from foretype_eval.load.drive import Progress
+from foretype_eval.load.gateway import cores, pinned, target
 
 __all__ = ["LoadOptions", "run_load"]
-
-_DRAIN_S: Final = 5.0
-_AT_ONCE: Final = 64
-_LEAKS: Final = ("foretype_running", "foretype_waiting", "foretype_engine_running", "foretype_engine_waiting")
-
-
-class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """One load run.
-
-    Attributes:
-        rate: requests per second of all developers together.
-        developers, idle: connections that type, and that only stay open.
-        frame_ms: the scripted engine sends six frames, one each so many milliseconds.
-        search: find the highest rate whose p99 of added time stays within `limit_ms`, starting at `rate`.
-        pin: gateway on the first core, generator on the last.
-    """
-
-    rate: float = 100.0
-    seconds: float = 10.0
-    warm_up_s: float = 1.5
-    developers: int = 200
-    idle: int = 0
-    frame_ms: float = 5.0
-    slots: int = 8192
-    seed: int = 0
-    search: bool = False
-    limit_ms: float = 10.0
-    pin: bool = True
-    scripts: int = 48
-    habits: Habits = Habits()
-    gateway: GatewayOptions = GatewayOptions()
 
 
 async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any]:
@@ -67,15 +23,15 @@ async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any
     async with target(
         options.gateway, frame_ms=options.frame_ms, slots=options.slots, core=places[0] if both else None
     ) as found:
-        scripts = await _scripts(found, options)
+        scripts = await scripts_of(found, options)
         with pinned(places[-1] if both and found.process is not None else None):
-            fleet = _Fleet(found, scripts, options)
+            crowd = Crowd(found, scripts, options)
             try:
-                await fleet.connect(progress)
-                report = await (fleet.search(progress) if options.search else fleet.measure(options.rate, progress))
+                await crowd.connect(progress)
+                report = await (crowd.search(progress) if options.search else crowd.measure(options.rate, progress))
             finally:
-                fleet.close()
-            report["leaked_slots"] = await _leaked(found)
+                crowd.close()
+            report["leaked_slots"] = await leaked(found)
     return {
         "rate": options.rate,
         "seconds": options.seconds,
@@ -87,104 +43,3 @@ async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any
         "pinned": both and found.process is not None,
         **report,
     }
-
-
-async def _scripts(found: Target, options: LoadOptions) -> list[tuple[Step, ...]]:
-    async with connected(GatewayOptions(url=found.endpoint.url, token=found.endpoint.token)) as gateway:
-        assembler, budget = gateway.assembler(), gateway.profile.budgets.prompt_tokens
-        return await asyncio.to_thread(
-            make_scripts, assembler, count=options.scripts, steps=40, seed=options.seed, prompt_tokens=budget
-        )
-
-
-async def _leaked(found: Target) -> int:
-    """Slots and requests that are still held once everybody has left."""
-    deadline = time.monotonic() + _DRAIN_S
-    while True:
-        counters = await engine_counters(found.endpoint)
-        left = int(sum(counters.get(name, 0.0) for name in _LEAKS))
-        if not left or time.monotonic() > deadline:
-            return left
-        await asyncio.sleep(0.1)
-
-
-class _Fleet:
-    """All developers of a run."""
-
-    def __init__(self, found: Target, scripts: list[tuple[Step, ...]], options: LoadOptions) -> None:
-        self._target = found
-        self._scripts = scripts
-        self._options = options
-        self._recorder = Recorder()
-        self._developers: list[Developer] = []
-        self._connections: list[Connection] = []
-        self._rng = Random(options.seed)
-
-    async def connect(self, progress: Progress) -> None:
-        """Open every connection, and wait for every profile. Raises GatewayGone."""
-        total = self._options.developers + self._options.idle
-        while len(self._connections) < total:
-            batch = min(_AT_ONCE, total - len(self._connections))
-            self._connections += await asyncio.gather(*(open_connection(self._target.endpoint) for _ in range(batch)))
-            progress("connections", len(self._connections), total)
-        for number, connection in enumerate(self._connections):
-            developer = Developer(
-                number,
-                connection,
-                self._scripts,
-                self._recorder,
-                habits=self._options.habits,
-                clock=time.perf_counter,
-                rng=Random(f"{self._options.seed}:{number}"),
-            )
-            developer.greet()
-            self._developers.append(developer)
-        deadline = time.monotonic() + 30
-        while not all(developer.profile_came for developer in self._developers):
-            if time.monotonic() > deadline:
-                raise GatewayGone("not every connection got its profile within 30 s")
-            await asyncio.sleep(0.05)
-
-    async def measure(self, rate: float, progress: Progress) -> dict[str, Any]:
-        """One rate: warm up, measure, let what runs come home."""
-        await self._drive(rate, self._options.warm_up_s, False, "warm-up", progress)
-        recorder = self._recorder
-        usage = Usage(self._target)
-        with quiet_collector():
-            await self._drive(rate, self._options.seconds, True, f"{rate:g}/s", progress)
-        figures = usage.report(self._options.seconds, recorder.requests)
-        await self._drain()
-        report = recorder.report(seconds=self._options.seconds, engine_first_s=self._options.frame_ms / 1000)
-        self._reset()
-        return report | figures
-
-    async def search(self, progress: Progress) -> dict[str, Any]:
-        return await highest_rate(
-            lambda rate: self.measure(rate, progress), start=self._options.rate, limit_ms=self._options.limit_ms
-        )
-
-    def close(self) -> None:
-        for connection in self._connections:
-            connection.on_lost = lambda _reason: None
-            connection.close()
-
-    def _reset(self) -> None:
-        self._recorder = Recorder()
-        for developer in self._developers:
-            developer.recorder = self._recorder
-
-    async def _drive(self, rate: float, seconds: float, measured: bool, name: str, progress: Progress) -> None:
-        typing = self._developers[: self._options.developers]
-        plan = schedule(len(typing), rate, seconds, self._rng)
-        await drive(
-            plan, lambda planned, number: typing[number].ask(planned, measured), seconds, partial(progress, name)
-        )
-
-    async def _drain(self) -> None:
-        deadline = time.monotonic() + _DRAIN_S
-        while time.monotonic() < deadline:
-            if not any(developer.live for developer in self._developers):
-                return
-            await asyncio.sleep(0.02)
-        for developer in self._developers:
-            developer.live.clear()

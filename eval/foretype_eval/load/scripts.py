@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from foretype_client.wire import RequestClass, WireSegment
 from foretype_context.assemble import Assembler
@@ -14,7 +15,13 @@ from foretype_context.segments import STABLE_KINDS, Kind, Scope, Segment, Source
 from foretype_eval.latency.workload import sites
 from foretype_eval.replay.typist import gap_s, next_key
 
-__all__ = ["Part", "Step", "arrivals_s", "make_scripts"]
+__all__ = ["TYPING", "Mix", "Part", "Step", "arrivals_s", "make_scripts"]
+
+Mix = Mapping[RequestClass, float]
+"""Share of the requests by class."""
+
+TYPING: Final[Mix] = {RequestClass.INTERACTIVE: 0.9, RequestClass.BLOCK: 0.05, RequestClass.SPECULATIVE: 0.05}
+"""What developers ask who type."""
 
 
 class Part(NamedTuple):
@@ -38,9 +45,9 @@ class Step(NamedTuple):
 
 
 def make_scripts(
-    assembler: Assembler, *, count: int, steps: int, seed: int, prompt_tokens: int
+    assembler: Assembler, *, count: int, steps: int, seed: int, prompt_tokens: int, mix: Mix = TYPING
 ) -> list[tuple[Step, ...]]:
-    """`count` developers' files, each typed for up to `steps` requests.
+    """`count` developers' files, each typed for up to `steps` requests, of classes as `mix` has them.
 
     Raises:
         WorkloadError: there is no code on this machine to type.
@@ -52,7 +59,7 @@ def make_scripts(
         for site in sites(seed + len(found), chars_above=prompt_tokens * 3, chars_below=1500):
             if len(found) == count:
                 break
-            found.append(_script(assembler, site.path, site.text, site.offset, site.typed, steps, rng, shared))
+            found.append(_script(assembler, site.path, site.text, site.offset, site.typed, steps, rng, shared, mix))
     return found
 
 
@@ -77,6 +84,7 @@ def _script(
     steps: int,
     rng: Random,
     shared: dict[Segment, Part],
+    mix: Mix,
 ) -> tuple[Step, ...]:
     uri = f"file:///load/{path}"
     state, made = PlanState.empty(), list[Step]()
@@ -96,10 +104,7 @@ def _script(
             if part is None:
                 part = shared[segment] = _part(segment.kind, segment.scope, segment.source, segment.text)
             parts.append(part)
-        draw = rng.random()
-        class_ = RequestClass.INTERACTIVE
-        if draw > 0.9:
-            class_ = RequestClass.BLOCK if draw > 0.95 else RequestClass.SPECULATIVE
+        class_ = rng.choices(list(mix), list(mix.values()))[0]
         made.append(Step(uri, done, "python", tuple(parts), plan.prompt_tokens, class_))
     return tuple(made)
 

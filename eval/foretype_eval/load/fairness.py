@@ -1,0 +1,92 @@
+"""`--scenario fairness`: one tenant asks twenty times its share, and another notices how much of it.
+
+Runs without and with the flood take turns on one gateway, and the difference is taken pair by pair: what the machine does to both
+is in neither.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from typing import Any, Final
+
+from foretype_backend.identity.directory import KeyRecord, Tenant
+from foretype_backend.identity.keys import mint
+from foretype_backend.identity.store import IdentityStore
+
+from foretype_eval.load.crowd import Crowd
+from foretype_eval.load.drive import Progress
+from foretype_eval.load.recorder import Recorder, percentiles_ms
+
+__all__ = ["TENANTS", "fairness", "make_keys"]
+
+TENANTS: Final = 10
+"""That would share the engine: a share is a tenth of its capacity."""
+_TIMES: Final = 20
+
+
+async def make_keys(url: str, names: list[str], random_bytes: Any) -> dict[str, str]:
+    """Tenants and a key for each, in the store at `url`, as of the epoch."""
+    store = await IdentityStore.open(url)
+    try:
+        keys: dict[str, str] = {}
+        for name in names:
+            key = mint(random_bytes)
+            await store.add_tenant(Tenant(name=name), 0)
+            await store.add_key(key, KeyRecord(id=key.id, hash=key.hash, tenant=name), 0)
+            keys[name] = key.text
+        return keys
+    finally:
+        await store.close()
+
+
+async def fairness(
+    quiet: Crowd, flood: Crowd, *, capacity: float, pairs: int, seconds: float, progress: Progress
+) -> dict[str, Any]:
+    """The quiet tenant asks its share, the flood twenty of them.
+
+    Keys: `alone`, `beside` (each run's `ttft_ms` and `total_ms` of the quiet tenant), `moved_ms` (p99 of the first text beside the
+    flood less p99 without it, pair by pair), `moved_p99_ms` (their median), `flood` {`offered_rate`, `refused_share`}.
+    """
+    share = capacity / TENANTS
+    runs: dict[str, list[Recorder]] = {"alone": [], "beside": []}
+    asked = refused = 0
+    for pair in range(pairs):
+        for kind in ("alone", "beside") if pair % 2 == 0 else ("beside", "alone"):
+            books, crowded = quiet.book(), flood.book()
+            work = [quiet.steady(share, seconds, f"{kind} {pair + 1} of {pairs}", progress)]
+            if kind == "beside":
+                work.append(flood.steady(_TIMES * share, seconds, kind, _silent))
+            await asyncio.gather(*work)
+            await asyncio.gather(quiet.drain(), flood.drain())
+            runs[kind].append(books)
+            asked, refused = asked + crowded.requests, refused + sum(crowded.refused.values())
+    rows = {kind: [_row(books) for books in found] for kind, found in runs.items()}
+    moved = [
+        round(beside["ttft_ms"]["p99"] - alone["ttft_ms"]["p99"], 3)
+        for alone, beside in zip(rows["alone"], rows["beside"], strict=True)
+    ]
+    return {
+        "share_rate": share,
+        **rows,
+        "moved_ms": moved,
+        "moved_p99_ms": round(statistics.median(moved), 3),
+        "flood": {
+            "offered_rate": round(asked / (pairs * seconds), 1),
+            "refused_share": round(refused / asked, 4) if asked else None,
+        },
+    }
+
+
+def _row(books: Recorder) -> dict[str, Any]:
+    times = [value for values in books.ttft_s.values() for value in values]
+    totals = [value for values in books.total_s.values() for value in values]
+    return {
+        "ttft_ms": percentiles_ms(times),
+        "total_ms": percentiles_ms(totals),
+        "refused": sum(books.refused.values()),
+    }
+
+
+def _silent(_name: str, _done: int, _total: int) -> None:
+    """One of two crowds tells how far they are."""
