@@ -165,7 +165,7 @@ class Index:
                 alive = postings[0] if part.whole else postings[0][part.alive[postings[0]]]
                 if len(hits) + len(alive) > limit:
                     return []
-                hits += [self._key(at, chunk) for chunk in alive.tolist()]
+                hits += self._keys(at, alive)
         return sorted(hits)
 
     def by_terms(self, terms: Mapping[str, float], limit: int) -> Ranking:
@@ -210,7 +210,7 @@ class Index:
             if part.segment.chunk_count and part.segment.dimensions:
                 chunks, scores = part.vectors.nearest(vector, part.alive, limit)
                 rounded = np.round(scores, _DIGITS).tolist()
-                scored += [(score, self._key(at, chunk)) for score, chunk in zip(rounded, chunks.tolist(), strict=True)]
+                scored += zip(rounded, self._keys(at, chunks), strict=True)
         return _ordered(scored, limit)
 
     def found(self, key: Key, score: float) -> Found:
@@ -254,7 +254,12 @@ class Index:
         parts = np.concatenate([np.full(span.stop - span.start, at) for at, span in spans])
         chunks: Array = np.concatenate([np.arange(span.start, span.stop, dtype=np.int64) for _, span in spans])
         first = np.argsort(-np.round(values, _DIGITS), kind="stable")[:limit]
-        return [self._key(at, chunk) for at, chunk in zip(parts[first].tolist(), chunks[first].tolist(), strict=True)]
+        keys: list[Key | None] = [None] * len(first)
+        for at in range(len(self._parts)):
+            own = np.flatnonzero(parts[first] == at)
+            for place, key in zip(own.tolist(), self._keys(at, chunks[first][own]), strict=True):
+                keys[place] = key
+        return [key for key in keys if key is not None]
 
     def values(self, scores: Sequence[Array], keys: Sequence[Key]) -> Array:
         """The scores of these chunks, in their order."""
@@ -276,13 +281,17 @@ class Index:
                 # All that tie with the last one stay, so that the order below decides, not the partition.
                 kept = rounded >= np.partition(rounded, -limit)[-limit]
                 candidates, rounded = candidates[kept], rounded[kept]
-            pairs = zip(rounded.tolist(), candidates.tolist(), strict=True)
-            scored += [(score, self._key(at, chunk)) for score, chunk in pairs]
+            scored += zip(rounded.tolist(), self._keys(at, candidates), strict=True)
         return _ordered(scored, limit)
 
-    def _key(self, at: int, chunk: int) -> Key:
+    def _keys(self, at: int, chunks: Array) -> list[Key]:
         segment = self._parts[at].segment
-        return segment.path(chunk), int(segment.arrays["starts"][chunk]), at, chunk
+        starts = segment.arrays["starts"][chunks].tolist()
+        files = segment.file_of[chunks].tolist()
+        return [
+            (segment.paths[file], start, at, chunk)
+            for file, start, chunk in zip(files, starts, chunks.tolist(), strict=True)
+        ]
 
 
 def _ordered(scored: Iterable[tuple[float, Key]], limit: int) -> Ranking:

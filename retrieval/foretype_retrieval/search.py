@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import Found, Index, Key
-from foretype_retrieval.terms import count_terms, identifiers, import_names
+from foretype_retrieval.terms import count_terms, identifiers, identifiers_of, import_names
 
 __all__ = ["WEIGHTS", "Candidates", "Features", "Hit", "Query", "candidates", "query_at", "query_of_words", "search"]
 
@@ -116,14 +116,14 @@ def query_at(lines: Sequence[str], typed: str, exclude: str = "") -> Query:
     near = [*lines[-_NAME_LINES:], finished]
     names: dict[str, None] = {}
     for line in reversed(near):
-        for name in reversed(identifiers(line)):
+        for name in reversed(identifiers_of([line])):
             names.setdefault(name)
     imported, modules = import_names(lines)
     terms: dict[str, float] = {}
     for weight, part in ((1.0, near[:-_CLOSE_LINES]), (2.0, near[-_CLOSE_LINES:])):
-        for word, times in count_terms(identifiers("\n".join(part))).items():
+        for word, times in count_terms(identifiers_of(part)).items():
             terms[word] = terms.get(word, 0.0) + weight * min(times, 3)
-    uses = Counter(identifiers("\n".join(lines[-NEAR_LINES:])))
+    uses = Counter(identifiers_of(lines[-NEAR_LINES:]))
     return Query(tuple(names)[:_MAX_NAMES], imported, modules, terms, "\n".join(near[-_VECTOR_LINES:]), exclude, uses)
 
 
@@ -216,6 +216,7 @@ def _named(index: Index, query: Query) -> tuple[dict[Key, tuple[str, int]], froz
     return found, frozenset(paths)
 
 
+@lru_cache(maxsize=65_536)
 def _shared(own: tuple[str, ...], path: str) -> float:
     folders = path.split("/")[:-1]
     common = next(

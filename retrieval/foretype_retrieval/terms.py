@@ -12,7 +12,15 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["MAX_IDENTIFIER_CHARS", "count_terms", "identifiers", "import_names", "subwords", "symbol_term"]
+__all__ = [
+    "MAX_IDENTIFIER_CHARS",
+    "count_terms",
+    "identifiers",
+    "identifiers_of",
+    "import_names",
+    "subwords",
+    "symbol_term",
+]
 
 MAX_IDENTIFIER_CHARS: Final = 80
 """Longer runs of letters are data (base64, hashes)."""
@@ -44,6 +52,16 @@ _HEAD_LINES: Final = 800
 def identifiers(text: str) -> list[str]:
     """Identifiers of two characters and more, in the order of the text, repeated ones included."""
     return [found for found in _IDENTIFIER.findall(text) if len(found) <= MAX_IDENTIFIER_CHARS]
+
+
+@lru_cache(maxsize=16_384)
+def _identifiers_of_line(line: str) -> tuple[str, ...]:
+    return tuple(identifiers(line))
+
+
+def identifiers_of(lines: Iterable[str]) -> list[str]:
+    """As :func:`identifiers`, of lines that are asked about again and again while somebody types near them."""
+    return [name for line in lines for name in _identifiers_of_line(line)]
 
 
 @lru_cache(maxsize=65_536)
