@@ -228,6 +228,9 @@ class _Live(Collector):
         yield GaugeMetricFamily("foretype_connections", "Open stream connections.", value=self._connections())
         yield GaugeMetricFamily("foretype_engine_running", "Requests that the engine computes.", value=engine.running)
         yield GaugeMetricFamily("foretype_engine_waiting", "Requests queued in the engine.", value=engine.waiting)
+        if engine.kv_use is not None:
+            help_ = "Share of the key-value cache that running requests hold; of a pool, the mean over its replicas."
+            yield GaugeMetricFamily("foretype_kv_use_ratio", help_, value=engine.kv_use)
         yield CounterMetricFamily("foretype_engine_restarts", "Times the engine was restarted.", value=engine.restarts)
         yield CounterMetricFamily(
             "foretype_engine_prompt_tokens", "Prompt tokens by the engine's own count.", value=engine.prompt_tokens

@@ -38,6 +38,7 @@ class Replica:
         vocabulary: int = VOCABULARY,
     ) -> None:
         self.vocabulary = vocabulary
+        self.kv_use = 0.0
         self.guesses = 0
         """Tokens guessed per step by its own counters."""
         self.model, self.context, self.aborts, self.ids = model, context, aborts, ids
@@ -92,6 +93,7 @@ class Replica:
         async def metrics(_: Request) -> Any:
             return PlainTextResponse(
                 f'vllm:cache_config_info{{block_size="{self.cache.block_tokens}",num_gpu_blocks="512"}} 1.0\n'
+                f'vllm:kv_cache_usage_perc{{engine="0"}} {self.kv_use}\n'
                 f"vllm:spec_decode_num_drafts_total {100 * bool(self.guesses)}\n"
                 f"vllm:spec_decode_num_draft_tokens_total {100 * self.guesses}\n"
                 f"process_start_time_seconds {1000 + self.starts}\n"

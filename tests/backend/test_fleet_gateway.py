@@ -36,7 +36,7 @@ SECRET = b"s" * 32
 
 @contextlib.asynccontextmanager
 async def fleet(
-    tmp_path: Path, *, count: int = 2, token: str | None = None
+    tmp_path: Path, *, count: int = 2, token: str | None = None, **options: Any
 ) -> AsyncGenerator[tuple[World, list[Replica]]]:
     replicas = [Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(count)]
     for one in replicas:
@@ -44,7 +44,7 @@ async def fleet(
     fast = FastConfig(replicas=tuple(f"{one.url}/v1" for one in replicas))
     pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
     salts = SaltBook(SECRET, read_epochs(tmp_path / "epochs.json"))
-    async with gateway(pool, salts=salts, token=token) as world:
+    async with gateway(pool, salts=salts, token=token, **options) as world:
         attach_pool(world.app, pool, epochs=EpochFile(tmp_path / "epochs.json", salts))
         try:
             yield world, replicas

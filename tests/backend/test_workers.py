@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from backend.replica import Replica
+from backend.test_chat import pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import serving
 from backend.world import gateway, scripted, until
@@ -226,3 +228,41 @@ async def test_the_signals_to_scale_on_are_true() -> None:
         await asyncio.gather(*tasks)
         await world.idle()
         assert await queued() == 0
+
+
+async def test_each_pool_says_how_full_its_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As its servers say: of the fast pool the mean over replicas in service, of the quality pool its server's own."""
+    for module in ("foretype_backend.pools.pool", "foretype_backend.chat.engine"):
+        monkeypatch.setattr(f"{module}.LOOK_EVERY_S", 0.05)
+    instruct = Replica()
+    instruct.kv_use = 0.9
+    await instruct.start()
+    quality = pool_of(f"{instruct.url}/v1")
+    await quality.start()
+    async with fleet(tmp_path, quality=quality) as (world, replicas), world.http() as http:
+
+        async def shown(**labels: str) -> dict[str, float]:
+            found = samples((await http.get("/metrics")).content)
+            name = "foretype_replica_kv_use_ratio" if labels else "foretype_kv_use_ratio"
+            return {
+                dict(of).get("pool", dict(of).get("replica", "")): v for (one, of), v in found.items() if one == name
+            }
+
+        async def comes(wanted: dict[str, float]) -> None:
+            async with asyncio.timeout(20):
+                while (await shown()) != wanted:  # noqa: ASYNC110 - what is scraped
+                    await asyncio.sleep(0.02)
+
+        replicas[0].kv_use, replicas[1].kv_use = 0.25, 0.75
+        await comes({"": 0.5, "quality": 0.9})
+        assert await shown(of="replica") == {replicas[0].url: 0.25, replicas[1].url: 0.75}
+        replicas[1].kv_use, instruct.kv_use = 0.5, 0.1
+        await comes({"": 0.375, "quality": 0.1})
+        await instruct.stop()
+        await comes({"": 0.375})  # nobody is told an old figure of a server that is gone
+        status = (await http.get("/admin/status")).json()
+        assert (status["pools"]["fast"]["engine"]["kv_use"], status["pools"]["quality"]["engine"]["kv_use"]) == (
+            0.375,
+            None,
+        )
+    await quality.close()

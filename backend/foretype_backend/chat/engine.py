@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, cast
@@ -11,7 +12,8 @@ import msgspec
 
 from foretype_backend.engines.openai import OpenAIEngine, Stream
 from foretype_backend.engines.openai_wire import OpenAIConfig, ServerFeatures
-from foretype_backend.engines.port import Chunk, GenerationRequest, Origin, PromptRefused
+from foretype_backend.engines.port import Chunk, EngineStatistics, GenerationRequest, Origin, PromptRefused
+from foretype_backend.engines.vllm_metrics import LOOK_EVERY_S, read_metrics
 
 __all__ = ["ChatEngine"]
 
@@ -31,6 +33,8 @@ class ChatEngine(OpenAIEngine):
         super().__init__(config)
         self._send_salt = send_salt
         self._features = ServerFeatures(usage=True)
+        self._kv_use: float | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Make the client; nothing is asked yet."""
@@ -40,6 +44,30 @@ class ChatEngine(OpenAIEngine):
             timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
             self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)
+            self._looking = asyncio.create_task(self._look_again(), name="chat server's metrics")
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await super().close()
+
+    async def look(self) -> None:
+        """Read how full the server's cache is, where it says so (vLLM's `/metrics`)."""
+        kv_use = None
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            answer = await self._http().get(self._config.root("/metrics"))
+            if answer.status_code == 200:
+                kv_use = read_metrics(answer.text).kv_use
+        self._kv_use = kv_use
+
+    async def _look_again(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def statistics(self) -> EngineStatistics:
+        return super().statistics()._replace(kv_use=self._kv_use)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
         if not self._model:

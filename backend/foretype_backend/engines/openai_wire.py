@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 import msgspec
@@ -56,6 +57,11 @@ class OpenAIConfig:
 
     def endpoint(self, path: str) -> str:
         return f"{self.url}/{path}"
+
+    def root(self, path: str) -> str:
+        """Of what a server has beside its `/v1`; `path` begins with a slash."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + path, "", ""))
 
 
 class ServerFeatures(NamedTuple):

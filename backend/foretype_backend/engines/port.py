@@ -158,7 +158,10 @@ class Capabilities:
 
 
 class EngineStatistics(NamedTuple):
-    """A consistent snapshot of an engine's counters."""
+    """A consistent snapshot of an engine's counters.
+
+    `kv_use` is the share of its key-value cache that running requests hold, 0 to 1; None where the engine does not say.
+    """
 
     running: int
     waiting: int
@@ -167,6 +170,7 @@ class EngineStatistics(NamedTuple):
     cached_tokens: int
     generated_tokens: int
     tokens_after_cancel: int
+    kv_use: float | None = None
 
 
 class Engine(Protocol):

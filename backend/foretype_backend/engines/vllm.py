@@ -69,6 +69,7 @@ class VllmEngine:
         self._ledger = AbortLedger()
         self._acceptance = AcceptanceBook()
         self._running = self._waiting = 0
+        self._kv_use = 0.0
         self._prompt_tokens = self._cached_tokens = self._generated_tokens = self._tokens_after_cancel = 0
 
     @classmethod
@@ -258,6 +259,7 @@ class VllmEngine:
             cached_tokens=self._cached_tokens,
             generated_tokens=self._generated_tokens,
             tokens_after_cancel=self._tokens_after_cancel,
+            kv_use=self._kv_use,
         )
 
     def acceptance(self) -> dict[str, Acceptance]:
@@ -297,8 +299,8 @@ class VllmEngine:
             raise EngineUnavailable("vLLM's engine process died; its log says why, the gateway has to be started again")
         return self._llm, self._library
 
-    def _counted(self, running: int, waiting: int) -> None:
-        self._running, self._waiting = running, waiting
+    def _counted(self, running: int, waiting: int, kv_use: float) -> None:
+        self._running, self._waiting, self._kv_use = running, waiting, kv_use
 
     def _tiers(self, origin: Origin | None, salt: str | None) -> dict[str, Any] | None:
         if not self._options.host_tier_gib > 0:

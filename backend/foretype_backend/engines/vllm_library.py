@@ -22,7 +22,8 @@ class Library(NamedTuple):
 
     Attributes:
         cpu: this is the build for CPUs.
-        start: `start(arguments, on_counts)` makes an `AsyncLLM`; `on_counts(running, waiting)` is called after engine steps.
+        start: `start(arguments, on_counts)` makes an `AsyncLLM`; `on_counts(running, waiting, kv_use)` is called after
+            engine steps.
         sampling: `sampling(**arguments)` makes `SamplingParams`.
         prompt: `prompt(ids, cache_salt=…)` makes a prompt.
         refused: what vLLM raises for a request that it will never take.
@@ -30,7 +31,7 @@ class Library(NamedTuple):
 
     version: str
     cpu: bool
-    start: Callable[[dict[str, Any], Callable[[int, int], None]], Any]
+    start: Callable[[dict[str, Any], Callable[[int, int, float], None]], Any]
     sampling: Callable[..., Any]
     prompt: Callable[..., Any]
     refused: type[Exception]
@@ -53,7 +54,7 @@ def load_library() -> Library:
     except AttributeError as error:
         raise ImportError(f"vLLM {vllm.__version__} is not one of 0.32 and 0.33: {error}") from error
 
-    def start(arguments: dict[str, Any], on_counts: Callable[[int, int], None]) -> Any:
+    def start(arguments: dict[str, Any], on_counts: Callable[[int, int, float], None]) -> Any:
         counts = _counts_logger(logger_base, on_counts)
         return engine_type.from_engine_args(arguments_type(**arguments), stat_loggers=[counts])
 
@@ -63,10 +64,11 @@ def load_library() -> Library:
     return Library(str(vllm.__version__), cpu, start, sampling, prompt, refused)
 
 
-def _counts_logger(base: Any, on_counts: Callable[[int, int], None]) -> Any:
+def _counts_logger(base: Any, on_counts: Callable[[int, int, float], None]) -> Any:
     def record(_self: Any, scheduler_stats: Any = None, *_: Any, **__: Any) -> None:
         if scheduler_stats is not None:
-            on_counts(scheduler_stats.num_running_reqs, scheduler_stats.num_waiting_reqs)
+            stats = scheduler_stats
+            on_counts(stats.num_running_reqs, stats.num_waiting_reqs, stats.kv_cache_usage)
 
     def nothing(*_: Any, **__: Any) -> None: ...
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["VllmMetrics", "read_metrics"]
+__all__ = ["LOOK_EVERY_S", "VllmMetrics", "read_metrics"]
+
+LOOK_EVERY_S: Final = 5.0
+"""How old a figure may be that scaling goes by."""
 
 
 class VllmMetrics(NamedTuple):
@@ -17,6 +20,7 @@ class VllmMetrics(NamedTuple):
         started_s: start of the process, seconds since 1970: another value is another process, whose cache is empty.
         drafts, draft_tokens, accepted_tokens: of speculative decoding, since the start: steps, guesses, accepted ones.
         running, waiting: requests.
+        kv_use: share of the cache that running requests hold, 0 to 1; of data-parallel ranks the fullest one's.
     """
 
     block_tokens: int = 0
@@ -27,6 +31,7 @@ class VllmMetrics(NamedTuple):
     accepted_tokens: int = 0
     running: int = 0
     waiting: int = 0
+    kv_use: float | None = None
 
     @property
     def guesses(self) -> int:
@@ -44,10 +49,11 @@ _COUNTS = {
 
 
 def read_metrics(text: str) -> VllmMetrics:
-    """Raises ValueError where the text is no Prometheus exposition. Data-parallel ranks are summed."""
+    """Raises ValueError where the text is no Prometheus exposition. Counts of data-parallel ranks are summed."""
     counts = dict.fromkeys(_COUNTS.values(), 0)
     block_tokens = cache_blocks = 0
     started_s: float | None = None
+    kv_use: float | None = None
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name in _COUNTS:
@@ -55,9 +61,12 @@ def read_metrics(text: str) -> VllmMetrics:
             elif sample.name == "vllm:cache_config_info":
                 block_tokens = _whole(sample.labels.get("block_size"))
                 cache_blocks += _whole(sample.labels.get("num_gpu_blocks"))
+            elif sample.name == "vllm:kv_cache_usage_perc":  # a share, whatever its name says
+                kv_use = max(kv_use or 0.0, sample.value)
             elif sample.name == "process_start_time_seconds":
                 started_s = sample.value
-    return VllmMetrics(block_tokens=block_tokens, cache_blocks=cache_blocks, started_s=started_s, **counts)
+    own = {"block_tokens": block_tokens, "cache_blocks": cache_blocks, "started_s": started_s, "kv_use": kv_use}
+    return VllmMetrics(**own, **counts)
 
 
 def _whole(text: str | None) -> int:

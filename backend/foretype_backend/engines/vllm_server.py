@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import httpx
 
@@ -22,6 +21,7 @@ from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
     EngineFinish,
+    EngineStatistics,
     EngineUnavailable,
     GenerationParams,
     GenerationRequest,
@@ -139,7 +139,7 @@ class VllmServerEngine(OpenAIEngine):
     async def scrape(self) -> VllmMetrics:
         """Read `/metrics`; what it does not say stays as it was."""
         with contextlib.suppress(httpx.HTTPError, ValueError):
-            response = await self._http().get(self._root("/metrics"))
+            response = await self._http().get(self._config.root("/metrics"))
             if response.status_code == 200:
                 self.metrics = read_metrics(response.text)
         return self.metrics
@@ -219,7 +219,7 @@ class VllmServerEngine(OpenAIEngine):
     async def _post_abort(self, request_ids: list[str]) -> bool:
         with contextlib.suppress(httpx.HTTPError):
             response = await self._http().post(
-                self._root("/inference/v1/abort_requests"), json={"request_ids": request_ids}
+                self._config.root("/inference/v1/abort_requests"), json={"request_ids": request_ids}
             )
             return response.status_code == 200
         return False
@@ -232,6 +232,14 @@ class VllmServerEngine(OpenAIEngine):
             await self._request("POST", "completions", body)
 
     # Questions
+
+    @property
+    def kv_use(self) -> float | None:
+        """As :meth:`scrape` last found it; see :class:`EngineStatistics`."""
+        return self.metrics.kv_use
+
+    def statistics(self) -> EngineStatistics:
+        return super().statistics()._replace(kv_use=self.kv_use)
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
@@ -251,7 +259,3 @@ class VllmServerEngine(OpenAIEngine):
 
     def __repr__(self) -> str:
         return f"<VllmServerEngine {self.name} {self._model!r} running={len(self._live)}>"
-
-    def _root(self, path: str) -> str:
-        parts = urlsplit(self._config.url)
-        return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + path, "", ""))

@@ -92,6 +92,7 @@ def _figures(pool: dict[str, Any]) -> dict[str, str]:
         "running / slots": f"{pool['running']} / {pool['slots']}",
         "waiting": str(pool["waiting"]),
         "queued tokens": f"{pool['queued_uncached_tokens']:,}",
+        "KV use": "–" if pool["engine"].get("kv_use") is None else f"{pool['engine']['kv_use']:.0%}",
         "cache hit rate": "–" if hit_rate is None else f"{hit_rate:.1%}",
         "p99 TTFT ms": ", ".join(f"{name} {ms:g}" for name, ms in pool["p99_ttft_ms"].items()) or "–",
         "shedding level": str(pool["shedding_level"]),

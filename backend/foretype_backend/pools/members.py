@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,15 @@ class Replica(Engine, Protocol):
     @property
     def guesses(self) -> int:
         """Tokens guessed per step; 0 where the replica does not speculate, or has not yet."""
+        ...
+
+    @property
+    def kv_use(self) -> float | None:
+        """Share of its cache that running requests hold, as :meth:`scrape` last found it; None where it does not say."""
+        ...
+
+    async def scrape(self) -> object:
+        """Read the engine's own figures. Raises nothing."""
         ...
 
     async def check(self) -> None:
@@ -75,6 +85,7 @@ class Members:
         self._went = went
         self._clock = clock
         self._identity: ReplicaIdentity | None = None
+        self._looks: set[asyncio.Task[None]] = set()
 
     def __getitem__(self, name: str) -> Member:
         return self._members[name]
@@ -116,7 +127,7 @@ class Members:
                 self._comes(member)
 
     async def close(self) -> None:
-        checks = [one.check for one in self if one.check is not None]
+        checks = [*self._looks, *(one.check for one in self if one.check is not None)]
         for check in checks:
             check.cancel()
         await asyncio.gather(*checks, return_exceptions=True)
@@ -128,6 +139,23 @@ class Members:
         for member in self:
             if member.health.due(now):
                 member.check = asyncio.create_task(self._check(member), name=f"check {member.engine.name}")
+
+    def look(self) -> None:
+        """Begin to read the figures of what is in service; a busy replica is not checked, and is what scaling asks for."""
+        for member in self:
+            if member.health.in_service:
+                task = asyncio.create_task(self._look(member), name=f"look at {member.engine.name}")
+                self._looks.add(task)
+                task.add_done_callback(self._looks.discard)
+
+    async def _look(self, member: Member) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._check_timeout_s):
+                await member.engine.scrape()
+
+    def kv_use(self) -> dict[str, float]:
+        """By replica in service, of those that say."""
+        return {name: use for name in self.serving() if (use := self[name].engine.kv_use) is not None}
 
     def fault(self, member: Member, error: EngineUnavailable) -> None:
         """A request failed on a replica."""

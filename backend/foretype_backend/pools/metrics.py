@@ -41,7 +41,14 @@ class PoolCollector(Collector):
         routes = CounterMetricFamily("foretype_routes", "Requests by why their replica was chosen.", labels=["route"])
         for route, count in statistics.router.routes.items():
             routes.add_metric([route.value], count)
-        yield from (standing, flying, outages, queued, routes)
+        full = GaugeMetricFamily(
+            "foretype_replica_kv_use_ratio",
+            "Share of a replica's cache that running requests hold.",
+            labels=["replica"],
+        )
+        for name, use in statistics.kv_use.items():
+            full.add_metric([name], use)
+        yield from (standing, flying, outages, queued, routes, full)
         agreement = statistics.agreement
         yield CounterMetricFamily(
             "foretype_directory_requests", "Requests whose cached tokens an engine told.", value=agreement.requests

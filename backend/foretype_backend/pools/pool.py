@@ -28,6 +28,7 @@ from foretype_backend.engines.port import (
     GenerationRequest,
     Origin,
 )
+from foretype_backend.engines.vllm_metrics import LOOK_EVERY_S
 from foretype_backend.pools.health import HealthOptions
 from foretype_backend.pools.kv_events import follow_events
 from foretype_backend.pools.members import Member, Members, Replica
@@ -111,7 +112,7 @@ class ReplicaPool:
         self._placed_at: dict[str, Replica] = {}
         self._ledger = AbortLedger()
         self._ticker: asyncio.Task[None] | None = None
-        self._expired_s = clock()
+        self._expired_s = self._looked_s = clock()
         self._capabilities: Capabilities | None = None
         self._retried = 0
         self._warm = WarmQueue(self.options.warm)
@@ -337,6 +338,9 @@ class ReplicaPool:
             self._members.tick()
             self._warm_up()
             now = self._clock()
+            if now - self._looked_s >= LOOK_EVERY_S:
+                self._looked_s = now
+                self._members.look()
             if now - self._expired_s >= self.options.expire_every_s:
                 self._expired_s = now
                 retired = self.book.expire(now)
@@ -367,8 +371,10 @@ class ReplicaPool:
     def statistics(self) -> EngineStatistics:
         each = [one.engine.statistics() for one in self._members]
         outages = sum(one.outages for one in self._members.statistics().values())
-        totals = EngineStatistics(*(sum(column) for column in zip(*each, strict=True)))
-        return totals._replace(restarts=outages)
+        counts = [one._replace(kv_use=0.0) for one in each]
+        totals = EngineStatistics(*(sum(column) for column in zip(*counts, strict=True)))
+        uses = self._members.kv_use().values()
+        return totals._replace(restarts=outages, kv_use=sum(uses) / len(uses) if uses else None)
 
     def pool_statistics(self) -> PoolStatistics:
         return PoolStatistics(
@@ -377,6 +383,7 @@ class ReplicaPool:
             agreement=self._agreement,
             retried=self._retried,
             warm=self._warm.statistics(),
+            kv_use=self._members.kv_use(),
         )
 
     def collectors(self) -> list[Collector]:

@@ -22,10 +22,11 @@ class Agreement(NamedTuple):
 
 
 class PoolStatistics(NamedTuple):
-    """A consistent snapshot; `replicas` by URL, `retried` requests that a second replica answered."""
+    """A consistent snapshot; `replicas` by URL, `retried` requests that a second replica answered, `kv_use` of replicas that say."""
 
     replicas: Mapping[str, HealthStatistics]
     router: RouterStatistics
     agreement: Agreement
     retried: int
     warm: WarmStatistics
+    kv_use: Mapping[str, float]
