@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import secrets
+import signal
+import sys
 import tempfile
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import psutil
 from foretype_client.local import find_gateway
-from foretype_client.ports import Endpoint
+from foretype_client.ports import Endpoint, GatewayGone
 
 from foretype_eval.gateway import GatewayOptions, private_gateway
 
-__all__ = ["Target", "pinned", "target"]
+__all__ = ["Target", "cores", "pinned", "target", "team_target"]
 
+_START_S: Final = 60.0
 _PROFILE = """\
 [engine]
 name = "scripted"
@@ -69,12 +74,12 @@ def pinned(core: int | None) -> Generator[None]:
 
 @contextlib.asynccontextmanager
 async def target(
-    options: GatewayOptions, *, frame_ms: float, slots: int, core: int | None, waiting: int = 4096, more: str = ""
+    options: GatewayOptions, *, frame_ms: float, slots: int, core: int | None, waiting: int = 4096
 ) -> AsyncGenerator[Target]:
     """A running gateway: the one named by `options.url`, or a private one whose engine sends a frame each `frame_ms`.
 
     Args:
-        waiting, more: of the private one: requests that may wait, and more sections of its configuration.
+        waiting: of the private one: requests that may wait.
 
     Raises:
         GatewayNotStarted: with its last words.
@@ -86,7 +91,7 @@ async def target(
         state_dir = Path(folder)
         if options.engine in (None, "scripted") and options.profile is None:
             profile = state_dir / "scripted.toml"
-            profile.write_text(_PROFILE.format(frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more=more))
+            profile.write_text(_PROFILE.format(frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more=""))
             options = GatewayOptions(profile=profile)
         async with private_gateway(options, state_dir=state_dir) as endpoint:
             record = await find_gateway(state_dir)
@@ -95,3 +100,57 @@ async def target(
                 for thread in process.threads():
                     os.sched_setaffinity(thread.id, {core})
             yield Target(endpoint, process)
+
+
+@contextlib.asynccontextmanager
+async def team_target(
+    *, frame_ms: float, slots: int, core: int | None, waiting: int, more: str = "", workers: int = 1
+) -> AsyncGenerator[Target]:
+    """A gateway as a team runs it, on loopback: it takes identities and worker processes, which a private one does not.
+
+    Args:
+        waiting, more: requests that may wait, and more sections of the configuration.
+        workers: processes; with several of them `core` is left alone.
+
+    Raises:
+        GatewayGone: it did not start; its last words are on standard error.
+    """
+    with tempfile.TemporaryDirectory(prefix="foretype-load-") as name:
+        folder, token = Path(name), secrets.token_hex(16)
+        profile, token_file = folder / "team.toml", folder / "token"
+        profile.write_text(_PROFILE.format(frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more=more))
+        token_file.write_text(token)
+        arguments = (
+            "serve",
+            "--profile",
+            str(profile),
+            "--port",
+            "0",
+            "--token-file",
+            str(token_file),
+            "--no-telemetry",
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "foretype_backend",
+            *arguments,
+            "--workers",
+            str(workers),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            assert process.stdout is not None
+            async with asyncio.timeout(_START_S):
+                line = (await process.stdout.readline()).decode()
+            if not line.startswith("ready "):
+                raise GatewayGone("the team's gateway did not start")
+            if core is not None and workers == 1:
+                for thread in psutil.Process(process.pid).threads():
+                    os.sched_setaffinity(thread.id, {core})
+            url = line.split()[1].replace("http", "ws", 1) + "/v1/stream"
+            yield Target(Endpoint(url, token), psutil.Process(process.pid))
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+            await process.wait()

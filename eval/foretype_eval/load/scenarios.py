@@ -18,14 +18,15 @@ from foretype_eval.load.crowd import Crowd, LoadOptions, leaked, scripts_of
 from foretype_eval.load.developer import Habits
 from foretype_eval.load.drive import Progress
 from foretype_eval.load.fairness import fairness, make_keys
-from foretype_eval.load.gateway import Target, cores, pinned, target
+from foretype_eval.load.gateway import Target, cores, pinned, target, team_target
 from foretype_eval.load.overload import MIX, overload
+from foretype_eval.load.rolling import rolling
 from foretype_eval.load.scripts import Step
 from foretype_eval.load.sessions import sessions
 
 __all__ = ["SCENARIOS", "ScenarioOptions", "run_scenario"]
 
-SCENARIOS: Final = ("overload", "fairness", "sessions", "churn")
+SCENARIOS: Final = ("overload", "fairness", "sessions", "churn", "rolling")
 _PATIENT: Final = Habits(supersede=0.0, cancel=0.0, early=0.0, branch=0.0)
 """People who wait for every answer: what they do not get, they were refused."""
 _WAITING: Final = 256
@@ -41,6 +42,7 @@ class ScenarioOptions(msgspec.Struct, frozen=True, kw_only=True):
         pairs: of runs without and with the flood, in `fairness`.
         idle_s: silence before `sessions` looks at the memory.
         events: connects, cancels and disconnects of `churn`.
+        workers: of the gateway that `rolling` restarts.
     """
 
     load: LoadOptions = LoadOptions()
@@ -49,6 +51,7 @@ class ScenarioOptions(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int = 5
     idle_s: float = 60.0
     events: int = 20_000
+    workers: int = 2
 
     @property
     def slots(self) -> int:
@@ -68,19 +71,26 @@ async def run_scenario(name: str, options: ScenarioOptions, *, progress: Progres
         GatewayGone: the gateway cannot be started, or broke connections that it must not.
         WorkloadError: there is no code here to type.
     """
-    run = {"overload": _overload, "fairness": _fairness, "sessions": _sessions, "churn": _churn}[name]
+    run = {"overload": _overload, "fairness": _fairness, "sessions": _sessions, "churn": _churn, "rolling": _rolling}[
+        name
+    ]
     report = await run(options, progress)
     return {"scenario": name, "seconds": options.load.seconds, "frame_ms": options.load.frame_ms, **report}
 
 
 @contextlib.asynccontextmanager
-async def _scene(load: LoadOptions, *, waiting: int = 4096, more: str = "") -> AsyncGenerator[_Scene]:
-    places = cores() if load.pin else []
+async def _scene(
+    load: LoadOptions, *, waiting: int = 4096, team: bool = False, more: str = "", workers: int = 1
+) -> AsyncGenerator[_Scene]:
+    places = cores() if load.pin and workers == 1 else []
     near, far = (places[0], places[-1]) if len(places) > 1 else (None, None)
-    private = GatewayOptions()
-    async with target(
-        private, frame_ms=load.frame_ms, slots=load.slots, core=near, waiting=waiting, more=more
-    ) as found:
+    if team:
+        made = team_target(
+            frame_ms=load.frame_ms, slots=load.slots, core=near, waiting=waiting, more=more, workers=workers
+        )
+    else:
+        made = target(GatewayOptions(), frame_ms=load.frame_ms, slots=load.slots, core=near, waiting=waiting)
+    async with made as found:
         scripts = await scripts_of(found, load)
         with pinned(far):
             yield _Scene(found, scripts, load)
@@ -111,7 +121,7 @@ async def _fairness(options: ScenarioOptions, progress: Progress) -> dict[str, A
         store = str(Path(folder) / "identity.db")
         keys = await make_keys(store, ["quiet", "flood"], secrets.token_bytes)
         more = f"[identity]\nurl = {msgspec.json.encode(store).decode()}\n"
-        async with _scene(load, waiting=_WAITING, more=more) as scene:
+        async with _scene(load, waiting=_WAITING, team=True, more=more) as scene:
             crowds = [
                 Crowd(scene.found._replace(endpoint=Endpoint(scene.found.endpoint.url, key)), scene.scripts, load)
                 for key in keys.values()
@@ -145,3 +155,11 @@ async def _sessions(options: ScenarioOptions, progress: Progress) -> dict[str, A
 async def _churn(options: ScenarioOptions, progress: Progress) -> dict[str, Any]:
     async with _scene(options.load) as scene:
         return await churn(scene.found, scene.scripts, events=options.events, seed=options.load.seed, progress=progress)
+
+
+async def _rolling(options: ScenarioOptions, progress: Progress) -> dict[str, Any]:
+    load = options.load
+    async with _scene(load, team=True, workers=options.workers) as scene:
+        return await rolling(
+            scene.found, scene.scripts, developers=load.developers, rate=load.rate, seed=load.seed, progress=progress
+        )
