@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from backend.admission_world import Simulation, typing_tenant
+from backend.admission_world import Result, Simulation, Source, typing_tenant
 from foretype_backend.admission.outcomes import Decision, Reason, reason_of
 from foretype_backend.admission.pressure import LOWEST_FIRST, Pressure, RollingP99
 from foretype_backend.admission.scheduler import (
@@ -19,6 +19,7 @@ from foretype_backend.admission.scheduler import (
     Stop,
     Ticket,
 )
+from foretype_backend.admission.shares import Shares
 from foretype_client.wire import RequestClass
 from hypothesis import given
 from hypothesis import strategies as st
@@ -331,6 +332,8 @@ def test_random_events_leak_no_slot_and_decide_every_request_once() -> None:
     assert scheduler.statistics() == (0, 0, 0)
     assert scheduler.queued_tokens == 0
     assert not left["_of_session"] and not left["_of_document"]
+    scheduler.shares.turn(float("inf"))
+    assert not len(scheduler.shares), "who holds nothing and asks nothing is forgotten"
     assert set(left["_running_of"].values()) == {0}
     assert all(not len(queue) and not queue.tenants for queue in left["_queues"].values())
 
@@ -344,6 +347,37 @@ def test_a_tenant_at_twenty_times_its_share_moves_anothers_p99_by_less_than_a_te
     assert not beside.refused["quiet"]
     assert beside.refused["flood"] > 0
     assert beside.p99_s("quiet") < 1.1 * alone.p99_s("quiet")
+
+
+def test_under_pressure_that_another_tenant_makes_a_modest_one_is_not_refused_and_finds_a_slot_free() -> None:
+    objective = {"class_": RequestClass.INTERACTIVE, "objective_s": 0.1}
+
+    def quiet_beside(*others: Source) -> Result:
+        pressure = Pressure({RequestClass.INTERACTIVE: 0.1})
+        simulation = Simulation(slots=24, service_s=0.12, ttft_s=0.02, pressure=pressure)
+        return simulation.run([typing_tenant("quiet", rate=20.0, **objective), *others], seconds=120)
+
+    flood = typing_tenant("flood", rate=400.0, **objective)
+    alone, beside = quiet_beside(), quiet_beside(flood)
+    assert beside.refused["flood"] > 0 and not beside.refused["quiet"]
+    assert beside.p99_s("quiet") - alone.p99_s("quiet") < 0.005
+    assert beside.completed_by(120.0) >= 0.88 * 24 / 0.12 * 120, "the headroom is a twelfth"
+
+
+def test_a_tenant_alone_has_every_slot_and_beside_another_leaves_the_last_ones() -> None:
+    shares = Shares()
+    shares.asked("a", 1.0, 0.0)
+    assert shares.headroom("a", 24) == 0 and not shares.modest("a", 24)
+    shares.asked("b", 1.0, 1.0)
+    for _ in range(12):
+        shares.taken("a")
+        shares.started("a")
+    assert shares.headroom("a", 24) == 2 and shares.headroom("b", 24) == 0
+    assert not shares.modest("a", 24) and shares.modest("b", 24)
+    assert shares.headroom("a", 3) == 0, "of three slots none is left free"
+    shares.turn(11.5)
+    assert len(shares) == 1, "b has not asked for ten seconds and holds nothing"
+    assert shares.headroom("a", 24) == 0
 
 
 def test_at_three_times_the_capacity_goodput_holds_and_what_is_admitted_is_in_time() -> None:

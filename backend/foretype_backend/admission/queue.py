@@ -10,7 +10,7 @@ queue has run empty keeps its place until its turn comes, so that asking one by 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -100,8 +100,10 @@ class ClassQueue:
         line.count += 1
         self._count += 1
 
-    def pop(self) -> Ticket:
-        """Take the next one. Raises IndexError when nothing waits."""
+    def pop(self, may: Callable[[str], bool] = lambda _tenant: True) -> Ticket | None:
+        """Take the next one, of a tenant that `may` start; None where there is none."""
+        if not any(line.count and may(tenant) for tenant, line in self._lines.items()):
+            return None
         while True:
             turns = self._new or self._turns
             line = self._lines[turns[0]]
@@ -111,6 +113,9 @@ class ClassQueue:
                     del self._lines[tenant]
                 else:
                     self._turns.append(tenant)
+                continue
+            if not may(turns[0]):
+                self._turns.append(turns.popleft())  # what it may spend waits with it
                 continue
             if not line.has_turn:
                 line.has_turn = True

@@ -10,7 +10,9 @@ of :class:`Scheduler`, and what must happen outside (start, refuse, stop) comes 
    waiting work when it has waited for longer than that. Above the shedding level a class is refused as a whole (`pressure`).
 5. *Order*: the highest class first; tenants by deficit round robin; then the session that waited longest; its newest first.
 6. *Reserved slots*: a class never takes the slots that are kept for a higher one.
-7. *Full queue*: of the lowest class the tenant with most in the queue for its weight gives one up, the arrival if it is that one's.
+7. *Headroom*: while several tenants are about, one that holds its part leaves the last slots to those that hold less, and what is
+   within a tenant's part is queued although others have driven the gateway to where interactive work is not (`shares`).
+8. *Full queue*: of the lowest class the tenant with most in the queue for its weight gives one up, the arrival if it is that one's.
 
 A stopped request keeps its slot until it has left (:meth:`Scheduler.leave`): the engine still works for it until then.
 
@@ -28,6 +30,7 @@ from foretype_client.wire import RequestClass
 from foretype_backend.admission.outcomes import Decision, Reason, reason_of
 from foretype_backend.admission.pressure import Pressure, Rates
 from foretype_backend.admission.queue import ClassQueue, Ticket
+from foretype_backend.admission.shares import Shares
 
 __all__ = ["PRIORITY", "Effect", "Limits", "Refuse", "Scheduler", "SchedulerStatistics", "Start", "Stop", "Ticket"]
 
@@ -112,6 +115,7 @@ class Scheduler:
         self.rates = Rates()
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, Ticket] = {}
+        self.shares = Shares()
         self._queues = {class_: ClassQueue() for class_ in RequestClass}
         self._running_of = dict.fromkeys(RequestClass, 0)
         self._of_session: dict[str, dict[str, None]] = {}
@@ -138,6 +142,7 @@ class Scheduler:
         effects: list[Effect] = []
         if supersedes is not None and supersedes in self._of_session.get(ticket.session, ()):
             self._end(supersedes, Decision.SUPERSEDED, effects)
+        self.shares.asked(ticket.tenant, ticket.weight, now)
         refused = self._refusal(ticket, now)
         if refused is not None:
             effects.append(Refuse(ticket.key, refused))
@@ -145,7 +150,7 @@ class Scheduler:
             return effects
         if ticket.class_ is RequestClass.INTERACTIVE and ticket.document:
             self._make_room_in_document(ticket, effects)
-        if not self._waiting and self._available(ticket.class_):
+        if not self._waiting and self._available(ticket):
             self._remember(ticket)
             self._start(ticket, now, effects, Decision.STARTED)
             return effects
@@ -195,7 +200,7 @@ class Scheduler:
             self._running_of[running.ticket.class_] -= 1
             self._stopping -= running.stopping
             self.rates.served(now - running.started)
-            self._forget(running.ticket)
+            self._forget(running.ticket, ran=True)
         elif key in self._waiting:
             self._forget(self._unqueue(key))
         self._fill(now, effects)
@@ -204,6 +209,7 @@ class Scheduler:
     def tick(self, now: float) -> list[Effect]:
         """Time passed: waiting requests may have expired, and the pressure may have changed."""
         effects: list[Effect] = []
+        self.shares.turn(now)
         if self.pressure is not None:
             self.pressure.turn(now)
         for ticket in list(self._waiting.values()):
@@ -215,7 +221,7 @@ class Scheduler:
 
     def _refusal(self, ticket: Ticket, now: float) -> Decision | None:
         """Why an arrival is refused; None when it may wait or start."""
-        free = not self._waiting and self._available(ticket.class_)
+        free = not self._waiting and self._available(ticket)
         if self.pressure is not None:
             if not free or len(self._running) >= _BUSY_SHARE * self.limits.max_running:
                 self.pressure.busy()
@@ -228,7 +234,9 @@ class Scheduler:
             return None
         if wait_s > self.limits.refuse_share * ticket.objective_s:
             return Decision.PREDICTED_LATE
-        return None if self.pressure.queues_interactive else Decision.PREDICTED_LATE
+        if self.pressure.queues_interactive or self.shares.modest(ticket.tenant, self.limits.max_running):
+            return None
+        return Decision.PREDICTED_LATE
 
     def _predicted_wait_s(self, ticket: Ticket, *, free: bool) -> float:
         """Until the engine begins with it: slots by fair share, and prefill that is queued in the engine already."""
@@ -252,8 +260,10 @@ class Scheduler:
         if not self._waiting:
             return
         for class_, queue in self._queues.items():
-            while len(queue) and self._available(class_):
-                ticket = queue.pop()
+            while (free := self._free(class_)) > 0:
+                ticket = queue.pop(lambda tenant, free=free: free > self._headroom(tenant))
+                if ticket is None:
+                    break
                 del self._waiting[ticket.key]
                 self._waiting_tokens -= ticket.uncached_tokens
                 refused = self._late(ticket, now)
@@ -263,18 +273,27 @@ class Scheduler:
                     self._forget(ticket)
                     effects.append(Refuse(ticket.key, refused))
 
-    def _available(self, class_: RequestClass) -> bool:
-        """Whether a slot is free for this class."""
+    def _available(self, ticket: Ticket) -> bool:
+        """Whether a slot is free for this request."""
+        free = self._free(ticket.class_)
+        return free > 0 and free > self._headroom(ticket.tenant)
+
+    def _headroom(self, tenant: str) -> int:
+        return self.shares.headroom(tenant, self.limits.max_running)
+
+    def _free(self, class_: RequestClass) -> int:
+        """Slots that are free for this class."""
         free = self.limits.max_running - len(self._running)
         if free > 0 and self.limits.reserved:
             for higher, slots in self.limits.reserved.items():
                 if PRIORITY[higher] < PRIORITY[class_]:
                     free -= max(0, slots - self._running_of[higher])
-        return free > 0
+        return free
 
     def _start(self, ticket: Ticket, now: float, effects: list[Effect], decision: Decision) -> None:
         self._running[ticket.key] = _Running(ticket, now)
         self._running_of[ticket.class_] += 1
+        self.shares.started(ticket.tenant)
         self._prefilling_tokens += ticket.uncached_tokens
         effects.append(Start(ticket.key, decision))
 
@@ -316,11 +335,13 @@ class Scheduler:
             self._end(key, Decision.DOCUMENT_LIMIT, effects)
 
     def _remember(self, ticket: Ticket) -> None:
+        self.shares.taken(ticket.tenant)
         self._of_session.setdefault(ticket.session, {})[ticket.key] = None
         if ticket.class_ is RequestClass.INTERACTIVE and ticket.document:
             self._of_document.setdefault((ticket.session, ticket.document), {})[ticket.key] = None
 
-    def _forget(self, ticket: Ticket) -> None:
+    def _forget(self, ticket: Ticket, *, ran: bool = False) -> None:
+        self.shares.gone(ticket.tenant, ran=ran)
         keys = self._of_session[ticket.session]
         del keys[ticket.key]
         if not keys:

@@ -1,0 +1,88 @@
+"""What each tenant holds of an engine's slots, and what its part of them is: who asks seldom finds a slot free. Pure.
+
+Turns (:mod:`.queue`) decide who is next when a slot comes free, but one that floods holds all of them, and whoever asks once waits for
+one to end. So while several tenants are about, those that hold their part leave the last slots (the *headroom*) to those that
+hold less. A tenant alone has every slot.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["Shares"]
+
+_ABOUT_S: Final = 10.0
+"""A tenant that asked so lately is about."""
+_FEW_SLOTS: Final = 4
+"""Of fewer, none can be left free."""
+_ONE_IN: Final = 12
+"""Of the slots, that are headroom: a twelfth, and one at least. A flood then finds 91.7 % of an engine."""
+
+
+class _Tenant:
+    __slots__ = ("asked_s", "live", "running", "weight")
+
+    def __init__(self) -> None:
+        self.asked_s = 0.0
+        self.live = 0
+        self.running = 0
+        self.weight = 1.0
+
+
+class Shares:
+    """Counts by tenant. Every call costs O(1), but :meth:`turn`."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, _Tenant] = {}
+        self._weights = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Shares of {len(self._tenants)} tenants>"
+
+    def __len__(self) -> int:
+        """Tenants that are about."""
+        return len(self._tenants)
+
+    def asked(self, tenant: str, weight: float, now: float) -> None:
+        """A request came, whatever becomes of it."""
+        found = self._tenants.get(tenant)
+        if found is None:
+            found = self._tenants[tenant] = _Tenant()
+        else:
+            self._weights -= found.weight
+        found.weight, found.asked_s = max(weight, 1e-3), now
+        self._weights += found.weight
+
+    def taken(self, tenant: str) -> None:
+        """It waits or runs from now on."""
+        self._tenants[tenant].live += 1
+
+    def started(self, tenant: str) -> None:
+        self._tenants[tenant].running += 1
+
+    def gone(self, tenant: str, *, ran: bool) -> None:
+        found = self._tenants[tenant]
+        found.live -= 1
+        found.running -= ran
+
+    def headroom(self, tenant: str, slots: int) -> int:
+        """Slots that this tenant leaves free: none where it is alone, or holds less than its part."""
+        if len(self._tenants) < 2 or slots < _FEW_SLOTS:
+            return 0
+        if self._within(tenant, slots, self._tenants[tenant].running):
+            return 0
+        return max(1, slots // _ONE_IN)
+
+    def modest(self, tenant: str, slots: int) -> bool:
+        """Whether one more request is still within the tenant's part of the slots, while others are about."""
+        return len(self._tenants) > 1 and self._within(tenant, slots, self._tenants[tenant].live)
+
+    def _within(self, tenant: str, slots: int, holds: int) -> bool:
+        return holds + 1 <= slots * self._tenants[tenant].weight / self._weights
+
+    def turn(self, now: float) -> None:
+        """Forget who has not asked for a while and holds nothing."""
+        gone = [name for name, one in self._tenants.items() if not one.live and now - one.asked_s > _ABOUT_S]
+        for name in gone:
+            del self._tenants[name]
+        self._weights = sum(one.weight for one in self._tenants.values())
