@@ -38,10 +38,10 @@ name = "embedded"
 class GatewayProcess:
     """A gateway on a port of its own; `ready` when the constructor returns."""
 
-    def __init__(self, folder: Path, *, engine="scripted", decode_s=0.0, prefill_s=0.0, port=0, options=()):
+    def __init__(self, folder: Path, *, engine="scripted", decode_s=0.0, prefill_s=0.0, port=0, options=(), more=""):
         profile = folder / "gateway.toml"
         text = SCRIPTED.format(decode_s=decode_s, prefill_s=prefill_s) if engine == "scripted" else EMBEDDED
-        profile.write_text(text)
+        profile.write_text(text + more)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "foretype_backend", "serve", "--profile", profile, "--port", str(port), *options],
             stdin=subprocess.DEVNULL,
@@ -168,10 +168,11 @@ class Editor:
 
 
 @asynccontextmanager
-async def editor(folder: Path, *arguments, options=None, encodings=None, ready=True, folders=(), progress=False):
+async def editor(folder: Path, *arguments, options=None, encodings=None, ready=True, folders=(), progress=False, workspace=None):
     """A language server with an initialized client; with `ready`, its gateway has been reached.
 
-    `folders` are open as workspace folders; with `progress` the client shows work-done progress.
+    `folders` are open as workspace folders; with `progress` the client shows work-done progress; `workspace` are further
+    capabilities of it.
     """
     client = make_test_lsp_client()
     log = folder / "lsp.log"
@@ -184,6 +185,7 @@ async def editor(folder: Path, *arguments, options=None, encodings=None, ready=T
             types.InitializeParams(
                 capabilities=types.ClientCapabilities(
                     general=types.GeneralClientCapabilities(position_encodings=encodings),
+                    workspace=workspace,
                     window=types.WindowClientCapabilities(work_done_progress=True) if progress else None,
                 ),
                 workspace_folders=[types.WorkspaceFolder(one.as_uri(), one.name) for one in folders] or None,

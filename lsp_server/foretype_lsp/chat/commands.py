@@ -25,7 +25,6 @@ from foretype_lsp.chat.progress import Progress
 from foretype_lsp.chat.prompts import CODE_CHARS_MAX, DOCUMENT, EXPLAIN, Prompt
 from foretype_lsp.chat.targets import Definition, definition_at
 from foretype_lsp.documents import Held
-from foretype_lsp.positions import Lines
 
 __all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Host", "Models", "Refused"]
 
@@ -75,17 +74,22 @@ class Host(Protocol):
 
 
 class _Target(messages.Params, frozen=True):
-    """`show`: the server shows what comes out, because the editor would not (a code action)."""
+    """What a command is about.
+
+    Attributes:
+        show: the server shows what comes out, because the editor would not (a code action).
+        partial_result_token: for `$/progress` with the text as it is written.
+    """
 
     text_document: messages.Identifier
     range: messages.Range
     show: bool = False
+    partial_result_token: str | int | None = None
 
 
 class _Command(messages.Params, frozen=True):
     arguments: list[_Target]
     work_done_token: str | int | None = None
-    partial_result_token: str | int | None = None
 
 
 class _Context(messages.Params, frozen=True):
@@ -169,7 +173,7 @@ class Chat:
                 self._host.protocol,
                 _ACTIONS[name][0],
                 given=asked.work_done_token,
-                partial=asked.partial_result_token,
+                partial=target.partial_result_token,
                 shows=self._host.shows_progress,
             )
             return self._run(way(target, held, self.models, progress), progress, show=target.show)
@@ -264,7 +268,7 @@ class Chat:
         if not (self._edits and self._versioned):
             # An edit without a version could land in text that was typed while it was on its way.
             return told | {"applied": False, "reason": "the editor applies no edits that carry a version"}
-        asked = {"label": _ACTIONS[f"foretype.chat.{kind}"][0], "edit": edit}
+        asked = types.ApplyWorkspaceEditParams(edit, _ACTIONS[f"foretype.chat.{kind}"][0])
         answered: Any = await asyncio.wrap_future(self._host.protocol.send_request(types.WORKSPACE_APPLY_EDIT, asked))
         if not answered.applied:
             why = answered.failure_reason or "it gave no reason"
@@ -286,14 +290,14 @@ def _span(held: Held, range: messages.Range) -> tuple[int, int]:
     return min(start, end), max(start, end)
 
 
-def _workspace_edit(held: Held, made: Insertion) -> dict[str, Any]:
-    def position(lines: Lines, offset: int) -> dict[str, int]:
-        at = lines.position_at(offset)
-        return {"line": at.line, "character": at.character}
+def _workspace_edit(held: Held, made: Insertion) -> types.WorkspaceEdit:
+    def position(offset: int) -> types.Position:
+        at = held.position_at(offset)
+        return types.Position(at.line, at.character)
 
-    span = {"start": position(held.lines, made.start), "end": position(held.lines, made.end)}
-    identifier = {"uri": held.document.uri, "version": held.document.version}
-    return {"documentChanges": [{"textDocument": identifier, "edits": [{"range": span, "newText": made.text}]}]}
+    span = types.Range(position(made.start), position(made.end))
+    document = types.OptionalVersionedTextDocumentIdentifier(held.document.uri, held.document.version)
+    return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(document, [types.TextEdit(span, made.text)])])
 
 
 def _wanted(kind: str, only: Sequence[str] | None) -> bool:

@@ -20,6 +20,8 @@ _QUOTED: Final = re.compile(r'[rRuU]?("""|\'\'\')(.*?)\1', re.DOTALL)
 _MARK: Final = re.compile(r"^\s*(?:/\*\*?|\*/|\*(?!\*)|///?!?|#+)\s?")
 _BLOCK_STYLE: Final = frozenset({"javascript", "typescript", "tsx", "java", "php", "c", "cpp"})
 _LINE_MARKS: Final = {"rust": "///", "csharp": "///"}
+_UNPRINTED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
+"""Some of them end a line in one language or another, and with it a comment."""
 _MAX_LINES: Final = 60
 _LINE_CHARS: Final = 88
 _PLACEHOLDER: Final = re.compile(r"(?:pass|\.\.\.|raise NotImplementedError(?:\([^\n]*\))?)[ \t]*;?")
@@ -51,7 +53,7 @@ class Gap(NamedTuple):
 
 def plain(answer: str) -> list[str]:
     """The lines of documentation in an answer, without fences, quotes, comment marks and code around them."""
-    text = answer.replace("\r\n", "\n").replace("\r", "\n")
+    text = _UNPRINTED.sub(" ", answer.replace("\r\n", "\n").replace("\r", "\n"))
     fenced = _FENCE.search(text)
     text = fenced[1] if fenced is not None else text
     quoted = _QUOTED.search(text)

@@ -25,7 +25,7 @@ class Progress:
 
     Args:
         given: the token that came with the request; without one the server makes its own, where `shows` it may.
-        partial: token of a client that wants the text as it comes (`partialResultToken`).
+        partial: token of a client that wants the text as it comes (`partialResultToken` of the argument).
     """
 
     def __init__(

@@ -89,7 +89,7 @@ def _by_tree(
 
     byte = len(text[:place].encode())
     node = root.descendant_for_byte_range(byte, byte)
-    while node is not None:
+    while node is not None and node.parent is not None:  # some grammars call the root a module, as Ruby its name spaces
         if (inner := _defining(node)) is not None and not (function and inner.type in CLASSES):
             found = _of(text, source, inner, language, chars)
             if columns is None or indent_columns(found.indent) < columns:

@@ -1,0 +1,93 @@
+"""A chat server that answers by a script, for the quality pool of a real gateway."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+POOL = """
+[pool.quality]
+url = "{url}"
+"""
+
+
+class ChatServer:
+    """OpenAI's chat as far as the gateway uses it. `answer` is what it says, in pieces; before each it waits for `go`."""
+
+    def __init__(self):
+        self.answer = ["It ", "adds ", "two numbers."]
+        self.bodies = []
+        self.go = threading.Event()
+        self.go.set()
+        self.asked = threading.Event()
+        self.left = threading.Event()
+        """The gateway hung up before the answer was over."""
+        chat = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                body = json.dumps({"object": "list", "data": [{"id": "instruct"}]}).encode()
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self):
+                chat.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("connection", "close")
+                self.end_headers()
+                chat.asked.set()
+                try:
+                    for piece in chat.answer:
+                        self._event({"choices": [{"index": 0, "delta": {"content": piece}}]})
+                        while not chat.go.wait(0.02):  # a comment now and then, to see whether anybody is there
+                            self.wfile.write(b": here\n\n")
+                    self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+                    usage = {"prompt_tokens": 9, "completion_tokens": len(chat.answer)}
+                    self._event({"choices": [], "usage": usage})
+                    self.wfile.write(b"data: [DONE]\n\n")
+                except OSError:
+                    chat.left.set()
+
+            def _event(self, data):
+                self.wfile.write(b"data: " + json.dumps(data).encode() + b"\n\n")
+                self.wfile.flush()
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    @property
+    def pool(self):
+        """The table of a gateway's file that names this server."""
+        return POOL.format(url=f"http://127.0.0.1:{self._server.server_address[1]}/v1")
+
+    def again(self, *answer):
+        """Forget what was asked, and say this from now on."""
+        self.answer = list(answer) or self.answer
+        self.bodies.clear()
+        for event in (self.asked, self.left):
+            event.clear()
+        self.go.set()
+
+    def close(self):
+        self.go.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@contextmanager
+def chat_server():
+    server = ChatServer()
+    try:
+        yield server
+    finally:
+        server.close()
