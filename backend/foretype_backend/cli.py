@@ -135,12 +135,14 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
     # Imported here so that `--help` and a wrong option answer at once.
     from foretype_backend.engines.port import EngineUnavailable
     from foretype_backend.launch import make_profile, prepare
+    from foretype_backend.operations.certificate import Certificate
     from foretype_backend.operations.workers import end_with_parent
     from foretype_backend.private import announced
     from foretype_backend.server import Address, bind, inherited, serve_until_told
 
     if listen_fd is not None:
         end_with_parent()
+    certificate = Certificate.of(config)
     parts = prepare(config)
     # Before the model is loaded: a port in use is told at once.
     listener = bind(config) if listen_fd is None else inherited(listen_fd)
@@ -196,6 +198,8 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
         await siblings.start()
         if leases is not None:
             gateway.state.service.metrics.watch_leases(leases.away_s)
+        if certificate is not None:
+            gateway.state.service.metrics.watch_certificate(certificate.expires_s)
         if config.engine.name == "vllm-server":
             _attach(config, gateway, parts.engine, salts)
 
@@ -207,10 +211,16 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
                 )
             _say_ready(config, address)
 
+        def use(new: Config) -> None:
+            profile = make_profile(new, parts)
+            if certificate is not None:
+                certificate.renew()
+            gateway.state.use(new, profile)
+
         with contextlib.ExitStack() as stack:
-            reloader = Reloader(config, read, lambda new: gateway.state.use(new, make_profile(new, parts)))
+            reloader = Reloader(config, read, use)
             reload = None if config.private else reloader.on_signal
-            await serve_until_told(gateway, config, listener, ready=ready, reload=reload)
+            await serve_until_told(gateway, config, listener, ready=ready, reload=reload, certificate=certificate)
     finally:
         await _close(quality, leases, writer, siblings, telemetry, identity, tracing)
         await parts.engine.close()

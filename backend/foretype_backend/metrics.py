@@ -191,6 +191,12 @@ class Metrics:
         ):
             self._watch(name, help_, read)
 
+    def watch_certificate(self, expires_s: Callable[[], float]) -> None:
+        """Show when clients begin to refuse the gateway's certificate, in seconds since 1970."""
+        self._watch(
+            "foretype_tls_certificate_expires_seconds", "End of the gateway's certificate, Unix time.", expires_s
+        )
+
     def _watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         Gauge(name, documentation, registry=self.registry).set_function(read)
 

@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from foretype_backend.app import stream_door
 from foretype_backend.config import Config, ConfigError
 from foretype_backend.frames import FrameProtocol
+from foretype_backend.operations.certificate import Certificate
 
 __all__ = ["Address", "address_of", "bind", "inherited", "running", "serve_until_told"]
 
@@ -64,34 +65,36 @@ def address_of(listener: socket.socket) -> Address:
     return str(host), int(port)
 
 
-def _server(app: Starlette, config: Config) -> _Server:
-    return _Server(
-        uvicorn.Config(
-            app,
-            ws=FrameProtocol,
-            ws_max_size=config.limits.max_frame_bytes * _FRAME_CEILING,
-            ws_per_message_deflate=False,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=_SHUTDOWN_S,
-            h11_max_incomplete_event_size=64 * 1024,
-            ssl_certfile=config.gateway.tls_cert_file,
-            ssl_keyfile=config.gateway.tls_key_file,
-        )
+def _server(app: Starlette, config: Config, certificate: Certificate | None) -> _Server:
+    options = uvicorn.Config(
+        app,
+        ws=FrameProtocol,
+        ws_max_size=config.limits.max_frame_bytes * _FRAME_CEILING,
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+        h11_max_incomplete_event_size=64 * 1024,
     )
+    options.load()
+    options.ssl = None if certificate is None else certificate.context
+    return _Server(options)
 
 
 @contextlib.asynccontextmanager
-async def running(app: Starlette, config: Config, listener: socket.socket | None = None) -> AsyncGenerator[Address]:
+async def running(
+    app: Starlette, config: Config, listener: socket.socket | None = None, certificate: Certificate | None = None
+) -> AsyncGenerator[Address]:
     """Serve `app` while the block runs; yields the address it is bound to. Also for tests and benchmarks in process.
 
     Args:
         listener: a bound socket; without one the configured address is bound. Closed at the end.
+        certificate: makes it speak TLS.
     """
     listener = listener or bind(config)
-    server = _server(app, config)
+    server = _server(app, config, certificate)
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:
@@ -113,6 +116,7 @@ async def serve_until_told(
     *,
     ready: Callable[[Address], None],
     reload: Callable[[], None] | None = None,
+    certificate: Certificate | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, or, in private mode, until nobody has been connected for `linger_s`.
 
@@ -124,7 +128,7 @@ async def serve_until_told(
     """
     told = _Told()
     with _signals(told, reload), calm_collector():
-        async with running(app, config, listener) as address:
+        async with running(app, config, listener, certificate) as address:
             ready(address)
             waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.end.wait())]
             if config.private:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import re
+import signal
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from backend.identity_world import NOW_MS, Clock, identity_of, minted, record, salts
 from backend.loads import done, loaded
 from backend.test_chat import ASK, pool_of
+from backend.test_gateway_process import SERVE
 from backend.test_workers import total
 from backend.world import gateway, scripted
 from cryptography import x509
@@ -26,6 +30,7 @@ from cryptography.x509.oid import NameOID
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.config import LimitsConfig
 from foretype_backend.engines.openai import OpenAIEngine
+from foretype_backend.operations.config_check import check_file
 from foretype_client.wire import Error, ErrorCode
 from websockets.exceptions import ConnectionClosed
 
@@ -170,6 +175,8 @@ def certificate(folder: Path, *, days: int) -> tuple[Path, Path]:
     made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
     made = made.serial_number(x509.random_serial_number())
     made = made.not_valid_before(now - timedelta(days=30)).not_valid_after(now + timedelta(days=days))
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = made.add_extension(x509.SubjectAlternativeName([address]), critical=False)
     signed = made.sign(key, hashes.SHA256())
     paths = folder / "cert.pem", folder / "key.pem"
     paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
@@ -191,6 +198,54 @@ async def test_an_expired_certificate_of_a_pool_is_told_and_takes_nothing_else_d
             assert "certificate" in answer.json()["error"]["message"].lower()
             assert (await http.post("/v1/completions", json=BODY)).status_code == 200
         await pool.close()
+
+
+async def test_an_expired_certificate_is_told_and_renewed_without_dropping_a_connection(tmp_path: Path) -> None:
+    path, key = certificate(tmp_path, days=-1)
+    profile = tmp_path / "gateway.toml"
+    profile.write_text(f"[gateway]\ntls_cert_file = '{path}'\ntls_key_file = '{key}'\n")
+    finding = check_file(profile)
+    assert finding is not None
+    assert (finding.line, finding.field) == (2, "gateway.tls_cert_file")
+    assert "expired" in finding.message
+    process = await asyncio.create_subprocess_exec(
+        *SERVE, "--port", "0", "--profile", str(profile), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    url = (await process.stdout.readline()).decode().strip().removeprefix("ready ")
+
+    async def welcome() -> bool:
+        """Whether somebody who trusts the certificate's maker is served."""
+        trusting = ssl.create_default_context(cafile=str(path))
+        async with httpx.AsyncClient(verify=trusting, trust_env=False, base_url=url) as http:
+            try:
+                return (await http.get("/healthz")).status_code == 200
+            except httpx.ConnectError as error:
+                assert "certificate" in str(error)
+                return False
+
+    async with httpx.AsyncClient(verify=False, trust_env=False, base_url=url) as old:  # one connection, kept open
+
+        async def expires_s() -> float:
+            return total((await old.get("/metrics")).text, "foretype_tls_certificate_expires_seconds")
+
+        assert not await welcome()
+        ended_s = await expires_s()
+        assert ended_s < datetime.now(UTC).timestamp()
+        elsewhere = tmp_path / "elsewhere"
+        elsewhere.mkdir()
+        key.write_bytes(certificate(elsewhere, days=9)[1].read_bytes())  # a key that does not belong to it
+        process.send_signal(signal.SIGHUP)
+        assert (await old.post("/v1/completions", json=BODY)).status_code == 200
+        assert await expires_s() == ended_s
+        certificate(tmp_path, days=9)
+        process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(20):
+            while not await welcome():  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.05)
+        assert await expires_s() > datetime.now(UTC).timestamp() + 7 * 86_400
+    process.terminate()
+    assert await process.wait() == 0
 
 
 async def test_a_clock_that_jumps_expires_what_it_should_and_recovers(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -11,6 +12,7 @@ import msgspec
 import typer
 
 from foretype_backend.config import ConfigError, load_config
+from foretype_backend.operations.certificate import Certificate
 
 __all__ = ["Finding", "app", "check_file", "line_of"]
 
@@ -49,7 +51,9 @@ def line_of(text: str, field: str) -> int:
 def check_file(path: Path) -> Finding | None:
     """The first thing that is wrong with a file, or None. Reads the files that it names, opens nothing."""
     try:
-        load_config(profile=path)
+        certificate = Certificate.of(load_config(profile=path))
+        if certificate is not None and certificate.expired(datetime.now(UTC)):
+            raise ConfigError("gateway.tls_cert_file", f"expired on {certificate.expires:%Y-%m-%d}; renew it")
     except ConfigError as error:
         message = str(error).partition(": ")[2]
         try:

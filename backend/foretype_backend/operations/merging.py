@@ -1,6 +1,6 @@
 """What several worker processes say, as one gateway would say it. Pure.
 
-Counters and histograms add up. A gauge adds up or is the largest one, by its name: `SUMMED` and `LARGEST` hold every gauge that
+Counters and histograms add up. A gauge adds up, or one of them is told, by its name: `SUMMED`, `LARGEST` and `SMALLEST` hold every gauge that
 the gateway exports. Scrapes must never see a counter fall, or a rate over them jumps; so what a worker told of its counters outlives it
 (:func:`counters`), and its successor goes on from there.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from prometheus_client.core import Metric
 
-__all__ = ["LARGEST", "SUMMED", "Family", "counters", "merged", "merged_reports", "metrics_of", "taken"]
+__all__ = ["LARGEST", "SMALLEST", "SUMMED", "Family", "counters", "merged", "merged_reports", "metrics_of", "taken"]
 
 SUMMED: Final = frozenset(
     {
@@ -41,10 +41,11 @@ LARGEST: Final = frozenset(
         "foretype_shedding_level",
         "foretype_speculation_accepted_share",
         "foretype_speculation_pays",
-        "foretype_tls_certificate_expires_seconds",
     }
 )
 """Every worker looks at the same thing; the one that sees it worst is believed."""
+
+SMALLEST: Final = frozenset({"foretype_tls_certificate_expires_seconds"})
 
 _CREATED: Final = "_created"
 
@@ -87,7 +88,7 @@ def merged(parts: Iterable[Iterable[Family]]) -> list[Family]:
     found: dict[str, tuple[Family, dict[tuple[str, frozenset[tuple[str, str]]], Sample]]] = {}
     for family in (family for part in parts for family in part):
         _, samples = found.setdefault(family.name, (family, {}))
-        together = max if family.name in LARGEST else _plus
+        together = max if family.name in LARGEST else min if family.name in SMALLEST else _plus
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
             former = samples.get(key)

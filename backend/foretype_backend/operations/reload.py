@@ -1,7 +1,7 @@
 """Reload: another configuration for a gateway that runs, without dropping a connection.
 
 What may change: `limits`, `admission`, `model` (budgets, stop rules, strategy, thresholds), `gateway.hosts`, `gateway.origins`,
-`gateway.drain_s`, `gateway.max_connections`, and the content of the token file. Everything else is opened at the start; a change of it
+`gateway.drain_s`, `gateway.max_connections`, and the content of the token, certificate and key files. Everything else is opened at the start; a change of it
 is named and waits for a restart. A file that cannot be used changes nothing.
 """
 
