@@ -13,6 +13,7 @@ from foretype_eval.load.connection import Connection, open_connection
 from foretype_eval.load.drive import schedule
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 from foretype_eval.load.run import LoadOptions, run_load
+from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -113,3 +114,24 @@ async def test_a_gateway_under_a_little_load_answers_everything_and_keeps_nothin
 def test_the_command_says_what_is_wrong() -> None:
     done = CliRunner().invoke(bench, ["load", "--gateway", "ws://127.0.0.1:9/v1/stream", "--json"])
     assert done.exit_code == 2 and not done.stdout
+
+
+async def test_every_scenario_runs_and_reports_what_it_is_for() -> None:
+    """Sizes are far too small to judge by: what is looked at is that something was asked, and that nothing was left or lost."""
+    load = LoadOptions(rate=40, seconds=1, developers=8, idle=4, scripts=2, frame_ms=2, pin=False, warm_up_s=0.2)
+    options = ScenarioOptions(load=load, capacity=100, times=2, pairs=1, idle_s=1, events=60, calibrate_s=0.5, calm_s=1)
+    found = {name: await run_scenario(name, options, progress=lambda *_: None) for name in SCENARIOS}
+    over = found["overload"]
+    assert over["capacity_rate"] > 0 and over["goodput_rate"] > 0 and over["leaked_slots"] == 0
+    assert set(over["classes"]) == {"interactive", "block", "speculative"}
+    assert found["fairness"]["alone"][0]["ttft_ms"]["n"] > 0 and found["fairness"]["flood"]["offered_rate"] > 0
+    assert found["sessions"]["sessions"] == 12 and found["sessions"]["bytes_per_idle_session"] is not None
+    assert sum(found["churn"]["events"].values()) >= 60 and not any(found["churn"]["left"].values())
+    assert found["rolling"]["restarts"] == 2 and found["rolling"]["lost_acknowledged"] == 0
+    assert found["rolling"]["outcomes"]["answered"] > 0
+
+
+@pytest.mark.parametrize("arguments", [["--scenario", "storm"], ["--scenario", "churn", "--peer", "litellm"]])
+def test_a_scenario_that_is_none_or_has_no_gateway_of_its_own_is_refused(arguments: list[str]) -> None:
+    answer = CliRunner().invoke(bench, ["load", *arguments])
+    assert answer.exit_code == 2 and "--scenario" in answer.output

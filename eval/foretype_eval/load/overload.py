@@ -24,12 +24,18 @@ MIX: Final = {RequestClass.INTERACTIVE: 0.25, RequestClass.BLOCK: 0.25, RequestC
 """Interactive work alone is below the capacity at three times of it, so that none of it need be shed."""
 OBJECTIVES_MS: Final = {"interactive": 100.0, "block": 500.0, "speculative": 150.0}
 """The gateway's defaults."""
-_CALIBRATE_S: Final = 4.0
-_CALM_S: Final = 10
 
 
 async def overload(
-    crowd: Crowd, found: Target, *, slots: int, times: float, seconds: float, progress: Progress
+    crowd: Crowd,
+    found: Target,
+    *,
+    slots: int,
+    times: float,
+    seconds: float,
+    calibrate_s: float,
+    calm_s: int,
+    progress: Progress,
 ) -> dict[str, Any]:
     """Measure the capacity, go beyond it, and come back.
 
@@ -38,14 +44,14 @@ async def overload(
     (a higher class was never refused a larger share than a lower one), `recovered_s` (until nothing was refused any more; null
     where that never came).
     """
-    capacity = await _capacity(crowd, slots)
+    capacity = await _capacity(crowd, slots, calibrate_s)
     books, usage = crowd.book(), Usage(found)
     await crowd.steady(times * capacity, seconds, f"{times:g} times {capacity:.0f}/s", progress)
     figures = usage.report(seconds, books.requests)
     classes = {name: _class(books, name) for name in OBJECTIVES_MS}
     good = sum(row["in_objective"] for row in classes.values())
     calm: list[int] = []
-    for second in range(_CALM_S):
+    for second in range(calm_s):
         later = crowd.book()
         await crowd.steady(capacity / 4, 1.0, f"calm, second {second + 1}", progress)
         calm.append(sum(later.refused.values()))
@@ -59,13 +65,13 @@ async def overload(
         "classes": classes,
         "shed_in_order": shares == sorted(shares),
         "refused_when_calm": calm,
-        "recovered_s": next((at for at in range(_CALM_S) if not any(calm[at:])), None),
+        "recovered_s": next((at for at in range(calm_s) if not any(calm[at:])), None),
         "generator_late_ms": percentiles_ms(books.late_s),
         **figures,
     }
 
 
-async def _capacity(crowd: Crowd, slots: int) -> float:
+async def _capacity(crowd: Crowd, slots: int, seconds: float) -> float:
     """Requests per second that the engine answers when it is never idle."""
     ended = 0
     working = crowd.developers[:slots]
@@ -78,9 +84,9 @@ async def _capacity(crowd: Crowd, slots: int) -> float:
     for number, developer in enumerate(working):
         developer.ended = lambda number=number: again(number)
         developer.ask(time.perf_counter(), False)
-    await asyncio.sleep(_CALIBRATE_S / 4)
+    await asyncio.sleep(seconds / 4)
     before, began = ended, time.perf_counter()
-    await asyncio.sleep(_CALIBRATE_S)
+    await asyncio.sleep(seconds)
     rate = (ended - before) / (time.perf_counter() - began)
     for developer in working:
         developer.ended = lambda: None

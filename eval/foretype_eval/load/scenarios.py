@@ -43,6 +43,7 @@ class ScenarioOptions(msgspec.Struct, frozen=True, kw_only=True):
         idle_s: silence before `sessions` looks at the memory.
         events: connects, cancels and disconnects of `churn`.
         workers: of the gateway that `rolling` restarts.
+        calibrate_s, calm_s: `overload`: for measuring the capacity, and for watching how it recovers.
     """
 
     load: LoadOptions = LoadOptions()
@@ -52,6 +53,8 @@ class ScenarioOptions(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 60.0
     events: int = 20_000
     workers: int = 2
+    calibrate_s: float = 4.0
+    calm_s: int = 10
 
     @property
     def slots(self) -> int:
@@ -108,6 +111,8 @@ async def _overload(options: ScenarioOptions, progress: Progress) -> dict[str, A
                 slots=options.slots,
                 times=options.times,
                 seconds=load.seconds,
+                calibrate_s=options.calibrate_s,
+                calm_s=options.calm_s,
                 progress=progress,
             )
         finally:
