@@ -220,7 +220,15 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
         with contextlib.ExitStack() as stack:
             reloader = Reloader(config, read, use)
             reload = None if config.private else reloader.on_signal
-            await serve_until_told(gateway, config, listener, ready=ready, reload=reload, certificate=certificate)
+            await serve_until_told(
+                gateway,
+                config,
+                listener,
+                ready=ready,
+                reload=reload,
+                certificate=certificate,
+                shared=listen_fd is not None,
+            )
     finally:
         await _close(quality, leases, writer, siblings, telemetry, identity, tracing)
         await parts.engine.close()

@@ -37,6 +37,11 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None]:
         yield
 
+    def stop_accepting(self) -> None:
+        """Leave new connections to others that listen on the same socket."""
+        for server in self.servers:
+            server.close()
+
 
 def bind(config: Config) -> socket.socket:
     """Bind the configured address. Raises ConfigError with the remedy."""
@@ -93,7 +98,14 @@ async def running(
         listener: a bound socket; without one the configured address is bound. Closed at the end.
         certificate: makes it speak TLS.
     """
-    listener = listener or bind(config)
+    async with _running(app, config, listener or bind(config), certificate) as (_, address):
+        yield address
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    app: Starlette, config: Config, listener: socket.socket, certificate: Certificate | None
+) -> AsyncGenerator[tuple[_Server, Address]]:
     server = _server(app, config, certificate)
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
     try:
@@ -102,7 +114,7 @@ async def running(
                 await task
                 raise RuntimeError("the server ended before it had started")
             await asyncio.sleep(0.005)
-        yield address_of(listener)
+        yield server, address_of(listener)
     finally:
         server.should_exit = True
         await task
@@ -117,6 +129,7 @@ async def serve_until_told(
     ready: Callable[[Address], None],
     reload: Callable[[], None] | None = None,
     certificate: Certificate | None = None,
+    shared: bool = False,
 ) -> None:
     """Serve until SIGTERM or SIGINT, or, in private mode, until nobody has been connected for `linger_s`.
 
@@ -125,10 +138,11 @@ async def serve_until_told(
     Args:
         ready: called once requests are served.
         reload: called on SIGHUP.
+        shared: siblings listen on the same socket, so that who moves must not come back to this one.
     """
     told = _Told()
     with _signals(told, reload), calm_collector():
-        async with running(app, config, listener, certificate) as address:
+        async with _running(app, config, listener, certificate) as (server, address):
             ready(address)
             waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.end.wait())]
             if config.private:
@@ -138,6 +152,8 @@ async def serve_until_told(
             finally:
                 for wait in waits:
                     wait.cancel()
+            if shared:
+                server.stop_accepting()
             drain_s = config.gateway.drain_s if told.gently and not config.private else 0.0
             await _drain(app, drain_s, told)
 
