@@ -281,6 +281,45 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
                               "\n"))))
     (message "Foretype: no server runs here")))
 
+;;; The gateway's larger models
+
+(defun foretype--said (result)
+  "Show RESULT of a command."
+  (let ((text (lsp-get result :text)))
+    (cond ((equal (lsp-get result :kind) "explain")
+           (with-help-window "*Foretype explains*" (princ text)))
+          ((not (eq (lsp-get result :applied) t))
+           (message "Foretype: nothing was changed: %s" (lsp-get result :reason))))))
+
+(defun foretype--run (command)
+  "Have the server run COMMAND on the region, or at point."
+  (if-let ((workspace (foretype--workspace)))
+      (let* ((start (if (use-region-p) (region-beginning) (point)))
+             (end (if (use-region-p) (region-end) (point)))
+             (target (list :textDocument (lsp--text-document-identifier) :range (lsp--region-to-range start end))))
+        (message "Foretype: asking")
+        (with-lsp-workspace workspace
+          (lsp-request-async "workspace/executeCommand" (list :command command :arguments (vector target))
+                             #'foretype--said
+                             :error-handler (lambda (failed) (message "Foretype: %s" (lsp-get failed :message)))
+                             :mode 'alive)))
+    (user-error "Foretype: no server for this buffer")))
+
+(defun foretype-explain ()
+  "Explain the region, or the function around point."
+  (interactive)
+  (foretype--run "foretype.chat.explain"))
+
+(defun foretype-document ()
+  "Document the function or class around point."
+  (interactive)
+  (foretype--run "foretype.chat.document"))
+
+(defun foretype-complete-function ()
+  "Complete the function around point."
+  (interactive)
+  (foretype--run "foretype.chat.completeFunction"))
+
 ;;; Registration
 
 (defun foretype--told (_workspace params)

@@ -171,6 +171,10 @@ async def test_an_editor_without_versioned_edits_gets_the_edit_and_the_reason(cl
     result = await ended(client, run(client, DOCUMENT, 4))
     assert result["applied"] is False and "version" in result["reason"]
     assert result["edit"]["documentChanges"][0]["edits"][0]["newText"] == '\n    """Scale."""'
+    assert client.notifications("window/showMessage") == []
+    await ended(client, run(client, DOCUMENT, 4, show=True))
+    (shown,) = client.notifications("window/showMessage")
+    assert shown["type"] == 2 and "nothing was changed" in shown["message"]
 
 
 @pytest.mark.parametrize("how", ["request", "progress"])

@@ -9,6 +9,7 @@ import {
   State,
 } from 'vscode-languageclient/node';
 
+import { Chat, EXPLAIN, DOCUMENT, COMPLETE, type Target } from './chat';
 import { type Explained, Explainer } from './explain';
 import { Installer, NotInstalled } from './install';
 import { locate } from './locate';
@@ -27,6 +28,7 @@ class Extension {
   private readonly log = vscode.window.createOutputChannel('Foretype', { log: true });
   private readonly status = new StatusItem();
   private readonly explainer = new Explainer();
+  private readonly chat = new Chat();
   private readonly installer: Installer;
   private client: LanguageClient | undefined;
   private restarts: number[] = [];
@@ -41,6 +43,9 @@ class Extension {
     );
     const commands: Record<string, () => unknown> = {
       'foretype.explainSuggestion': () => this.explain(),
+      'foretype.explainCode': () => this.talk(EXPLAIN),
+      'foretype.documentCode': () => this.talk(DOCUMENT),
+      'foretype.completeFunction': () => this.talk(COMPLETE),
       'foretype.acceptWord': () => vscode.commands.executeCommand('editor.action.inlineSuggest.acceptNextWord'),
       'foretype.acceptLine': () => vscode.commands.executeCommand('editor.action.inlineSuggest.acceptNextLine'),
       'foretype.toggle': () => this.toggle(),
@@ -53,6 +58,7 @@ class Extension {
       this.log,
       this.status,
       this.explainer,
+      this.chat,
       this.installer,
       new Rested((document, position) => this.rested(document, position)),
       ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
@@ -116,6 +122,15 @@ class Extension {
     await this.explainer.show(await this.client.sendRequest<Explained | null>('workspace/executeCommand', asked));
   }
 
+  /** Explain, document or complete what is selected; `target` comes from a code action. */
+  private async talk(command: string, target?: Target): Promise<void> {
+    if (this.client?.isRunning()) {
+      await this.chat.run(this.client, command, target);
+    } else {
+      await this.showStatus();
+    }
+  }
+
   async stop(): Promise<void> {
     clearTimeout(this.asking);
     const client = this.client;
@@ -139,6 +154,8 @@ class Extension {
       },
       initializationFailedHandler: () => false,
       middleware: {
+        executeCommand: (command, args, next) =>
+          [EXPLAIN, DOCUMENT, COMPLETE].includes(command) ? this.talk(command, args[0] as Target | undefined) : next(command, args),
         provideInlineCompletionItems: async (document, position, context, cancelled, next) => {
           const items = await next(document, position, context, cancelled);
           this.askForStatus();

@@ -201,9 +201,13 @@ class Chat:
             if progress.token is not None:
                 self._running.pop(progress.token, None)
         if show and result["kind"] == "explain":
-            shown = types.ShowMessageParams(types.MessageType.Info, result["text"])
-            self._host.protocol.notify(types.WINDOW_SHOW_MESSAGE, shown)
+            self._show(types.MessageType.Info, result["text"])
+        elif show and not result["applied"]:
+            self._show(types.MessageType.Warning, f"Foretype: nothing was changed: {result['reason']}")
         return result
+
+    def _show(self, kind: types.MessageType, text: str) -> None:
+        self._host.protocol.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(kind, text))
 
     # The three commands
 

@@ -210,6 +210,9 @@ local function attach(bufnr)
     return -- `:edit` reads a file anew, and detaches it
   end
   if not client() then
+    if vim.fn.executable(settings.cmd[1]) == 0 then
+      return -- Neovim would stop with a message at each file; `:checkhealth foretype` says it once
+    end
     local root = root_of(vim.api.nvim_buf_get_name(bufnr))
     client_id = vim.lsp.start_client({
       name = 'foretype',
@@ -218,6 +221,7 @@ local function attach(bufnr)
       workspace_folders = { { uri = vim.uri_from_fname(root), name = root } },
       init_options = vim.tbl_extend('keep', settings.options, { debounceMs = DEBOUNCE_MS }),
       get_language_id = require('foretype').language_id,
+      capabilities = require('foretype.chat').capabilities(),
       flags = { debounce_text_changes = 0 },
       on_exit = function()
         client_id = nil

@@ -33,6 +33,7 @@ function M.setup(settings)
     M.backend = require('foretype.fallback')
   end
   M.backend.setup(M.settings)
+  require('foretype.chat').setup()
   require('foretype.rested').setup()
   vim.api.nvim_create_user_command('ForetypeExplain', function()
     require('foretype.explain').show()

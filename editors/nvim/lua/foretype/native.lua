@@ -124,6 +124,7 @@ function M.setup(settings)
     -- Neovim asks 200 ms after the last key, and tells of that key as late: a wait of the server's own would come on top.
     init_options = vim.tbl_extend('keep', settings.options, { debounceMs = 0 }),
     get_language_id = require('foretype').language_id,
+    capabilities = require('foretype.chat').capabilities(),
     on_init = watch,
   })
   local group = vim.api.nvim_create_augroup('foretype', {})
