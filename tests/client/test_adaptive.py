@@ -15,7 +15,7 @@ from foretype_client.adaptive.evidence import (
     places_in_file,
 )
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
-from foretype_client.adaptive.mixture import CELLS, chances, fitted_weights
+from foretype_client.adaptive.mixture import CELLS, TEMPLATE_WEIGHTS, chances, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.others import Others
 from foretype_client.adaptive.search import best_line
@@ -53,6 +53,8 @@ def test_a_stream_that_followed_edits_equals_a_fresh_one(versions: list[list[str
         fresh = LexemeStream(vocabulary, text)
         assert stream.ids.tolist() == fresh.ids.tolist()
         assert stream.starts.tolist() == fresh.starts.tolist()
+        assert stream.marks.tolist() == fresh.marks.tolist()
+        assert stream.written.tolist() == [number for number, line in enumerate(lines or [""]) if line.strip()]
         for number, line in enumerate(lines):
             begin, end = stream.span(number)
             spelled = "".join(vocabulary.lexeme(id) for id in stream.ids[begin:end].tolist())
@@ -71,6 +73,7 @@ def test_typing_in_a_line_equals_reading_afresh(before: list[str], after: list[s
     fresh = LexemeStream(vocabulary, "\n".join(lines))
     assert stream.ids.tolist() == fresh.ids.tolist()
     assert stream.starts.tolist() == fresh.starts.tolist()
+    assert stream.marks.tolist() == fresh.marks.tolist()
 
 
 def plain_search(ids: list[int], history: list[int]) -> dict[int, int]:
@@ -132,8 +135,8 @@ def test_other_files_are_searched_as_if_sorted_afresh(texts: list[list[int]], da
 
 
 def test_the_line_being_written_is_no_evidence_for_itself() -> None:
-    ids: Ids = np.array([5, 6, 0, 5, 7, 0], np.int32)
-    assert places_in_file(ids, (3, 6), [5])[0].following.tolist() == [6]
+    ids: Ids = np.array([5, 6, 5, -1, 5, 8, 0], np.int32)
+    assert places_in_file(ids, 3, [5])[0].following.tolist() == [6, 8]
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, CONTEXT_MAX), st.sampled_from([1, 3, 4])), max_size=30)
@@ -161,7 +164,7 @@ def test_chances_are_probabilities_and_those_not_allowed_have_none(
         levels = levels_of(places, rows, in_line, allowed)
         if levels is None:
             continue
-        chance = chances(levels, fitted_weights())
+        chance = chances(levels, fitted_weights().levels)
         assert ((0 <= chance) & (chance <= 1)).all()
         assert chance.sum() < 1
         if allowed is not None:
@@ -179,7 +182,7 @@ def test_more_context_that_agrees_counts_more() -> None:
     both = Places(np.concatenate((few.following, many.following)), np.concatenate((few.lengths, many.lengths)), 3)
     levels = levels_of([both], [], 40, None)
     assert levels is not None
-    chance = dict(zip(levels.ids.tolist(), chances(levels, fitted_weights()).tolist(), strict=True))
+    chance = dict(zip(levels.ids.tolist(), chances(levels, fitted_weights().levels).tolist(), strict=True))
     assert chance[1] > chance[2]
 
 
@@ -297,5 +300,6 @@ def test_a_draft_goes_over_line_ends_and_stops_where_it_is_unsure() -> None:
 
 def test_weights_are_shares() -> None:
     weights = fitted_weights()
-    assert weights.shape == (CELLS,)
-    assert ((weights > 0) & (weights < 1)).all()
+    assert weights.levels.shape == (CELLS,)
+    assert ((weights.levels > 0) & (weights.levels < 1)).all()
+    assert weights.templates.shape == (TEMPLATE_WEIGHTS,)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import numpy as np
 import pytest
-from foretype_client.adaptive.mixture import CELLS
+from foretype_client.adaptive.mixture import CELLS, FEATURES, TOLD, Weights, fitted_weights
 from foretype_eval.adaptive.command import report
 from foretype_eval.adaptive.cuts import Answer, SourceFile, answers
-from foretype_eval.adaptive.fit import Row, dump, fit, rows_of
+from foretype_eval.adaptive.fit import Row, Told, dump, fit, fit_templates, guess, rows_of, told_of
 from foretype_eval.cli import app
 from foretype_eval.replay.commits import Commit, Stretch
 from foretype_models.data import build_store
@@ -50,19 +49,36 @@ def test_fitting_finds_the_level_that_is_right() -> None:
     good, bad = 3, 700
     rows = [Row(np.array([bad, good]), np.array([0.0, 1.0])) for _ in range(90)]
     rows += [Row(np.array([bad, good]), np.array([1.0, 0.0])) for _ in range(10)]
-    weights, mean = fit(rows)
-    assert weights[good] == pytest.approx(0.9, abs=0.03)
-    assert weights[bad] > 0.8
+    levels, mean = fit(rows)
+    weights = Weights(levels, guess())
+    assert levels[good] == pytest.approx(0.9, abs=0.03)
+    assert levels[bad] > 0.8
     assert mean > -0.6
     assert len(json.loads(dump(weights, ["x"], 100, mean))["weights"]) == CELLS
 
 
 def test_rows_come_from_what_commits_wrote() -> None:
     commit = Commit("c", (Stretch("a.py", LINE * 3, LINE, ""),))
-    rows = list(rows_of([(commit, {"b.py": LINE})], None, share=1.0, rng=random.Random(0)))
+    rows = list(rows_of([(commit, {"b.py": LINE})], None, places=100, seed=0))
     assert rows
     assert all(len(row.cells) == len(row.shares) and row.cells.max() < CELLS for row in rows)
     assert np.mean([row.shares[-1] for row in rows]) > 0.9
+
+
+def test_what_templates_say_is_noted_until_one_is_right() -> None:
+    block = "def get_width(self):\n    return self._width\n\n\n"
+    commit = Commit("c", (Stretch("a.py", block * 2, block.replace("width", "height"), ""),))
+    told = list(told_of([(commit, {})], None, fitted_weights(), places=100, seed=0))
+    assert sum(one.right for one in told) > 5
+    assert all(len(one.beside) == TOLD and max(one.features) < FEATURES for one in told)
+
+
+def test_fitting_templates_finds_the_feature_that_is_right_and_trusts_levels_at_first() -> None:
+    unsure = (-2.0, -2.0, 0.0, 0.0, 0.0)
+    told = [Told((0, 1, 5), unsure, True)] * 90 + [Told((0, 2, 5), unsure, False)] * 90
+    weights = fit_templates(told)
+    assert weights[1] > 1 > -1 > weights[2]
+    assert fit_templates(told[:1])[FEATURES] == pytest.approx(1.0, abs=0.5)
 
 
 def test_the_command_prints_one_object(tmp_path: Path) -> None:

@@ -133,18 +133,16 @@ def agreement(ids: Ids, at: Ints, history: Sequence[int]) -> Ints:
     return lengths
 
 
-def places_in_file(ids: Ids, hole: tuple[int, int], history: Sequence[int]) -> list[Places]:
-    """In this file, and again those near the cursor. `hole` is the line that is being written, no evidence for itself."""
-    begin, end = hole
+def places_in_file(ids: Ids, begin: int, history: Sequence[int]) -> list[Places]:
+    """In this file, and again those near the cursor. `ids[begin]` is no lexeme: it stands for the line that is written."""
     at = np.flatnonzero(ids[:-1] == history[-1])
-    if end > begin:
-        at = at[(at < begin - 1) | (at >= end)]
+    at = at[at != begin - 1]
     if not len(at):
         return []
     lengths = agreement(ids, at, history)
     at, lengths = _longest(at, lengths)
     following = ids[at + 1]
-    near = (at > begin - _NEAR_ABOVE) & (at < end + _NEAR_BELOW)
+    near = (at > begin - _NEAR_ABOVE) & (at < begin + _NEAR_BELOW)
     found = [Places(following, lengths, 3)]
     if near.any():
         found.append(Places(following[near], lengths[near], 4))

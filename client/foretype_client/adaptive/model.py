@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 from foretype_context.document import Snapshot
 
-from foretype_client.adaptive.evidence import Levels, Occurrences, levels_of, places_in_file, places_in_others
+from foretype_client.adaptive.evidence import Levels, levels_of, places_in_file, places_in_others
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
-from foretype_client.adaptive.mixture import Weights, chances, fitted_weights
-from foretype_client.adaptive.others import Others
+from foretype_client.adaptive.mixture import Weights, chances, fitted_weights, with_proposals
+from foretype_client.adaptive.others import OtherFiles, Others
 from foretype_client.adaptive.search import Next, best_line
-from foretype_client.adaptive.stream import Ids, LexemeStream
+from foretype_client.adaptive.stream import LexemeStream
+from foretype_client.adaptive.surroundings import Answer, Spot, Surroundings
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable
+from foretype_client.adaptive.templates import Proposal
 from foretype_client.local_model import LocalCandidate
 
 __all__ = ["AdaptiveModel", "Spot"]
@@ -26,25 +26,6 @@ _BLANKS: Final = " \t\r\f\v"
 _CHARS_MIN: Final = 3
 """Shorter texts are not worth a look: taking one costs a key as well."""
 _DRAFT_CHANCE_MIN: Final = 0.5
-
-
-class Spot(NamedTuple):
-    """A place in a document.
-
-    Attributes:
-        ids: lexemes of the document.
-        hole: half-open range of `ids`, the line that is being written.
-        history: lexemes before the cursor, `in_line` of them on its line.
-        half: the half-typed word, which is not in `history`.
-        others: the other files.
-    """
-
-    ids: Ids
-    hole: tuple[int, int]
-    history: list[int]
-    in_line: int
-    half: str
-    others: Occurrences
 
 
 class AdaptiveModel:
@@ -79,10 +60,12 @@ class AdaptiveModel:
         self._steps_max = steps_max
         self._documents_max = documents_max
         self._chars_max = chars_max
-        self._vocabulary_max = vocabulary_max + (0 if table is None else len(table.lexemes))
+        self._common = 0 if table is None else len(table.lexemes)
+        self._vocabulary_max = vocabulary_max + self._common
         self._others_of = Others(others_lexemes_max)
         self._streams: OrderedDict[str, LexemeStream] = OrderedDict()
         self._vocabulary = self._fresh_vocabulary()
+        self._around: Surroundings | None = None
 
     def learn(self, uri: str, text: str) -> None:
         """Look into another file from now on; an open document needs no call."""
@@ -137,23 +120,30 @@ class AdaptiveModel:
         base = snapshot.line_start(first)
         typing = (line - first, snapshot.line_start(line) - base, snapshot.line_end(line) - base)
         stream = self._follow(snapshot.uri, text, typing)
-        begin, end = stream.span(line - first)
         lexemes = lex(typed)
         half = lexemes.pop() if lexemes and (lexemes[-1] == " " or _HALF_WORD.match(lexemes[-1])) else ""
-        before = stream.ids[max(0, begin - HISTORY_MAX) : begin].tolist()
-        history = [*before, *self._vocabulary.ids(lexemes)]
-        return Spot(stream.ids, (begin, end), history, len(lexemes), half, self._others(snapshot.uri))
+        margin = offset - snapshot.line_start(line) - len(typed)
+        around = self._surroundings(snapshot.uri, stream, line - first, margin)
+        return Spot(around, tuple(self._vocabulary.ids(lexemes)), half)
 
     def evidence(self, spot: Spot, path: list[int]) -> Levels | None:
         """Levels of evidence for what follows `path` at a place."""
-        history = [*spot.history, *path][-HISTORY_MAX:]
+        around = spot.around
+        history = [*around.before, *spot.typed, *path][-HISTORY_MAX:]
         rows = [] if self._table is None else self._table.rows(history, self._vocabulary)
-        places = places_in_others(spot.others, history)
+        places = places_in_others(around.others, history)
         if history:
-            places += places_in_file(spot.ids, spot.hole, history)
+            places += places_in_file(around.ids, around.begin, history)
         half = "" if path else spot.half
-        in_line = path[::-1].index(LINE_END) if LINE_END in path else spot.in_line + len(path)
+        in_line = path[::-1].index(LINE_END) if LINE_END in path else len(spot.typed) + len(path)
         return levels_of(places, rows, in_line, (lambda id: self._starts(id, half)) if half else None)
+
+    def proposals(self, spot: Spot, path: list[int]) -> list[Proposal]:
+        """What lines like this one say comes after `path`; nothing beyond its end."""
+        if LINE_END in path:
+            return []
+        half = "" if path else spot.half
+        return spot.around.templates.proposals((*spot.typed, *path), half, self._weights.templates)
 
     def id_of(self, lexeme: str) -> int:
         return self._vocabulary.ids([lexeme])[0]
@@ -162,18 +152,31 @@ class AdaptiveModel:
         return self._vocabulary.lexeme(id).startswith(half)
 
     def _next(self, spot: Spot) -> Next:
-        def following(path: list[int]) -> tuple[Ids, npt.NDArray[np.float64]] | None:
+        def following(path: list[int]) -> Answer:
+            typed, half = (*spot.typed, *path), "" if path else spot.half
+            if (known := spot.around.known(typed, half)) is not None:
+                return known[0]
             levels = self.evidence(spot, path)
-            return None if levels is None else (levels.ids, chances(levels, self._weights))
+            told = None if levels is None else (levels.ids, chances(levels, self._weights.levels))
+            return spot.around.keep(
+                typed, half, with_proposals(told, self.proposals(spot, path), self._weights.templates)
+            )
 
         return following
 
     def _spelled(self, ids: list[int]) -> str:
         return "".join(map(self._vocabulary.lexeme, ids))
 
-    def _others(self, uri: str) -> Occurrences:
+    def _surroundings(self, uri: str, stream: LexemeStream, line: int, margin: int) -> Surroundings:
+        other = self._others(uri)
+        if self._around is None or not self._around.still(stream, line, margin, other.occurrences):
+            self._around = Surroundings(stream, line, margin, other, self._vocabulary, self._common)
+        return self._around
+
+    def _others(self, uri: str) -> OtherFiles:
         """Everything seen outside `uri`, latest last."""
-        return self._others_of.of([stream.ids for other, stream in self._streams.items() if other != uri])
+        streams = [stream for other, stream in self._streams.items() if other != uri]
+        return OtherFiles(streams, self._others_of.of([stream.ids for stream in streams]))
 
     def _fresh_vocabulary(self) -> Vocabulary:
         return Vocabulary() if self._table is None else Vocabulary(self._table.lexemes)

@@ -7,15 +7,22 @@ what changes is put behind a base that is left alone until enough has come.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from foretype_client.adaptive.evidence import Occurrences
-from foretype_client.adaptive.stream import Ids
+from foretype_client.adaptive.stream import Ids, LexemeStream
 
-__all__ = ["Others"]
+__all__ = ["OtherFiles", "Others"]
 
 _TAIL_FILES: Final = 8
 """Files behind the base before they become part of it."""
+
+
+class OtherFiles(NamedTuple):
+    """Other files, latest last, and what can be searched of them."""
+
+    streams: Sequence[LexemeStream]
+    occurrences: Occurrences
 
 
 class Others:

@@ -7,11 +7,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
+from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex, shape_of
 
-__all__ = ["Ids", "LexemeStream"]
+__all__ = ["HEAD", "MARGIN", "SHAPE", "Ids", "LexemeStream", "Marks"]
 
 Ids = npt.NDArray[np.int32]
+Marks = npt.NDArray[np.int64]
+"""(N, 3): of each line its shape (:func:`~foretype_client.adaptive.lexemes.shape_of`, 0 where it is blank), its first lexeme's class, its indentation."""
+
+SHAPE: Final = 0
+HEAD: Final = 1
+MARGIN: Final = 2
 
 _BLANKS: Final = " \t\r\f\v"
 
@@ -34,6 +40,8 @@ class LexemeStream:
     Attributes:
         ids: int32 array of all lines.
         starts: int64 array: where in `ids` each line begins; one more entry than lines, the last is `len(ids)`.
+        marks: what lines look like.
+        around: a number that stays while nothing changes but the line that was typed in last.
     """
 
     def __init__(self, vocabulary: Vocabulary, text: str = "") -> None:
@@ -42,13 +50,26 @@ class LexemeStream:
         self._lines: list[str] = []
         self.ids: Ids = np.zeros(0, np.int32)
         self.starts: npt.NDArray[np.int64] = np.zeros(1, np.int64)
+        self.marks: Marks = np.zeros((0, 3), np.int64)
+        self.around = 0
+        self._typed_line = -1
+        self._written: tuple[Ids, npt.NDArray[np.int64]] | None = None
         self.update(text)
+
+    @property
+    def written(self) -> npt.NDArray[np.int64]:
+        """Numbers of the lines that are not blank."""
+        if self._written is None or self._written[0] is not self.ids:
+            self._written = (self.ids, np.flatnonzero(self.marks[:, SHAPE]))
+        return self._written[1]
 
     def update(self, text: str) -> None:
         """Follow the text; lexes only the lines that differ. The same text again costs nothing and keeps `ids`."""
         if text == self._text:
             return
         self._text = text
+        self.around += 1
+        self._typed_line = -1
         if "\r" in text:  # lines are those of the document: a lone carriage return ends one too
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")
@@ -56,16 +77,20 @@ class LexemeStream:
         stop = len(self._lines) - tail
         fresh: list[int] = []
         sizes: list[int] = []
+        marks: list[tuple[int, int, int]] = []
         for line in lines[head : len(lines) - tail]:
-            ids = self._line(line)
+            ids, mark = self._line(line)
             fresh += ids
             sizes.append(len(ids))
+            marks.append(mark)
         begin, end = int(self.starts[head]), int(self.starts[stop])
         new = np.array(fresh, np.int32)
         self.ids = np.concatenate((self.ids[:begin], new, self.ids[end:]))
         inner = begin + np.concatenate(([0], np.cumsum(sizes, dtype=np.int64))) if sizes else np.array([begin])
         shifted = self.starts[stop + 1 :] + (len(fresh) - (end - begin))
         self.starts = np.concatenate((self.starts[:head], inner.astype(np.int64), shifted))
+        between = np.array(marks, np.int64).reshape(-1, 3)
+        self.marks = np.concatenate((self.marks[:head], between, self.marks[stop:]))
         self._lines = lines
 
     def retype(self, text: str, line: int, start: int, end: int) -> None:
@@ -81,19 +106,35 @@ class LexemeStream:
             return self.update(text)
         if old[:start] != text[:start] or old[stop:] != text[end:]:
             return self.update(text)
+        if line != self._typed_line:
+            self.around += 1
+            self._typed_line = line
         self._text = text
         self._lines[line] = text[start:end]
-        new = np.array(self._line(text[start:end]), np.int32)
+        ids, mark = self._line(text[start:end])
+        new = np.array(ids, np.int32)
         low, high = self.span(line)
         self.ids = np.concatenate((self.ids[:low], new, self.ids[high:]))
         self.starts = self.starts.copy()
         self.starts[line + 1 :] += len(new) - (high - low)
+        self.marks = self.marks.copy()
+        self.marks[line] = mark
         return None
 
     def span(self, line: int) -> tuple[int, int]:
         """Half-open range of `ids` that holds line `line`."""
         return int(self.starts[line]), int(self.starts[line + 1])
 
-    def _line(self, line: str) -> list[int]:
+    def line(self, number: int) -> list[int]:
+        """Lexemes of a line, its end included."""
+        low, high = self.span(number)
+        return self.ids[low:high].tolist()
+
+    def _line(self, line: str) -> tuple[list[int], tuple[int, int, int]]:
         text = line.strip(_BLANKS)
-        return [*self._vocabulary.ids(lex(text)), LINE_END] if text else []
+        margin = len(line) - len(line.lstrip(_BLANKS))
+        if not text:
+            return [], (0, 0, margin)
+        ids = self._vocabulary.ids(lex(text))
+        classes = self._vocabulary.classes(ids)
+        return [*ids, LINE_END], (shape_of(classes), classes[0], margin)

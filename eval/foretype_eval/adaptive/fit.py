@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -16,22 +16,29 @@ import numpy as np
 import numpy.typing as npt
 import typer
 from foretype_client.adaptive.lexemes import lex
-from foretype_client.adaptive.mixture import CELLS, Weights, cells_in_order
+from foretype_client.adaptive.mixture import CELLS, TEMPLATE_WEIGHTS, Weights, beside, cells_in_order, chances
 from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.surroundings import Spot
 from foretype_client.adaptive.table import CorpusTable, shipped_table
+from foretype_client.adaptive.templates import FEATURES
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 
 from foretype_eval.console import fail
 from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 
-__all__ = ["Row", "fit", "known_before", "main", "rows_of"]
+__all__ = ["Row", "Told", "dump", "fit", "fit_templates", "guess", "known_before", "main", "rows_of", "told_of"]
 
 _ROUNDS: Final = 20
 _PRIOR_PLACES: Final = 2.0
 _PRIOR_WEIGHT: Final = 0.4
+_RIDGE: Final = 10.0
+_NEWTON_STEPS: Final = 12
 _UNSEEN: Final = 1e-6
 _BLANKS: Final = " \t\r\f\v"
+
+WithFiles = tuple[Commit, Mapping[str, str]]
+"""A commit and the files before it."""
 
 
 class Row(NamedTuple):
@@ -39,6 +46,14 @@ class Row(NamedTuple):
 
     cells: npt.NDArray[np.int64]
     shares: npt.NDArray[np.float64]
+
+
+class Told(NamedTuple):
+    """What templates said at one place: features, what levels said to it, and whether it was right."""
+
+    features: tuple[int, ...]
+    beside: tuple[float, ...]
+    right: bool
 
 
 def known_before(model: AdaptiveModel, files: Mapping[str, str]) -> None:
@@ -50,34 +65,51 @@ def known_before(model: AdaptiveModel, files: Mapping[str, str]) -> None:
         model.learn(path, text)
 
 
-def rows_of(
-    commits: Iterable[tuple[Commit, Mapping[str, str]]], table: CorpusTable | None, *, share: float, rng: random.Random
-) -> Iterator[Row]:
-    """Places in what commits wrote, at a lexeme's start or inside it, each with probability `share`."""
-    model = AdaptiveModel(table, weights=np.full(CELLS, _PRIOR_WEIGHT))
+def rows_of(commits: Iterable[WithFiles], table: CorpusTable | None, *, places: int, seed: int) -> Iterator[Row]:
+    """Up to `places` places in what each commit wrote, at a lexeme's start or inside it."""
+    for model, spot, right in _spots(commits, AdaptiveModel(table), places, random.Random(seed)):
+        if (levels := model.evidence(spot, [])) is not None:
+            found = np.flatnonzero(levels.ids == right)
+            shares = levels.shares[:, found[0]] if len(found) else np.zeros(len(levels.cells))
+            yield Row(cells_in_order(levels.cells), shares)
+
+
+def told_of(
+    commits: Iterable[WithFiles], table: CorpusTable | None, weights: Weights, *, places: int, seed: int
+) -> Iterator[Told]:
+    """What templates say at such places, with those weights of levels. After a right one nobody looks at the next."""
+    for model, spot, right in _spots(commits, AdaptiveModel(table, weights=weights), places, random.Random(seed)):
+        levels = model.evidence(spot, [])
+        told = None if levels is None else (levels.ids, chances(levels, weights.levels))
+        for rank, proposal in enumerate(model.proposals(spot, [])):
+            yield Told(proposal.features, beside(told, proposal, rank), proposal.id == right)
+            if proposal.id == right:
+                break
+
+
+def _spots(
+    commits: Iterable[WithFiles], model: AdaptiveModel, places: int, rng: random.Random
+) -> Iterator[tuple[AdaptiveModel, Spot, int]]:
+    """Places in what commits wrote, with the files as they stood then, and the lexeme that was written there."""
     for commit, files in commits:
         known_before(model, files)
-        for stretch in commit.stretches:
-            at = 0
-            for line in stretch.target.split("\n"):
-                body = line.strip(_BLANKS)
-                begin = at + len(line) - len(line.lstrip(_BLANKS))
-                at += len(line) + 1
-                if not body:
-                    continue
-                for cut, true in _cuts(body, rng):
-                    if rng.random() >= share:
-                        continue
-                    typed = stretch.before + stretch.target[: begin + cut]
-                    text = typed + stretch.after
-                    document = Document(stretch.path, text, language=language_of(stretch.path))
-                    spot = model.spot(document.snapshot(), len(typed))
-                    levels = model.evidence(spot, [])
-                    if levels is None:
-                        continue
-                    found = np.flatnonzero(levels.ids == model.id_of(true))
-                    shares = levels.shares[:, found[0]] if len(found) else np.zeros(len(levels.cells))
-                    yield Row(cells_in_order(levels.cells), shares)
+        cuts = [(stretch, at, true) for stretch in commit.stretches for at, true in _places(stretch.target, rng)]
+        for number in sorted(rng.sample(range(len(cuts)), min(places, len(cuts)))):
+            stretch, at, true = cuts[number]
+            typed = stretch.before + stretch.target[:at]
+            document = Document(stretch.path, typed + stretch.after, language=language_of(stretch.path))
+            yield model, model.spot(document.snapshot(), len(typed)), model.id_of(true)
+
+
+def _places(target: str, rng: random.Random) -> Iterator[tuple[int, str]]:
+    """Offsets in a text, and the lexeme that is open or comes next there."""
+    at = 0
+    for line in target.split("\n"):
+        body = line.strip(_BLANKS)
+        begin = at + len(line) - len(line.lstrip(_BLANKS))
+        at += len(line) + 1
+        for cut, true in _cuts(body, rng) if body else ():
+            yield begin + cut, true
 
 
 def _cuts(body: str, rng: random.Random) -> Iterator[tuple[int, str]]:
@@ -95,8 +127,8 @@ def _cuts(body: str, rng: random.Random) -> Iterator[tuple[int, str]]:
         before = lexeme
 
 
-def fit(rows: list[Row]) -> tuple[Weights, float]:
-    """Weights, and the mean log-likelihood of the true lexemes in nats."""
+def fit(rows: list[Row]) -> tuple[npt.NDArray[np.float64], float]:
+    """Weights of levels, and the mean log-likelihood of the true lexemes in nats."""
     width = max(len(row.cells) for row in rows)
     cells = np.zeros((len(rows), width), np.int64)
     shares = np.zeros((len(rows), width))
@@ -122,7 +154,40 @@ def fit(rows: list[Row]) -> tuple[Weights, float]:
     return weights, mean
 
 
-def _commits(repo: Path, count: int) -> Iterator[tuple[Commit, Mapping[str, str]]]:
+def fit_templates(told: Sequence[Told]) -> npt.NDArray[np.float64]:
+    """Weights of templates: logistic regression of whether a proposal is right, by Newton's method with a ridge."""
+    table = np.zeros((len(told), TEMPLATE_WEIGHTS))
+    for number, one in enumerate(told):
+        table[number, list(one.features)] = 1
+        table[number, FEATURES:] = one.beside
+    right = np.array([one.right for one in told], np.float64)
+    prior = guess()
+    ridge = np.full(TEMPLATE_WEIGHTS, _RIDGE)
+
+    def loss(weights: npt.NDArray[np.float64]) -> float:
+        score = table @ weights
+        return float(np.logaddexp(0, score).sum() - right @ score + ridge @ (weights - prior) ** 2 / 2)
+
+    weights = prior
+    for _ in range(_NEWTON_STEPS):
+        chance = 1 / (1 + np.exp(-np.clip(table @ weights, -30, 30)))
+        slope = table.T @ (chance - right) + ridge * (weights - prior)
+        curve = (table * (chance * (1 - chance))[:, None]).T @ table + np.diag(ridge)
+        step = np.linalg.solve(curve, slope)
+        while loss(weights - step) > loss(weights) and np.abs(step).max() > 1e-6:
+            step = step / 2
+        weights = weights - step
+    return weights
+
+
+def guess() -> npt.NDArray[np.float64]:
+    """Weights of templates before any are fitted: a proposal is as probable as levels say."""
+    weights = np.zeros(TEMPLATE_WEIGHTS)
+    weights[FEATURES] = 1.0
+    return weights
+
+
+def _commits(repo: Path, count: int) -> Iterator[WithFiles]:
     for id in commits_of(repo, count, suffixes=(".py",)):
         yield load_commit(repo, id, suffixes=(".py",)), files_before(repo, id, suffixes=(".py",))
 
@@ -131,7 +196,7 @@ def main(
     repo: Annotated[list[Path], typer.Option(help="Git repository that the table was not counted over.")],
     out: Annotated[Path, typer.Option(help="Where to write the weights.")],
     commits: Annotated[int, typer.Option(min=1)] = 25,
-    share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the places that are used.")] = 0.5,
+    places: Annotated[int, typer.Option(min=1, help="Places looked at in a commit.")] = 250,
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Fit the weights of the adaptive model on what commits wrote."""
@@ -139,12 +204,15 @@ def main(
     rows: list[Row] = []
     try:
         for path in repo:
-            rows += rows_of(_commits(path, commits), table, share=share, rng=random.Random(seed))
+            rows += rows_of(_commits(path, commits), table, places=places, seed=seed)
     except RepositoryError as error:
         fail(str(error))
     if not rows:
         fail("these commits wrote no Python; name other repositories with --repo")
-    weights, mean = fit(rows)
+    levels, mean = fit(rows)
+    weights = Weights(levels, guess())
+    told = [one for path in repo for one in told_of(_commits(path, commits), table, weights, places=places, seed=seed)]
+    weights = Weights(levels, fit_templates(told) if told else guess())
     out.write_bytes(dump(weights, [path.name for path in repo], len(rows), mean))
 
 
@@ -154,7 +222,8 @@ def dump(weights: Weights, repositories: list[str], places: int, mean: float) ->
         "fitted_on": repositories,
         "places": places,
         "mean_logprob": round(mean, 4),
-        "weights": np.clip(np.rint(weights * 1000), 1, 999).astype(int).tolist(),
+        "weights": np.clip(np.rint(weights.levels * 1000), 1, 999).astype(int).tolist(),
+        "template_weights": [round(float(weight), 3) for weight in weights.templates],
     }
     return json.dumps(data).encode() + b"\n"
 

@@ -1,0 +1,81 @@
+"""What stands around the line that is written: it stays while only that line is typed in, and so does what was found in it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from foretype_client.adaptive.evidence import Occurrences
+from foretype_client.adaptive.lexemes import Vocabulary
+from foretype_client.adaptive.others import OtherFiles
+from foretype_client.adaptive.stream import Ids, LexemeStream
+from foretype_client.adaptive.table import HISTORY_MAX
+from foretype_client.adaptive.templates import Scene, Templates
+
+__all__ = ["NOTHING", "Answer", "Spot", "Surroundings"]
+
+NOTHING: Final = -1
+"""Stands in `ids` where the line is that is written: it is no evidence for itself."""
+_ANSWERS_MAX: Final = 4096
+
+Answer = tuple[Ids, npt.NDArray[np.float64]] | None
+"""Candidates and their chances; None without any."""
+
+
+class Surroundings:
+    """One line's surroundings.
+
+    Args:
+        line: the line that is written, by its number in `stream`.
+        margin: its indentation.
+        common: lexemes with smaller numbers are those of the corpus table.
+
+    Attributes:
+        ids: lexemes of the file, with `NOTHING` instead of the line.
+        begin: where that is.
+        before: the last lexemes before it.
+        others: the other files, searchable.
+    """
+
+    def __init__(
+        self, stream: LexemeStream, line: int, margin: int, other: OtherFiles, vocabulary: Vocabulary, common: int
+    ) -> None:
+        self._stream = stream
+        self._key = (stream.around, line, margin)
+        begin, end = stream.span(line)
+        self.ids: Ids = np.concatenate((stream.ids[:begin], np.full(1, NOTHING, np.int32), stream.ids[end:]))
+        self.begin = begin
+        self.before: list[int] = stream.ids[max(0, begin - HISTORY_MAX) : begin].tolist()
+        self.others: Occurrences = other.occurrences
+        self.templates = Templates(vocabulary, common, Scene(stream, line, margin, other.streams))
+        self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
+
+    def still(self, stream: LexemeStream, line: int, margin: int, others: Occurrences) -> bool:
+        """Whether these are the surroundings of that line, now."""
+        return self._stream is stream and self._key == (stream.around, line, margin) and self.others is others
+
+    def known(self, typed: tuple[int, ...], half: str) -> tuple[Answer] | None:
+        """What was answered before after these lexemes of the line and this half-typed word, in a tuple of one."""
+        return (self._answers[typed, half],) if (typed, half) in self._answers else None
+
+    def keep(self, typed: tuple[int, ...], half: str, answer: Answer) -> Answer:
+        if len(self._answers) >= _ANSWERS_MAX:
+            self._answers.clear()
+        self._answers[typed, half] = answer
+        return answer
+
+
+class Spot(NamedTuple):
+    """A place in a document.
+
+    Attributes:
+        around: what stands around its line.
+        typed: lexemes before it on its line.
+        half: the half-typed word, which is not in `typed`.
+    """
+
+    around: Surroundings
+    typed: tuple[int, ...]
+    half: str

@@ -1,0 +1,329 @@
+"""Lines that stand where lines like those above stand: what came next there, with this place's names.
+
+A template is an earlier line whose neighbours above have the shape of ours, or that begins like ours. Names that differ in what
+can be compared (the lines above, and what is typed of this line) are substitutions; what the template says next has them
+applied. This is copying a line, generalised: with renaming, and with a chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from foretype_client.adaptive.lexemes import CLASSES, LINE_END, Vocabulary
+from foretype_client.adaptive.renaming import renamed
+from foretype_client.adaptive.stream import HEAD, MARGIN, SHAPE, LexemeStream, Marks
+
+__all__ = ["FEATURES", "Proposal", "Scene", "Templates"]
+
+_ABOVE: Final = 4
+"""Lines above that are compared."""
+_BY_SHAPE_MAX: Final = 16
+_BY_HEAD_MAX: Final = 32
+_OTHERS_MAX: Final = 12
+_RENAMES_TRIED: Final = 6
+
+# Classes of a proposal: what a fitted weight may depend on. Each is a small number; pairs are what the fit found worth having.
+_SIZES: Final = {
+    "source": 2,
+    "depth": 5,
+    "right": 6,
+    "wrong": 3,
+    "what": 6,
+    "half": 3,
+    "step": 2,
+    "renames": 3,
+    "near": 4,
+    "votes": 3,
+    "rivals": 4,
+}
+_PAIRS: Final = (
+    ("depth", "right"),
+    ("right", "wrong"),
+    ("what", "renames"),
+    ("what", "half"),
+    ("depth", "step"),
+    ("source", "depth"),
+    ("what", "right"),
+    ("votes", "depth"),
+    ("votes", "rivals"),
+    ("depth", "rivals"),
+)
+_NAMES: Final = tuple(_SIZES)
+_RIVALS_STEP: Final = (0, 1, 2, 2, 3)
+_NEAR: Final = (3, 20, 100)
+_RIGHT_STEP: Final = (0, 1, 2, 3, 3, 4, 4, 4, 5)
+
+
+def _offsets() -> tuple[dict[str, int], dict[tuple[str, str], int], int]:
+    single: dict[str, int] = {}
+    at = 1
+    for name, size in _SIZES.items():
+        single[name] = at
+        at += size
+    pairs: dict[tuple[str, str], int] = {}
+    for first, second in _PAIRS:
+        pairs[first, second] = at
+        at += _SIZES[first] * _SIZES[second]
+    return single, pairs, at
+
+
+_SINGLE, _PAIR, FEATURES = _offsets()
+
+
+def _plan() -> list[tuple[int, int, int, int]]:
+    """(first, second, size of the second, where) of each pair, by position in `_NAMES`."""
+    return [
+        (_NAMES.index(first), _NAMES.index(second), _SIZES[second], _PAIR[first, second]) for first, second in _PAIRS
+    ]
+
+
+_PLAN: Final = _plan()
+_SINGLES: Final = tuple(_SINGLE[name] for name in _NAMES)
+
+
+class Proposal(NamedTuple):
+    """The lexeme that templates say comes next, and the features of the surest of them (indices below `FEATURES`)."""
+
+    id: int
+    features: tuple[int, ...]
+
+
+class Scene(NamedTuple):
+    """Where templates are looked for.
+
+    Attributes:
+        stream: this file.
+        line: the line that is written.
+        margin: its indentation.
+        others: other files, latest last.
+    """
+
+    stream: LexemeStream
+    line: int
+    margin: int
+    others: Sequence[LexemeStream]
+
+
+class _Template(NamedTuple):
+    """An earlier line, and what is known of it before anything of ours is compared."""
+
+    ids: list[int]
+    subs: dict[int, int]
+    source: int
+    depth: int
+    step: int
+    near: int
+
+
+class _Aligned(NamedTuple):
+    """A template after what is typed: how many of its lexemes were right and wrong, and the substitutions that follow."""
+
+    template: _Template
+    subs: dict[int, int]
+    right: int
+    wrong: int
+
+
+class Templates:
+    """Templates of one line. Made once per line; `proposals` keeps what it found for the keys that follow."""
+
+    def __init__(self, vocabulary: Vocabulary, common: int, scene: Scene) -> None:
+        self._vocabulary = vocabulary
+        self._common = common
+        self._scene = scene
+        self._place = int(np.searchsorted(scene.stream.written, scene.line))
+        self._lines = scene.stream.written[scene.stream.written != scene.line]
+        self._marks = scene.stream.marks[self._lines]
+        self._above: list[tuple[int, list[int]]] = []
+        for at in range(self._place - 1, max(-1, self._place - 1 - _ABOVE), -1):
+            self._above.append((int(self._marks[at, SHAPE]), scene.stream.line(int(self._lines[at]))))
+        self._step = self._step_here()
+        by_shape = list(self._by_shape())
+        self._known: dict[tuple[int, ...], list[_Aligned]] = {(): [_Aligned(one, one.subs, 0, 0) for one in by_shape]}
+
+    def proposals(self, typed: Sequence[int], half: str, weights: npt.NDArray[np.float64]) -> list[Proposal]:
+        """What comes after the lexemes `typed` of this line, surest first; `half` is what of it is typed already."""
+        best: dict[int, tuple[float, list[int]]] = {}
+        votes: dict[int, int] = {}
+        for one in self._aligned(tuple(typed)):
+            at = len(typed)
+            if at >= len(one.template.ids):
+                continue
+            id, what = self._said(one, one.template.ids[at])
+            if half and not self._vocabulary.lexeme(id).startswith(half):
+                continue
+            votes[id] = votes.get(id, 0) + 1
+            renames = sum(old != new for old, new in one.subs.items())
+            classes = [
+                one.template.source,
+                one.template.depth,
+                _RIGHT_STEP[min(one.right, len(_RIGHT_STEP) - 1)],
+                min(one.wrong, 2),
+                what,
+                0 if not half else 1 if len(half.strip()) < 3 else 2,
+                one.template.step,
+                min(renames, 2),
+                one.template.near,
+                0,
+                0,
+            ]
+            score = float(weights[list(_features(classes))].sum())
+            if id not in best or score > best[id][0]:
+                best[id] = (score, classes)
+        found: list[tuple[float, Proposal]] = []
+        for id, (_, classes) in best.items():
+            classes[-2:] = min(votes[id] - 1, 2), _RIVALS_STEP[min(len(best), len(_RIVALS_STEP)) - 1]
+            features = _features(classes)
+            found.append((float(weights[list(features)].sum()), Proposal(id, features)))
+        found.sort(key=lambda pair: (-pair[0], pair[1].id))
+        return [proposal for _, proposal in found[:3]]
+
+    def _aligned(self, typed: tuple[int, ...]) -> list[_Aligned]:
+        known = self._known.get(typed)
+        if known is None:
+            before = self._aligned(typed[:-1])
+            if len(typed) == 1:
+                before = [*before, *self._by_head(typed[0])]
+            at, new = len(typed) - 1, typed[-1]
+            known = [after for one in before if (after := self._after(one, at, new)) is not None]
+            self._known[typed] = known
+        return known
+
+    def _after(self, one: _Aligned, at: int, new: int) -> _Aligned | None:
+        """After one more lexeme was typed; None where it cannot be the template's."""
+        ids = one.template.ids
+        if at >= len(ids):
+            return None
+        old = ids[at]
+        said, _ = self._said(one, old)
+        if said == new:
+            return one._replace(right=one.right + 1)
+        first, second = self._vocabulary.classes((old, new))
+        if first != second or first >= CLASSES or one.wrong >= 3:
+            return None
+        return one._replace(subs={**one.subs, old: new}, wrong=one.wrong + 1)
+
+    def _said(self, one: _Aligned, old: int) -> tuple[int, int]:
+        """What a template's lexeme is here, and how that is known (the class `what`)."""
+        kind = self._vocabulary.classes((old,))[0]
+        if kind >= CLASSES:
+            return old, 0
+        if (new := one.subs.get(old)) is not None:
+            return new, 4
+        if kind < 2:
+            lexeme = self._vocabulary.lexeme(old)
+            name = lexeme.lstrip(" ")
+            for before, after in list(one.subs.items())[: -_RENAMES_TRIED - 1 : -1]:
+                if before == after:
+                    continue
+                first = self._vocabulary.lexeme(before).lstrip(" ")
+                second = self._vocabulary.lexeme(after).lstrip(" ")
+                if first == name:
+                    made: str | None = second
+                else:
+                    made = renamed(name, first, second)
+                if made is not None:
+                    spelled = lexeme[: len(lexeme) - len(name)] + made
+                    return self._vocabulary.ids((spelled,))[0], 5
+        if kind >= 2:
+            return old, 1
+        return old, 2 if old < self._common else 3
+
+    def _step_here(self) -> int:
+        if not self._place:
+            return -1
+        above = self._marks[self._place - 1, MARGIN]
+        gap = self._scene.line - int(self._lines[self._place - 1]) > 1
+        return int(np.sign(self._scene.margin - above) + 1) * 2 + gap
+
+    def _by_shape(self) -> Iterator[_Template]:
+        if not self._above:
+            return
+        shape = self._above[0][0]
+        shapes = self._marks[:, SHAPE]
+        at = np.flatnonzero(shapes[:-1] == shape) + 1
+        at = at[at != self._place]
+        yield from self._best(self._scene.stream, self._lines, self._marks, at, 0, _BY_SHAPE_MAX)
+        room = _OTHERS_MAX
+        for stream in reversed(self._scene.others):
+            if not room:
+                break
+            lines = stream.written
+            if not len(lines):
+                continue
+            marks = stream.marks[lines]
+            at = np.flatnonzero(marks[:-1, SHAPE] == shape) + 1
+            for template in self._best(stream, lines, marks, at, 1, room):
+                room -= 1
+                yield template
+
+    def _best(
+        self,
+        stream: LexemeStream,
+        lines: npt.NDArray[np.int64],
+        marks: Marks,
+        at: npt.NDArray[np.int64],
+        source: int,
+        count: int,
+    ) -> Iterator[_Template]:
+        """Templates at the places `at` with most lines above alike, the nearest of them first."""
+        if not len(at):
+            return
+        depth = np.ones(len(at), np.int64)
+        alive = np.arange(len(at))
+        for back, (shape, _) in enumerate(self._above[1:], start=2):
+            place = at[alive] - back
+            alive = alive[(place >= 0) & (marks[place, SHAPE] == shape)]
+            depth[alive] = back
+        away = np.abs(at - self._place) if source == 0 else -at
+        for pick in np.lexsort((away, -depth))[:count].tolist():
+            yield self._template(stream, lines, marks, int(at[pick]), source, int(depth[pick]))
+
+    def _template(
+        self,
+        stream: LexemeStream,
+        lines: npt.NDArray[np.int64],
+        marks: Marks,
+        at: int,
+        source: int,
+        depth: int,
+    ) -> _Template:
+        subs: dict[int, int] = {}
+        for back in range(depth, 0, -1):
+            old = stream.line(int(lines[at - back]))
+            for one, other in zip(old, self._above[back - 1][1], strict=False):
+                if one != other or one in subs:
+                    subs[one] = other
+        step = -1
+        if at:
+            gap = int(lines[at] - lines[at - 1]) > 1
+            step = int(np.sign(marks[at, MARGIN] - marks[at - 1, MARGIN]) + 1) * 2 + gap
+        away = abs(at - self._place)
+        near = len(_NEAR) if source else sum(away > limit for limit in _NEAR)
+        return _Template(stream.line(int(lines[at])), subs, source, depth, int(step == self._step), near)
+
+    def _by_head(self, first: int) -> list[_Aligned]:
+        """Lines of this file that begin with a lexeme like `first`, whatever stands above them; the nearest."""
+        head = self._vocabulary.classes((first,))[0]
+        if head == LINE_END + CLASSES:
+            return []
+        shape = self._above[0][0] if self._above else 0
+        at = np.flatnonzero(self._marks[:, HEAD] == head)
+        if self._above and len(at):
+            at = at[(at == 0) | (self._marks[at - 1, SHAPE] != shape)]  # those are known by their shape
+        near = np.argsort(np.abs(at - self._place), kind="stable")[:_BY_HEAD_MAX]
+        stream, lines, marks = self._scene.stream, self._lines, self._marks
+        made = [self._template(stream, lines, marks, int(at[pick]), 0, 0) for pick in near.tolist()]
+        return [_Aligned(one, one.subs, 0, 0) for one in made]
+
+
+def _features(classes: Sequence[int]) -> tuple[int, ...]:
+    return (
+        0,
+        *(offset + value for offset, value in zip(_SINGLES, classes, strict=True)),
+        *(where + classes[first] * size + classes[second] for first, second, size, where in _PLAN),
+    )

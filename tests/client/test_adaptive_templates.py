@@ -1,0 +1,149 @@
+"""Lines copied with this place's names, and what a line's surroundings keep between keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex, shape_of
+from foretype_client.adaptive.mixture import TEMPLATE_WEIGHTS, beside, fitted_weights, with_proposals
+from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.renaming import renamed
+from foretype_client.adaptive.templates import Proposal
+from foretype_context.document import Document, Snapshot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+LINES = st.lists(
+    st.sampled_from(["a = 1", "b = 2", "  b(c, a)", "", "\t", "x.y.z  # é", "return a", "return b", "for a in b:"]),
+    max_size=10,
+)
+
+
+def snapshot(text: str, uri: str = "file:///a.py") -> Snapshot:
+    return Document(uri, text, language="python").snapshot()
+
+
+def at_cursor(model: AdaptiveModel, text: str) -> str | None:
+    """The likeliest answer at the mark `|`."""
+    offset = text.index("|")
+    found = model.candidate(snapshot(text.replace("|", "")), offset)
+    return None if found is None else found.text
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "expected"),
+    [
+        ("_width", "get_width", "get_height", "_height"),
+        ("WidthError", "get_width", "get_height", "HeightError"),
+        ("MAX_WIDTH", "width", "height", "MAX_HEIGHT"),
+        ("setWidth", "getWidth", "getHeight", "setHeight"),
+        ("widths", "width", "height", None),
+        ("other", "get_width", "get_height", None),
+        ("name", "name", "name", None),
+        ("ab", "a", "b", None),
+        ("stdout", "stdout_bytes", "stderr_bytes", "stderr"),
+    ],
+)
+def test_a_name_follows_the_parts_that_another_changed(name: str, old: str, new: str, expected: str | None) -> None:
+    assert renamed(name, old, new) == expected
+
+
+@given(st.text(max_size=12), st.text(max_size=12), st.text(max_size=12))
+def test_any_names_can_be_renamed(name: str, old: str, new: str) -> None:
+    found = renamed(name, old, new)
+    assert found is None or (found and old != new)
+
+
+def test_lines_that_differ_in_names_and_numbers_alone_have_one_shape() -> None:
+    vocabulary = Vocabulary()
+
+    def shape(line: str) -> int:
+        return shape_of(vocabulary.classes(vocabulary.ids(lex(line))))
+
+    assert shape("self.a = b(1)") == shape("self.width = compute(22)")
+    assert shape("return a") != shape("assert a")
+    assert shape("a = b") != shape("a = 1")
+    assert shape("a=b") != shape("a = b")
+    assert shape("x") != 0
+
+
+PROPERTY = """
+    @property
+    def width(self):
+        return self._width
+
+    @property
+    def depth(self):
+        return self._depth
+
+"""
+
+
+def test_a_block_is_repeated_with_another_name() -> None:
+    text = PROPERTY + "    @property\n    def height(self):\n        return |\n"
+    assert at_cursor(AdaptiveModel(), text) == "self._height"
+
+
+def test_a_substitution_on_the_line_itself_is_carried_on() -> None:
+    seen = "    width = config.read(width_name, 'width')\n    height = config.read(height_name, 'height')\n"
+    assert at_cursor(AdaptiveModel(), seen + "    depth = config.read(depth_name|") == ", 'depth')"
+
+
+def test_a_template_may_stand_in_another_file() -> None:
+    model = AdaptiveModel()
+    text = "import x\n\n    @property\n    def height(self):\n        return self."
+
+    def said() -> list[int]:
+        return [proposal.id for proposal in model.proposals(model.spot(snapshot(text), len(text)), [])]
+
+    assert said() == []
+    model.learn("file:///b.py", PROPERTY)
+    assert said() == [model.id_of("_height")]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    LINES, LINES, st.lists(st.sampled_from(["a = 1", "b = 2", " b(c, a)", "return b"]), min_size=1, max_size=3), LINES
+)
+def test_what_is_kept_between_keys_changes_no_answer(
+    before: list[str], after: list[str], typed: list[str], other: list[str]
+) -> None:
+    model = AdaptiveModel(confidence_min=0.01)
+    model.learn("file:///b.py", "\n".join(other))
+    head, tail = "".join(line + "\n" for line in before), "".join("\n" + line for line in after)
+    text = "\n".join(typed)
+    for count in range(len(text) + 1):
+        fresh = AdaptiveModel(confidence_min=0.01)
+        fresh.learn("file:///b.py", "\n".join(other))
+        whole, offset = head + text[:count] + tail, len(head) + count
+        expected, found = (one.suggest(snapshot(whole), offset) for one in (fresh, model))
+        assert (found is None) == (expected is None)
+        if found is not None and expected is not None:
+            assert found.confidence == pytest.approx(expected.confidence)
+
+
+def test_proposals_take_their_part_and_leave_the_rest_in_proportion() -> None:
+    weights = np.zeros(TEMPLATE_WEIGHTS)
+    told = (np.array([1, 2, 3], np.int32), np.array([0.4, 0.2, 0.1]))
+    ids, chance = with_proposals(told, [Proposal(2, (0,)), Proposal(9, (0,))], weights) or told
+    found = dict(zip(ids.tolist(), chance.tolist(), strict=True))
+    assert found[2] == pytest.approx(0.5)
+    assert found[9] == pytest.approx(0.25)
+    assert found[1] / found[3] == pytest.approx(4)
+    assert sum(found.values()) < 1
+    assert with_proposals(told, [], weights) is told
+    alone = with_proposals(None, [Proposal(LINE_END, (0,))], weights)
+    assert alone is not None
+    assert alone[1].tolist() == [0.5]
+
+
+def test_levels_that_say_the_same_raise_a_proposal() -> None:
+    ids = np.array([1, 2], np.int32)
+    agreeing, against = (ids, np.array([0.8, 0.1])), (ids, np.array([0.1, 0.8]))
+    weights = fitted_weights().templates
+    chances = [
+        dict(zip(*map(list, with_proposals(told, [Proposal(1, (0,))], weights) or told), strict=True))[1]
+        for told in (agreeing, against)
+    ]
+    assert chances[0] > chances[1]
+    assert beside(None, Proposal(1, (0,)), 0)[:3] == (*beside(agreeing, Proposal(7, (0,)), 0)[:1] * 2, 0.0)
