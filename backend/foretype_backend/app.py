@@ -31,7 +31,6 @@ from foretype_backend.doors.openai import OpenAIDoor
 from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.engines.port import Engine
 from foretype_backend.identity.directory import Directory
-from foretype_backend.metrics import Metrics
 from foretype_backend.operations.admin import AdminDoor
 from foretype_backend.playground.door import PlaygroundDoor
 from foretype_backend.prefix.salt import SaltBook
@@ -121,8 +120,9 @@ def create_app(
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes)
-    pools = {"fast": service} | ({} if quality is None else {"quality": quality.chat})
-    families = functools.partial(service.metrics.families, _metrics_of(quality))
+    pools = _services(service, quality)
+    others = {name: one.metrics for name, one in pools.items() if one is not service}
+    families = functools.partial(service.metrics.families, others)
     admin = AdminDoor(pools, stream, chat, clock=time.monotonic, families=families, identity=identity, place=place)
     health = HealthDoor(
         service,
@@ -200,14 +200,6 @@ def _services(fast: Service, quality: QualityPool | None) -> dict[str, Service]:
     """Every service of a gateway, by the name of its pool."""
     found = {"fast": fast} | ({} if quality is None else {"quality": quality.chat})
     return found if quality is None or quality.block is None else found | {"block": quality.block.service}
-
-
-def _metrics_of(quality: QualityPool | None) -> dict[str, Metrics]:
-    """Metrics of other pools, by the name that their samples carry."""
-    if quality is None:
-        return {}
-    found = {"quality": quality.chat.metrics}
-    return found if quality.block is None else found | {"block": quality.block.service.metrics}
 
 
 def _admission(config: Config) -> AdmissionConfig:
