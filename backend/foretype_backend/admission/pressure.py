@@ -1,8 +1,8 @@
 """How near a gateway is to breaking its promises: rolling p99 by class, and the level of shedding that follows. Pure.
 
-Shedding has levels: level n refuses the n lowest classes. It rises by one step while a class's p99 is above `refuse_share` of its
+Shedding has levels: level n sheds the n lowest classes. It rises by one step while a class's p99 is above `refuse_share` of its
 objective, and falls by one step when all are below `resume_share` (hysteresis). Classes above the one in trouble are never
-touched, and interactive work is never refused as a class: at the last level it is only not queued any more.
+touched, and interactive work is never refused as a class: at the last level it is only hardly queued any more.
 """
 
 from __future__ import annotations
@@ -127,6 +127,10 @@ class Pressure:
 
     def sheds(self, class_: RequestClass) -> bool:
         return class_ is not RequestClass.INTERACTIVE and class_ in LOWEST_FIRST[: self.level]
+
+    def spare_steps(self, class_: RequestClass) -> int:
+        """0 where a class is not shed; else how far below the level it is: so much idle room must it leave to start at all."""
+        return self.level - LOWEST_FIRST.index(class_) if self.sheds(class_) else 0
 
     @property
     def queues_interactive(self) -> bool:

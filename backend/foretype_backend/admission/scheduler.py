@@ -7,7 +7,8 @@ of :class:`Scheduler`, and what must happen outside (start, refuse, stop) comes 
 2. *Two per document*: of a session's live interactive requests for one document the newest two stay; older ones stop.
 3. *Deadline*: a request is refused when `now + predicted TTFT > deadline`, on arrival, while waiting, and when it would start.
 4. *Objective*: with objectives, new work is refused when its predicted wait is above `refuse_share` of its objective, and
-   waiting work when it has waited for longer than that. Above the shedding level a class is refused as a whole (`pressure`).
+   waiting work when it has waited for longer than that. A class that is shed (`pressure`) is queued no more: it starts where
+   slots lie idle that higher classes do not need, so that shedding wastes none, and is refused everywhere else.
 5. *Order*: the highest class first; tenants by deficit round robin; then the session that waited longest; its newest first.
 6. *Reserved slots*: a class never takes the slots that are kept for a higher one.
 7. *Headroom*: while several tenants are about, one that holds its part leaves the last slots to those that hold less, and what is
@@ -37,6 +38,10 @@ __all__ = ["PRIORITY", "Effect", "Limits", "Refuse", "Scheduler", "SchedulerStat
 PRIORITY: Final[Mapping[RequestClass, int]] = {class_: rank for rank, class_ in enumerate(RequestClass)}
 """Rank of each class, 0 highest; also the engine's priority."""
 _BUSY_SHARE: Final = 0.8
+_SPARE_IN: Final = 16
+"""Of the slots, one in so many must lie idle, for every step that a class is below the shedding level, for it to start all the same."""
+_SHORT_WAIT: Final = 0.125
+"""Of an objective: so long interactive work may wait at the last level, or a few slots would idle between two arrivals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +230,8 @@ class Scheduler:
         if self.pressure is not None:
             if not free or len(self._running) >= _BUSY_SHARE * self.limits.max_running:
                 self.pressure.busy()
-            if self.pressure.sheds(ticket.class_):
+            spare = self.pressure.spare_steps(ticket.class_) * max(1, self.limits.max_running // _SPARE_IN)
+            if spare and not (free and self._free(ticket.class_) > spare):
                 return Decision.CLASS_SHED
         wait_s = self._predicted_wait_s(ticket, free=free)
         if now + wait_s + self.rates.prefill_s(ticket.uncached_tokens) > ticket.deadline:
@@ -236,7 +242,7 @@ class Scheduler:
             return Decision.PREDICTED_LATE
         if self.pressure.queues_interactive or self.shares.modest(ticket.tenant, self.limits.max_running):
             return None
-        return Decision.PREDICTED_LATE
+        return Decision.PREDICTED_LATE if wait_s > _SHORT_WAIT * ticket.objective_s else None
 
     def _predicted_wait_s(self, ticket: Ticket, *, free: bool) -> float:
         """Until the engine begins with it: slots by fair share, and prefill that is queued in the engine already."""
