@@ -305,12 +305,12 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
                              :mode 'alive)))
     (user-error "Foretype: no server for this buffer")))
 
-(defun foretype-explain ()
+(defun foretype-explain-code ()
   "Explain the region, or the function around point."
   (interactive)
   (foretype--run "foretype.chat.explain"))
 
-(defun foretype-document ()
+(defun foretype-document-code ()
   "Document the function or class around point."
   (interactive)
   (foretype--run "foretype.chat.document"))

@@ -1,9 +1,9 @@
---- Commands that ask the gateway's larger models: :ForetypeExplain, :ForetypeDocument, :ForetypeCompleteFunction.
+--- Commands that ask the gateway's larger models: :ForetypeExplainCode, :ForetypeDocumentCode, :ForetypeCompleteFunction.
 local M = {}
 
 local COMMANDS = {
-  ForetypeExplain = { 'foretype.chat.explain', 'Explain what is selected, or the function around the cursor' },
-  ForetypeDocument = { 'foretype.chat.document', 'Document the function or class around the cursor' },
+  ForetypeExplainCode = { 'foretype.chat.explain', 'Explain what is selected, or the function around the cursor' },
+  ForetypeDocumentCode = { 'foretype.chat.document', 'Document the function or class around the cursor' },
   ForetypeCompleteFunction = { 'foretype.chat.completeFunction', 'Complete the function around the cursor' },
 }
 
