@@ -112,7 +112,8 @@ class Session:
     """Presses keys and keeps what the buffer must be.
 
     Args:
-        editor: has `type`, `press` with tmux's names of keys, and `buffer`.
+        editor: has `type`, `press` with tmux's names of keys, and `buffer`; with `own_indentation` it takes the blanks of a
+            suggestion for those that were typed at the start of its line.
         left, right: the text around the cursor at the start.
         cursor_keys: whether the cursor is moved as well.
     """
@@ -183,7 +184,10 @@ class Session:
         for item in self._tapped.items():
             start = item["range"]["start"]
             cut = _characters(line, start["character"], encoding)
-            kept, typed = line[:cut], line[cut:]
-            if start["line"] == self.left.count("\n") and item["insertText"].startswith(typed):
+            kept, typed, text = line[:cut], line[cut:], item["insertText"]
+            fits = text.startswith(typed)
+            if self._editor.own_indentation and not kept.strip():
+                fits = fits or text.lstrip().startswith(typed.lstrip())
+            if start["line"] == self.left.count("\n") and fits:
                 for replaced in range(len(tail) + 1):
                     yield above + newline + kept + item["insertText"], self.right[replaced:]

@@ -51,6 +51,44 @@ def test_an_editor_that_is_killed_leaves_no_server_behind(served, tmp_path, kind
         editor.close()
 
 
+def test_without_a_server_keys_are_keys_and_nothing_pops_up(tmp_path, kind):
+    editor = kind(tmp_path, ("/no/such/foretype", "lsp"), served=False)
+    try:
+        editor.type("x = 1")
+        if kind is not EDITORS["emacs"]:  # another file tries again
+            other = editor.it.work / "b.py"
+            other.write_text("b = 2\n")
+            editor.press("Escape")
+            editor.type(f":edit! {other}")
+            editor.press("Enter")
+            editor.it.until(lambda _: editor.buffer() == "b = 2")
+            editor.press("O")
+            editor.type("x = 1")
+        editor.it.until(lambda _: "x = 1" in editor.buffer())
+        assert [line for line in editor.complaints() if "is not executable" not in line] == []  # Neovim 0.12 logs that
+    finally:
+        editor.close()
+
+
+def test_a_buffer_without_a_file_is_typed_in_without_a_message(served, tmp_path, kind):
+    if kind is EDITORS["emacs"]:
+        pytest.skip("lsp-mode wants a file")
+    editor = kind(tmp_path, (sys.executable, "-m", "foretype_lsp", "--gateway", served.url))
+    try:
+        editor.press("Escape")
+        editor.type(":enew! | set filetype=python")
+        editor.press("Enter")
+        editor.it.until_ready()
+        editor.press("i")
+        editor.type("value = ")
+        editor.it.until(lambda _: "scripted" in editor.it.ghost())
+        editor.press("Tab")
+        editor.it.until(lambda _: editor.buffer() == "value = value =  # scripted")
+        assert editor.complaints() == []
+    finally:
+        editor.close()
+
+
 def test_ten_megabytes_are_edited_without_a_message_and_without_a_lost_key(served, tmp_path, kind):
     if kind is EDITORS["emacs"]:
         pytest.skip(

@@ -65,14 +65,16 @@ class InNeovim:
     """The cursor is at the start of an empty line that was opened after line 5, in insert mode."""
 
     made = Neovim
+    own_indentation = False
 
-    def __init__(self, folder, command):
+    def __init__(self, folder, command, served=True):
         words = ", ".join(f"'{word}'" for word in command)
         program = find(
             *{Neovim: ("neovim", "FORETYPE_NVIM"), OldNeovim: ("neovim-old", "FORETYPE_NVIM_OLD")}[self.made]
         )
         self.it = self.made(program, folder, SOURCE, NEOVIM.format(root=ROOT, command=words))
-        ready(self.it)
+        if served:
+            ready(self.it)
         self.it.press("5", "G", "o")
         self.it.until(lambda _: self.it.ask("vim.fn.mode()") == "i")
         self.type, self.press, self.close = self.it.type, self.it.press, self.it.close
@@ -102,9 +104,12 @@ class InOldNeovim(InNeovim):
 
 
 class InEmacs:
-    def __init__(self, folder, command):
+    own_indentation = False
+
+    def __init__(self, folder, command, served=True):
         self.it = emacs_support.Emacs(folder, SOURCE, command, config=EMACS)
-        ready(self.it)
+        if served:
+            ready(self.it)
         self.type, self.press, self.buffer, self.close = self.it.type, self.it.press, self.it.buffer, self.it.close
         self.complaints = self.it.complaints
         self.left, self.right = SOURCE, ""
@@ -115,6 +120,7 @@ class InEmacs:
 
 
 class InVsCode:
+    own_indentation = True  # its `InlineSuggestionItem` is relaxed about white space in the indentation
     KEYS = {"Enter": "Enter", "BSpace": "Backspace", "Right": "ArrowRight", "Tab": "Tab"}
 
     def __init__(self, folder, command):
