@@ -7,8 +7,7 @@ acceptance does, so tokens per step are measured on the project's own model wher
 from __future__ import annotations
 
 import argparse
-import importlib
-import inspect
+import importlib.util
 import json
 import os
 import signal
@@ -17,49 +16,66 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shapes import write_shape
 
 LIMIT_S = 480.0
 RESERVE_S = 10.0
+FIRST_S = 200.0
+"""At most for a lever before it is known how long an engine takes to start here."""
+LEAST_S = 30.0
 HERE = Path(__file__).parent
 ALL = ("ttft", "abort", "sustained")
 
 
-def lacking() -> list[str]:
-    """What the vLLM here does not have of what the product uses."""
+class Lever(NamedTuple):
+    """One row.
 
-    def has(module: str, *names: str) -> bool:
+    Attributes:
+        parts: what is measured of it.
+        needs: a Python package that it does not work without.
+        lacks: why it cannot be measured here, where that is known without trying.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    parts: tuple[str, ...]
+    needs: str = ""
+    lacks: str = ""
+
+
+class Stopped(Exception):
+    """Somebody ended the run: what was measured is written."""
+
+
+def lacking(package: Path) -> list[str]:
+    """What the vLLM in this folder does not have of what the product uses; read, not imported, which takes a minute."""
+
+    def says(module: str, name: str) -> bool:
         try:
-            found = importlib.import_module(module)
-        except Exception:  # noqa: BLE001 - a module that does not import is not there
+            return name in (package / module).read_text("utf-8")
+        except OSError:
             return False
-        return all(hasattr(found, name) for name in names)
-
-    def source(module: str) -> str:
-        try:
-            return inspect.getsource(importlib.import_module(module))
-        except Exception:  # noqa: BLE001
-            return ""
 
     wanted = {
-        "tiers behind host memory (TieringOffloadingSpec)": has(
-            "vllm.v1.kv_offload.tiering.spec", "TieringOffloadingSpec"
+        "tiers behind host memory (TieringOffloadingSpec)": says(
+            "v1/kv_offload/tiering/spec.py", "class TieringOffloadingSpec"
         ),
-        "an eviction policy of our own (cache_policy_module_path)": "cache_policy_module_path"
-        in source("vllm.v1.kv_offload.tiering.spec"),
-        "cache salts": "cache_salt" in source("vllm.v1.core.kv_cache_utils"),
-        "suffix speculation": '"suffix"' in source("vllm.config.speculative"),
-        "draft-model speculation": "draft_model" in source("vllm.config.speculative"),
-        "the abort endpoint (--enable-scale-out)": "enable_scale_out" in source("vllm.entrypoints.launchers.cli_args"),
-        "recomputing blocks that cannot be loaded": "kv_load_failure_policy" in source("vllm.config.kv_transfer"),
+        "an eviction policy of our own (cache_policy_module_path)": says(
+            "v1/kv_offload/tiering/spec.py", "cache_policy_module_path"
+        ),
+        "cache salts": says("v1/core/kv_cache_utils.py", "cache_salt"),
+        "suffix speculation": says("config/speculative.py", '"suffix"'),
+        "draft-model speculation": says("config/speculative.py", "draft_model"),
+        "the abort endpoint (--enable-scale-out)": says("entrypoints/launchers/cli_args.py", "enable_scale_out"),
+        "recomputing blocks that cannot be loaded": says("config/kv_transfer.py", "kv_load_failure_policy"),
     }
     return [name for name, there in wanted.items() if not there]
 
 
-def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
-    """Name, engine arguments and parts, the most wanted first: what does not fit the time is left out and named."""
+def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[Lever]:
+    """The most wanted first: what does not fit the time is left out and named."""
     shape, draft = ("7b", "0.5b") if gpu else ("toy", "toy-draft")
 
     def model(quantization: str = "") -> dict[str, Any]:
@@ -85,7 +101,8 @@ def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[tuple[str,
             "compilation_config": {"cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 40]},
         }
     else:
-        common |= {"enforce_eager": True}
+        # Said outright: else the engine asks for most of the machine's memory.
+        common |= {"enforce_eager": True, "kv_cache_memory_bytes": 1 << 30}
     eager = {name: value for name, value in common.items() if name != "compilation_config"} | {"enforce_eager": True}
     tokens_drafted = 4
     drafted = {"method": "draft_model", "num_speculative_tokens": tokens_drafted}
@@ -96,40 +113,45 @@ def levers(args: argparse.Namespace, folder: Path, gpu: bool) -> list[tuple[str,
         "prompt_lookup_min": 2,
         "prompt_lookup_max": 4,
     }
+    suffix = {"method": "suffix", "num_speculative_tokens": tokens_drafted}
     host = {
         "kv_connector": "OffloadingConnector",
         "kv_role": "kv_both",
         "kv_connector_extra_config": {"cpu_bytes_to_use": 8 << 30},
     }
     together = {"quantization": "fp8", "kv_cache_dtype": "fp8"} if gpu else {}
-    rows: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
-        ("bf16" if gpu else "float32", {**common, **model()}, ALL),
-        ("all together", {**common, **model(), **together, "speculative_config": ngram}, ALL),
-        ("ngram", {**common, **model(), "speculative_config": ngram}, ("steps", "ttft")),
-        ("no prefix cache", {**common, **model(), "enable_prefix_caching": False}, ("ttft",)),
+    plain = {**common, **model()}
+    rows = [
+        Lever("bf16" if gpu else "float32", plain, ALL),
+        Lever("all together", {**plain, **together, "speculative_config": ngram}, ALL),
+        Lever("no prefix cache", {**plain, "enable_prefix_caching": False}, ("ttft",)),
+        Lever("ngram", {**plain, "speculative_config": ngram}, ("steps", "ttft")),
     ]
-    if gpu:
-        rows += [
-            ("fp8", {**common, **model(), "quantization": "fp8"}, ("ttft", "sustained")),
-            ("host tier", {**common, **model(), "kv_transfer_config": host}, ("host_tier",)),
-            ("fp8 KV", {**common, **model(), "kv_cache_dtype": "fp8"}, ("ttft",)),
-            ("int4", {**common, **model("int4"), "dtype": "float16"}, ("ttft",)),
-            ("no CUDA graphs", {**eager, **model()}, ("ttft",)),
-            ("int8", {**common, **model("int8")}, ("ttft",)),
-            ("draft", {**common, **model(), "speculative_config": drafted}, ("steps", "ttft")),
-        ]
-    else:
-        rows.append(("draft", {**common, **model(), "speculative_config": drafted}, ("steps",)))
+    on_gpu = [
+        Lever("fp8", {**plain, "quantization": "fp8"}, ("ttft", "sustained")),
+        Lever("host tier", {**plain, "kv_transfer_config": host}, ("host_tier",)),
+        Lever("fp8 KV", {**plain, "kv_cache_dtype": "fp8"}, ("ttft",)),
+        Lever("int4", {**common, **model("int4"), "dtype": "float16"}, ("ttft",)),
+        Lever("no CUDA graphs", {**eager, **model()}, ("ttft",)),
+        Lever("int8", {**common, **model("int8")}, ("ttft",)),
+    ]
+    rows += on_gpu if gpu else []
+    rows += [
+        Lever("draft", {**plain, "speculative_config": drafted}, ("steps", "ttft")),
+        Lever("suffix", {**plain, "speculative_config": suffix}, ("steps", "ttft"), needs="arctic_inference"),
+    ]
+    rows += [] if gpu else [Lever(one.name, {}, (), lacks="a GPU") for one in on_gpu]
     if args.own is not None:
         own = {**common, "model": str(args.own), "max_model_len": 1024, "speculative_config": ngram}
-        rows.insert(2, ("own model, ngram", own, ("steps",)))
+        rows.insert(2, Lever("own model, ngram", own, ("steps",)))
     return rows
 
 
 def measure(plan: dict[str, Any], seconds: float, log: Path) -> dict[str, Any]:
-    """One child; its whole process group ends with it."""
+    """One child; its whole process group ends with it. What is cut off has the figures that it had until then."""
     environment = {**os.environ, "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
-    environment.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    # Of a build for CPUs: threads that spin while they wait for each other stand still on cores with other work.
+    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     cut = ""
     with log.open("wb") as out:
         child = subprocess.Popen(
@@ -144,6 +166,8 @@ def measure(plan: dict[str, Any], seconds: float, log: Path) -> dict[str, Any]:
             child.communicate(json.dumps(plan).encode(), timeout=seconds)
         except subprocess.TimeoutExpired:
             cut = f"cut off after {seconds:.0f} s"
+        except (Stopped, KeyboardInterrupt):
+            cut = "stopped"
         finally:
             try:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -156,9 +180,15 @@ def measure(plan: dict[str, Any], seconds: float, log: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
         if cut:
-            return {"failed": f"{cut}, before it had started"}
+            return {"failed": f"{cut}, before it had started", "cut": cut}
         told = [line for line in lines if "Error" in line or "no option" in line] or lines or ["nothing was said"]
         return {"failed": told[-1].strip()[:300]}
+
+
+def share_of(left_s: float, levers_left: int, start_s: float | None) -> float:
+    """Seconds for the next lever: its part of what is left, but enough for a start as long as those seen so far."""
+    least = FIRST_S if start_s is None else 1.5 * start_s + 20
+    return min(left_s, max(left_s / levers_left, least))
 
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
@@ -179,8 +209,8 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
         step = row.get("steps", {}).get("tokens_per_step", "") or ""
         line = f"{name:18}" + "".join(f"{cell:>16}" for cell in cells)
         line += f"{_pair(row.get('abort', {})):>14}{rate!s:>7}{step!s:>8}"
-        if row.get("left_out") or row.get("cut"):
-            line += f"  {row.get('cut', 'no time')}: without {', '.join(row.get('left_out', [])) or 'the rest'}"
+        if row.get("parts_left_out") or row.get("cut"):
+            line += f"  {row.get('cut', 'no time')}: without {', '.join(row.get('parts_left_out', [])) or 'the rest'}"
         if "host_tier" in row:
             line += f"  from host memory {_pair(row['host_tier'])}, cached {row['host_tier']['cached_share']}"
         lines.append(line)
@@ -207,44 +237,68 @@ def main() -> int:
         print(f"gpu-bench needs vLLM in this Python ({error}); `pip install 'vllm>=0.32,<0.34'`", file=sys.stderr)
         return 2
     gpu = not current_platform.is_cpu()
-    missing = lacking()
-    print(f"vllm {vllm.__version__} on {current_platform.get_device_name() if gpu else 'CPU, at toy size'}")
+    device = current_platform.get_device_name() if gpu else "CPU, at toy size"
+    missing = lacking(Path(vllm.__file__).parent)
+    print(f"vllm {vllm.__version__} on {device}")
     for name in missing:
         print(f"  this version lacks {name}")
-    result: dict[str, Any] = {"vllm": vllm.__version__, "gpu": gpu, "lacks": missing, "rows": {}, "left_out": []}
-    if gpu:
-        result["device"] = current_platform.get_device_name()
+    result: dict[str, Any] = {"vllm": vllm.__version__, "gpu": gpu, "device": device, "lacks": missing, "rows": {}}
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpu-bench") as name:
+            _measure_all(args, result, Path(name), began)
+    except (Stopped, KeyboardInterrupt):
+        result["stopped"] = True
+    _write(args.json, result, began)
+    print(table(result["rows"]))
+    print(f"{result['seconds']:.0f} s; figures in {args.json}")
+    return 1 if all("failed" in row for row in result["rows"].values()) else 0
+
+
+def _measure_all(args: argparse.Namespace, result: dict[str, Any], folder: Path, began: float) -> None:
+    """Fills `result`, and writes it after every lever: a run that is killed has what it had measured."""
+    gpu, rows = result["gpu"], result["rows"]
     ends = began + args.seconds - RESERVE_S
-    with tempfile.TemporaryDirectory(prefix="gpu-bench") as name:
-        folder = Path(name)
-        rows = levers(args, folder, gpu)
-        for at, (title, arguments, parts) in enumerate(rows):
-            left = ends - time.monotonic()
-            share = left if at == len(rows) - 1 else min(left, 110.0 if gpu else 150.0)
-            if left < 30:
-                result["left_out"].append(title)
-                continue
+    wanted = levers(args, folder, gpu)
+    start_s: float | None = None
+    for at, lever in enumerate(wanted):
+        left = ends - time.monotonic()
+        possible = sum(not one.lacks for one in wanted[at:])
+        if lever.lacks or (lever.needs and importlib.util.find_spec(lever.needs) is None):
+            rows[lever.name] = {"failed": f"needs {lever.lacks or f'{lever.needs}, which is not installed'}"}
+        elif left < max(LEAST_S, start_s or 0):
+            rows[lever.name] = {"failed": f"no time was left; a start takes {start_s or LEAST_S:.0f} s here"}
+        else:
+            seconds = share_of(left, possible, start_s)
             plan = {
-                "arguments": arguments,
-                "parts": parts,
+                "arguments": lever.arguments,
+                "parts": lever.parts,
                 "prompt_tokens": 2000 if gpu else 256,
                 "output_tokens": 16 if gpu else 8,
                 "samples": 32 if gpu else 8,
-                "vocabulary": _vocabulary(Path(arguments["model"])),
-                "seconds": share - 5,
+                "vocabulary": _vocabulary(Path(lever.arguments["model"])),
+                "seconds": seconds - 5,
                 "answer": str(folder / f"{at}.json"),
             }
-            if title.startswith("own"):
+            if lever.name.startswith("own"):
                 plan["prompts"] = own_prompts(args.own)
-            result["rows"][title] = measure(plan, share, folder / f"{at}.log")
-            print(f"  {title}: {time.monotonic() - began:.0f} s", flush=True)
+            row = rows[lever.name] = measure(plan, seconds, folder / f"{at}.log")
+            start_s = max(start_s or 0, row.get("start_s", 0)) or start_s
+            print(f"  {lever.name}: {time.monotonic() - began:.0f} s", flush=True)
+        _write(args.json, result, began)
+        if rows[lever.name].get("cut") == "stopped":
+            raise Stopped
+
+
+def _write(path: Path, result: dict[str, Any], began: float) -> None:
     result["seconds"] = round(time.monotonic() - began, 1)
-    args.json.write_text(json.dumps(result, indent=1))
-    print(table(result["rows"]))
-    if result["left_out"]:
-        print(f"no time was left for: {', '.join(result['left_out'])}")
-    print(f"{result['seconds']:.0f} s; figures in {args.json}")
-    return 1 if all("failed" in row for row in result["rows"].values()) else 0
+    partial = path.with_name(f"{path.name}.part")
+    partial.write_text(json.dumps(result, indent=1))
+    partial.replace(path)
+
+
+def _stop(*_: object) -> None:
+    raise Stopped
 
 
 def _vocabulary(folder: Path) -> int:

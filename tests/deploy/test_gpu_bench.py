@@ -6,8 +6,10 @@ import importlib.util
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -44,14 +46,99 @@ def test_the_shape_of_7b_has_seven_billion_parameters(tmp_path: Path) -> None:
 
 def test_every_lever_is_there_alone_and_all_together(bench: ModuleType, tmp_path: Path) -> None:
     args = bench.argparse.Namespace(model=None, draft=None, own=None)
-    names = [name for name, _, _ in bench.levers(args, tmp_path, True)]
-    assert set(names) == {
-        *("bf16", "all together", "ngram", "no prefix cache", "fp8", "host tier", "fp8 KV", "int4", "no CUDA graphs"),
-        *("int8", "draft"),
-    }
-    for _, arguments, parts in bench.levers(args, tmp_path, False):
-        assert (Path(arguments["model"]) / "config.json").is_file()
-        assert parts
+    names = {"all together", "ngram", "no prefix cache", "draft", "suffix"}
+    on_gpu = {"fp8", "host tier", "fp8 KV", "int4", "no CUDA graphs", "int8"}
+    assert {one.name for one in bench.levers(args, tmp_path, True)} == names | on_gpu | {"bf16"}
+    without = bench.levers(args, tmp_path, False)
+    assert {one.name for one in without} == names | on_gpu | {"float32"}
+    assert {one.name for one in without if one.lacks} == on_gpu
+    for one in without:
+        if not one.lacks:
+            assert (Path(one.arguments["model"]) / "config.json").is_file()
+            assert one.parts
+
+
+def test_time_is_shared_out_and_a_start_always_fits(bench: ModuleType) -> None:
+    assert bench.share_of(470, 6, None) == bench.FIRST_S
+    assert bench.share_of(400, 5, 20.0) == 80
+    assert bench.share_of(400, 5, 60.0) == 110
+    assert bench.share_of(50, 1, 60.0) == 50
+
+
+PROBE = """
+import json, sys, time
+plan = json.loads(sys.stdin.read())
+def write(found):
+    with open(plan["answer"], "w") as file:
+        json.dump(found, file)
+if "seconds" in plan["arguments"]:
+    write({"start_s": 0.1})
+    time.sleep(plan["arguments"]["seconds"])
+else:
+    raise SystemExit("ValueError: it does not start")
+"""
+
+
+@pytest.fixture
+def probed(bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Two seconds of waiting instead of engines."""
+    (tmp_path / "measure.py").write_text(PROBE)
+    (tmp_path / "config.json").write_text('{"vocab_size": 9}')
+    monkeypatch.setattr(bench, "HERE", tmp_path)
+    monkeypatch.setattr(bench, "LEAST_S", 0.5)
+    model = {"model": str(tmp_path)}
+
+    def levers(*_: object) -> list[object]:
+        return [
+            bench.Lever("broken", model, ("ttft",)),
+            bench.Lever("missing", model, ("ttft",), needs="there_is_no_such_package"),
+            bench.Lever("elsewhere", {}, (), lacks="a GPU"),
+            bench.Lever("slow", {**model, "seconds": 60}, ("ttft",)),
+            bench.Lever("late", model, ("ttft",)),
+        ]
+
+    monkeypatch.setattr(bench, "levers", levers)
+    return bench
+
+
+def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
+    probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=probed.RESERVE_S + 1.5, own=None)
+    monkeypatch.setattr(probed, "share_of", lambda left, *_: left)
+    result: dict[str, Any] = {"gpu": False, "rows": {}}
+    probed._measure_all(args, result, tmp_path, time.monotonic())
+    rows = json.loads(args.json.read_text())["rows"]
+    assert rows == result["rows"]
+    assert "does not start" in rows["broken"]["failed"]
+    assert rows["missing"]["failed"] == "needs there_is_no_such_package, which is not installed"
+    assert rows["elsewhere"]["failed"] == "needs a GPU"
+    assert rows["slow"]["start_s"] == 0.1
+    assert rows["slow"]["cut"].startswith("cut off after")
+    assert rows["late"]["failed"].startswith("no time was left")
+
+
+def test_a_run_that_is_ended_has_written_what_it_had(
+    probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None)
+
+    class Ended(subprocess.Popen[bytes]):
+        def communicate(self, *given: Any, **options: Any) -> Any:
+            if self.poll() is None and b'seconds": 60' in given[0]:
+                assert self.stdin is not None
+                self.stdin.close()
+                raise probed.Stopped
+            return super().communicate(*given, **options)
+
+    monkeypatch.setattr(probed.subprocess, "Popen", Ended)
+    result: dict[str, Any] = {"gpu": False, "rows": {}}
+    with pytest.raises(probed.Stopped):
+        probed._measure_all(args, result, tmp_path, time.monotonic())
+    rows = json.loads(args.json.read_text())["rows"]
+    assert "does not start" in rows["broken"]["failed"]
+    assert rows["slow"]["cut"] == "stopped"
+    assert "late" not in rows
 
 
 def test_the_table_shows_what_failed_and_what_was_measured(bench: ModuleType) -> None:
