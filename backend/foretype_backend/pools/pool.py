@@ -34,7 +34,8 @@ from foretype_backend.pools.kv_events import follow_events
 from foretype_backend.pools.members import Member, Members, Replica
 from foretype_backend.pools.metrics import PoolCollector
 from foretype_backend.pools.statistics import Agreement, PoolStatistics
-from foretype_backend.pools.warm import Part, WarmOptions, WarmQueue, stable_parts
+from foretype_backend.pools.warm import WarmOptions
+from foretype_backend.pools.warming import WarmUps
 from foretype_backend.prefix.book import CacheBook, LookUp
 from foretype_backend.prefix.retire_feed import Purge, Retire
 from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RoutingOptions
@@ -115,8 +116,14 @@ class ReplicaPool:
         self._expired_s = self._looked_s = clock()
         self._capabilities: Capabilities | None = None
         self._retried = 0
-        self._warm = WarmQueue(self.options.warm)
-        self._warming: set[asyncio.Task[None]] = set()
+        self._warm = WarmUps(
+            self.options.warm,
+            self._members,
+            self._router,
+            book=lambda: self.book,
+            choose=lambda found: self._choose(found, frozenset()),
+            clock=clock,
+        )
         self._agreement = Agreement(0, 0, 0, 0)
         self._speculation: SpeculationPolicy | None = None
         self.book = CacheBook(16)
@@ -144,11 +151,12 @@ class ReplicaPool:
         ]
 
     async def close(self) -> None:
-        tasks = [*self._listeners, *self._warming, *([] if self._ticker is None else [self._ticker])]
+        tasks = [*self._listeners, *([] if self._ticker is None else [self._ticker])]
         self._ticker, self._listeners = None, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._warm.close()
         await self._members.close()
         if self._sender is not None:
             await self._sender.close()
@@ -279,56 +287,13 @@ class ReplicaPool:
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         """Returns at once: the stable parts of the prompt are computed when a replica has nothing better to do."""
-        if self.options.pass_through:
-            return
-        found = self.book.look_up(origin or Origin(), token_ids, salt)
-        now = self._clock()
-        for part in stable_parts(found.chain, token_ids, found.salt, found.origin):
-            self._warm.offer(part, now)
-        self._warm_up()
+        if not self.options.pass_through:
+            self._warm.offer(token_ids, salt, origin)
 
     @property
     def warming(self) -> int:
         """Warm-ups under way."""
-        return len(self._warming)
-
-    def _warm_up(self) -> None:
-        loads = {name: self._members[name].health.statistics().in_flight for name in self._router.replicas}
-        for replica, part in self._warm.take(loads, self._place_of, self._clock()):
-            task = asyncio.create_task(self._compute(replica, part), name=f"warm {replica}")
-            self._warming.add(task)
-            task.add_done_callback(self._warming.discard)
-
-    def _place_of(self, part: Part) -> str | None:
-        found = self._found_of(part)
-        whole = len(part.token_ids) // self.book.block_tokens * self.book.block_tokens
-        choice = self._choose(found, frozenset())
-        return None if found.held.get(choice.replica, 0) >= whole - self.book.block_tokens else choice.replica
-
-    def _found_of(self, part: Part) -> LookUp:
-        origin = replace(part.origin, session=f"warm/{part.origin.session}", document="")
-        return self.book.look_up(origin, part.token_ids, part.salt)
-
-    async def _compute(self, replica: str, part: Part) -> None:
-        """One warm-up. The router counts it as load, so that people are sent elsewhere."""
-        member, found = self._members[replica], self._found_of(part)
-        choice = Choice(replica, Route.WARM, found.held.get(replica, 0))
-        self._router.begin(choice, len(part.token_ids), self._clock())
-        computed = False
-        try:
-            await member.engine.warm(part.token_ids, salt=part.salt or None, origin=part.origin)
-            self.book.sent(found, replica, self._clock())
-            computed = True
-        except EngineUnavailable as error:
-            self._members.fault(member, error)
-        finally:
-            now = self._clock()
-            self.book.left(found.origin.session, now)
-            self._router.prefilled(choice, len(part.token_ids))
-            self._router.end(choice)
-            self._warm.done(replica, now, computed=computed)
-            if self._ticker is not None:
-                self._warm_up()
+        return self._warm.under_way
 
     # Time
 
@@ -336,7 +301,7 @@ class ReplicaPool:
         while True:
             await asyncio.sleep(_TICK_S)
             self._members.tick()
-            self._warm_up()
+            self._warm.begin()
             now = self._clock()
             if now - self._looked_s >= LOOK_EVERY_S:
                 self._looked_s = now
