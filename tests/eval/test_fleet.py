@@ -12,7 +12,7 @@ from foretype_backend.prefix.salt import Namespace
 from foretype_context.segments import Scope
 from foretype_eval.cli import bench
 from foretype_eval.fleet.break_even import SHAPES, Shape, break_even, redis_server
-from foretype_eval.fleet.routing import POLICIES, FleetOptions, simulate
+from foretype_eval.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, simulate
 from foretype_eval.fleet.tiers import run_tiers
 from foretype_eval.fleet.trace import Call, spread
 from foretype_models.artifacts import locate
@@ -48,8 +48,19 @@ def test_ours_finds_what_it_predicts_and_its_load_is_even() -> None:
     assert result["cached_share"] > simulate(calls, "round_robin", FleetOptions(3, 4096, BLOCK))["cached_share"]
 
 
+def test_gateways_hashed_by_repository_are_one_gateway_to_it_and_others_compute_no_less() -> None:
+    calls = sorted((one for session in range(11) for one in growing(session)), key=lambda one: one.time_s)
+    options = FleetOptions(3, 4096, BLOCK, gateways=2)
+    one = simulate(calls, "foretype", options)
+    assert simulate(calls, "gateways_by_repository", options) == one
+    blind = simulate(calls, "gateways_by_session", options)
+    assert sum(blind["routes"].values()) == 110
+    assert one["computed_tokens"] <= blind["computed_tokens"]
+    assert blind["cached_share"] > simulate(calls, "round_robin", options)["cached_share"]
+
+
 def test_every_policy_serves_every_request_and_nothing_at_all() -> None:
-    for policy in POLICIES:
+    for policy in (*POLICIES, *SEVERAL_GATEWAYS):
         assert simulate(growing(1), policy, FleetOptions(2, 64, BLOCK))["requests"] == 10
         assert simulate([], policy, FleetOptions(2, 64, BLOCK))["cached_share"] is None
 

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from foretype_eval.console import fail, print_json
 from foretype_eval.engine.draft import write_first_layers
-from foretype_eval.engine.options import PARTS, EngineBenchOptions
+from foretype_eval.engine.options import METHODS, PARTS, EngineBenchOptions
 
 __all__ = ["engine_bench", "run_engine_bench"]
 
@@ -71,6 +71,7 @@ def engine_bench(
     ] = 0,
     texts: Annotated[list[Path] | None, typer.Option(help="Folders with source files to continue; repeatable.")] = None,
     parts: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}.")] = ",".join(PARTS),
+    methods: Annotated[str, typer.Option(help=f"Of speculation, of {', '.join(METHODS)}.")] = ",".join(METHODS),
     samples: Annotated[int, typer.Option(min=8, help="Of each row.")] = 60,
     seconds: Annotated[float, typer.Option(min=1, help="For each row at most; fewer samples then.")] = 40.0,
     seed: Annotated[int, typer.Option()] = 0,
@@ -79,14 +80,12 @@ def engine_bench(
     """The in-process vLLM engine: what gateway and adapter add, cancels, tenants, speculation."""
     if engine != "vllm":
         fail(f"--engine: {engine!r} is unknown; vllm is the one that is measured here")
-    wanted = tuple(part.strip() for part in parts.split(",") if part.strip())
-    if unknown := [part for part in wanted if part not in PARTS]:
-        fail(f"--parts: {', '.join(unknown)} is none of {', '.join(PARTS)}")
     options = EngineBenchOptions(
         model="",
         draft=None if draft is None else str(draft.resolve()),
         texts=tuple(str(one.resolve()) for one in texts or ()),
-        parts=wanted,
+        parts=_names("--parts", parts, PARTS),
+        methods=_names("--methods", methods, METHODS),
         samples=samples,
         seconds=seconds,
         seed=seed,
@@ -101,6 +100,13 @@ def engine_bench(
         _print(result)
 
 
+def _names(option: str, given: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    if unknown := [name for name in names if name not in known]:
+        fail(f"{option}: {', '.join(unknown)} is none of {', '.join(known)}")
+    return names
+
+
 def _print(result: dict[str, Any]) -> None:
     table = Table("ms", "n", "p50", "p95", "p99", title=f"{result.get('engine', 'vllm')}, {result['model']}")
     for label, values in _rows(result):
@@ -110,9 +116,13 @@ def _print(result: dict[str, Any]) -> None:
     console = Console()
     console.print(table)
     for method, found in result.get("speculation", {}).get("methods", {}).items():
+        if "lacking" in found:
+            console.print(f"{method}: not measured, {found['lacking']}")
+            continue
         for language, one in found["languages"].items():
             console.print(
-                f"{method}, {language}: {one['tokens_per_step']} tokens a step; equal {one['equal']}, ties {one['tie']}, "
+                f"{method}, {language}: {one['tokens_per_step']} tokens a step of {one['step_ms']} ms, "
+                f"{one['token_ms']} ms a token; equal {one['equal']}, ties {one['tie']}, "
                 f"different {one['different']}"
             )
 

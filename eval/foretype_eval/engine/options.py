@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["PARTS", "EngineBenchOptions"]
+__all__ = ["METHODS", "PARTS", "EngineBenchOptions"]
 
 PARTS: Final = ("serving", "cancel", "isolation", "speculation")
+METHODS: Final = ("ngram", "suffix", "draft_model")
 
 
 class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +18,7 @@ class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         model: folder with config.json and safetensors.
         draft: such a folder; None leaves `draft_model` out.
+        methods: of speculation, beside none; one that cannot run here is reported with the reason.
         texts: folders whose files give prompts for speculation; the language is by the file's ending.
         samples: of each row, or as many as come in `seconds`.
     """
@@ -25,6 +27,7 @@ class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     draft: str | None = None
     texts: tuple[str, ...] = ()
     parts: tuple[str, ...] = PARTS
+    methods: tuple[str, ...] = METHODS
     samples: int = 60
     seconds: float = 40.0
     prompt_tokens: tuple[int, ...] = (2000, 6000)

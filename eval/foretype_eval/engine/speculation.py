@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import random
 import time
 from collections.abc import Sequence
@@ -37,48 +38,65 @@ _MAX_TOKENS = 48
 
 
 class Generated(NamedTuple):
-    """Greedy output: its tokens, how far the likeliest two were apart at each, and the steps it took."""
+    """Greedy output: its tokens, how far the likeliest two were apart at each, the steps it took, and seconds from first to last."""
 
     tokens: list[int]
     gaps: list[float]
     steps: int
+    decode_s: float
 
 
 async def measure_speculation(options: EngineBenchOptions) -> dict[str, Any]:
     """One engine per method, one after the other, each asked for the same continuations."""
     prompts = _prompts(options)
-    methods: dict[str, Speculation | None] = {"off": None}
-    methods["ngram"] = Speculation(method="ngram", tokens=options.speculation_tokens)
-    if options.draft is not None:
-        methods["draft_model"] = Speculation(
-            method="draft_model", tokens=options.speculation_tokens, model=Path(options.draft)
-        )
-    made: dict[str, dict[str, list[Generated]]] = {}
-    took_s: dict[str, float] = {}
-    for name, speculation in methods.items():
-        engine = VllmEngine(
-            VllmOptions(model=Path(options.model), eager=True, dtype="float32", cache_gib=1.0, speculation=speculation)
-        )
-        await engine.start()
-        began = time.perf_counter()
-        try:
-            made[name] = {
-                language: [await _greedy(engine, f"{language}-{at}", ids) for at, ids in enumerate(some)]
-                for language, some in prompts.items()
-            }
-        finally:
-            took_s[name] = time.perf_counter() - began
-            await engine.close()
-            gc.collect()
+    base: dict[str, list[Generated]] = {}
+    methods: dict[str, Any] = {}
+    for name in ("off", *options.methods):
+        speculation = _speculation(name, options)
+        if isinstance(speculation, str):
+            methods[name] = {"lacking": speculation}
+            continue
+        made, took_s = await _continued(prompts, speculation, options)
+        base = base or made
+        methods[name] = {"seconds": round(took_s, 2), "languages": _compared(base, made)}
     return {
         "prompts": {language: len(some) for language, some in prompts.items()},
         "tokens_guessed_per_step": options.speculation_tokens,
         "tie_below": TIE,
-        "methods": {
-            name: {"seconds": round(took_s[name], 2), "languages": _compared(made["off"], found)}
-            for name, found in made.items()
-        },
+        "methods": methods,
     }
+
+
+def _speculation(method: str, options: EngineBenchOptions) -> Speculation | str | None:
+    """What the engine is told; words say why the method cannot be measured here."""
+    if method == "off":
+        return None
+    if method == "draft_model" and options.draft is None:
+        return "no draft was named"
+    if method == "suffix" and importlib.util.find_spec("arctic_inference") is None:
+        return "arctic-inference is not installed; make vllm-suffix"
+    model = Path(options.draft) if method == "draft_model" and options.draft is not None else None
+    return Speculation(method=method, tokens=options.speculation_tokens, model=model)
+
+
+async def _continued(
+    prompts: dict[str, list[list[int]]], speculation: Speculation | None, options: EngineBenchOptions
+) -> tuple[dict[str, list[Generated]], float]:
+    """By language, and the seconds that all of it took."""
+    engine = VllmEngine(
+        VllmOptions(model=Path(options.model), eager=True, dtype="float32", cache_gib=1.0, speculation=speculation)
+    )
+    await engine.start()
+    began = time.perf_counter()
+    try:
+        made = {
+            language: [await _greedy(engine, f"{language}-{at}", ids) for at, ids in enumerate(some)]
+            for language, some in prompts.items()
+        }
+        return made, time.perf_counter() - began
+    finally:
+        await engine.close()
+        gc.collect()
 
 
 def lossless(base: Sequence[int], gaps: Sequence[float], other: Sequence[int]) -> str:
@@ -99,9 +117,12 @@ def _compared(base: dict[str, list[Generated]], found: dict[str, list[Generated]
         # The first token comes out of the prefill; the others are the decode steps'.
         steps = sum(one.steps - 1 for one in outputs)
         tokens = sum(len(one.tokens) - 1 for one in outputs)
+        decode_s = sum(one.decode_s for one in outputs)
         rows[language] = {
             "tokens_per_step": round(tokens / steps, 3) if steps else None,
             "accepted_per_step": round(tokens / steps - 1, 3) if steps else None,
+            "step_ms": round(1000 * decode_s / steps, 2) if steps else None,
+            "token_ms": round(1000 * decode_s / tokens, 2) if tokens else None,
             **{verdict: verdicts.count(verdict) for verdict in ("equal", "tie", "different")},
         }
     return rows
@@ -113,16 +134,19 @@ async def _greedy(engine: VllmEngine, name: str, ids: list[int]) -> Generated:
     tokens: list[int] = []
     gaps: list[float] = []
     steps = 0
+    first_s = last_s = 0.0
     async for output in llm.generate(library.prompt(ids), sampling, name):
         [one] = output.outputs
         if not one.token_ids:
             continue
+        last_s = time.perf_counter()
+        first_s = first_s or last_s
         steps += 1
         tokens += one.token_ids
         for places in one.logprobs:
             best = sorted((place.logprob for place in places.values()), reverse=True)
             gaps.append(best[0] - best[1] if len(best) > 1 else float("inf"))
-    return Generated(tokens, gaps, steps)
+    return Generated(tokens, gaps, steps, last_s - first_s)
 
 
 def _prompts(options: EngineBenchOptions) -> dict[str, list[list[int]]]:

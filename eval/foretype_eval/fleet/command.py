@@ -15,7 +15,7 @@ from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.fleet.break_even import NoRedis, break_even, redis_server
-from foretype_eval.fleet.routing import POLICIES, FleetOptions, simulate
+from foretype_eval.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, simulate
 from foretype_eval.fleet.tiers import REFERENCE_HIT_RATES, run_tiers
 from foretype_eval.fleet.trace import Call, Team, record, spread
 from foretype_eval.replay.commits import RepositoryError
@@ -62,10 +62,14 @@ def routing(
     ] = 24,
     capacity: Annotated[int, typer.Option(min=1, help="Tokens that a replica's cache holds.")] = 131_072,
     pace: Annotated[float, typer.Option(min=0.01, help="How many times faster than people the requests come.")] = 4.0,
+    gateways: Annotated[
+        int, typer.Option(min=1, help="With several, ours is measured with so many before one fleet, too.")
+    ] = 1,
     block: Block = 16,
 ) -> None:
     """Cached share and evenness of load over simulated replicas, beside simpler ways to route."""
     sizes = replicas or [2, 8, 64]
+    policies = [*POLICIES, *(SEVERAL_GATEWAYS if gateways > 1 else ())]
     try:
         with progress_bars() as progress:
             calls = _calls(repos, developers, commits, requests, block, progress)
@@ -74,8 +78,10 @@ def routing(
             for done, size in enumerate(sizes):
                 progress("fleets", done, len(sizes))
                 crowd = spread(calls, -(-size * sessions // own))
-                options = FleetOptions(size, max(capacity // block, 1), block_tokens=block, pace=pace)
-                rows[str(size)] = {name: simulate(crowd, name, options) for name in POLICIES}
+                options = FleetOptions(
+                    size, max(capacity // block, 1), block_tokens=block, pace=pace, gateways=gateways
+                )
+                rows[str(size)] = {name: simulate(crowd, name, options) for name in policies}
     except (RepositoryError, ArtifactError, TokenizerUnusable, OSError) as error:
         fail(str(error))
     result = {
@@ -85,6 +91,7 @@ def routing(
         "block_tokens": block,
         "capacity_tokens": capacity,
         "pace": pace,
+        "gateways": gateways,
         "replicas": rows,
     }
     if as_json:
@@ -93,8 +100,8 @@ def routing(
     table = Table(title=f"{sessions} developers a replica, caches of {capacity:,} tokens", title_justify="left")
     for column in ("replicas", "policy", "cached", "TTFT p50", "p99 ms", "computed max/mean", "in flight max/mean"):
         table.add_column(column, justify="left" if column == "policy" else "right")
-    for size, policies in rows.items():
-        for name, row in policies.items():
+    for size, found in rows.items():
+        for name, row in found.items():
             table.add_row(
                 size,
                 name,

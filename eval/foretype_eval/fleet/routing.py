@@ -7,6 +7,7 @@ by content and forgets the least recently used block first. All policies get the
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -18,7 +19,7 @@ from foretype_backend.routing.router import Choice, Route, Router, RoutingOption
 
 from foretype_eval.fleet.trace import Call
 
-__all__ = ["POLICIES", "FleetOptions", "simulate"]
+__all__ = ["POLICIES", "SEVERAL_GATEWAYS", "FleetOptions", "simulate"]
 
 _EXPIRE_EVERY_S: Final = 5.0
 
@@ -30,6 +31,7 @@ class FleetOptions(NamedTuple):
         capacity_blocks: of each replica's cache.
         prefill_tokens_per_s, decode_s, batch: of each replica.
         pace: how many times faster than recorded the requests come; sets the load.
+        gateways: of the policies that have several, each with a directory and counts of its own.
     """
 
     replicas: int
@@ -39,6 +41,7 @@ class FleetOptions(NamedTuple):
     decode_s: float = 0.15
     batch: int = 8
     pace: float = 1.0
+    gateways: int = 1
 
 
 class _Policy(Protocol):
@@ -48,7 +51,7 @@ class _Policy(Protocol):
 
     def prefilled(self, choice: Choice, call: Call) -> None: ...
 
-    def end(self, choice: Choice) -> None: ...
+    def end(self, choice: Choice, call: Call) -> None: ...
 
 
 class _Simple:
@@ -62,7 +65,7 @@ class _Simple:
 
     def prefilled(self, choice: Choice, call: Call) -> None: ...
 
-    def end(self, choice: Choice) -> None: ...
+    def end(self, choice: Choice, call: Call) -> None: ...
 
 
 class _Ours:
@@ -97,11 +100,50 @@ class _Ours:
     def prefilled(self, choice: Choice, call: Call) -> None:
         self._router.prefilled(choice, call.prompt_tokens)
 
-    def end(self, choice: Choice) -> None:
+    def end(self, choice: Choice, call: Call) -> None:
         self._router.end(choice)
 
     def routes(self) -> dict[str, int]:
         return {route.value: count for route, count in self._router.statistics().routes.items() if count}
+
+
+class _Gateways:
+    """Several of ours before the same replicas: none knows what the others routed, or how much is in flight by them."""
+
+    def __init__(self, names: Sequence[str], options: FleetOptions, entrance: Callable[[Call], str]) -> None:
+        self._each = {f"gateway-{at}": _Ours(names, options) for at in range(options.gateways)}
+        self._ring = Ring(list(self._each))
+        self._entrance = entrance
+        self.predicted: list[int] = []
+
+    def choose(self, call: Call, in_flight: Mapping[str, int], now: float) -> Choice:
+        choice = self._of(call).choose(call, in_flight, now)
+        self.predicted.append(choice.cached_tokens)
+        return choice
+
+    def prefilled(self, choice: Choice, call: Call) -> None:
+        self._of(call).prefilled(choice, call)
+
+    def end(self, choice: Choice, call: Call) -> None:
+        self._of(call).end(choice, call)
+
+    def routes(self) -> dict[str, int]:
+        return dict(sum((Counter(one.routes()) for one in self._each.values()), Counter[str]()))
+
+    def _of(self, call: Call) -> _Ours:
+        return self._each[next(self._ring.walk(self._entrance(call)))]
+
+
+def _gateways_by_session(names: Sequence[str], options: FleetOptions) -> _Policy:
+    return _Gateways(names, options, lambda call: call.session)
+
+
+def _gateways_by_repository(names: Sequence[str], options: FleetOptions) -> _Policy:
+    return _Gateways(names, options, _repository)
+
+
+def _repository(call: Call) -> str:
+    return f"{call.namespace.tenant}\0{call.namespace.scope}"
 
 
 def _round_robin(names: Sequence[str], _options: FleetOptions) -> _Policy:
@@ -115,7 +157,7 @@ def _least_loaded(names: Sequence[str], _options: FleetOptions) -> _Policy:
 
 def _consistent_hashing(names: Sequence[str], _options: FleetOptions) -> _Policy:
     ring = Ring(names)
-    return _Simple(lambda call, _load: next(ring.walk(f"{call.namespace.tenant}\0{call.namespace.scope}")))
+    return _Simple(lambda call, _load: next(ring.walk(_repository(call))))
 
 
 def _by_session(names: Sequence[str], _options: FleetOptions) -> _Policy:
@@ -130,6 +172,11 @@ POLICIES: Final[Mapping[str, Callable[[Sequence[str], FleetOptions], _Policy]]] 
     "hash_repository": _consistent_hashing,
     "hash_session": _by_session,
 }
+SEVERAL_GATEWAYS: Final[Mapping[str, Callable[[Sequence[str], FleetOptions], _Policy]]] = {
+    "gateways_by_session": _gateways_by_session,
+    "gateways_by_repository": _gateways_by_repository,
+}
+"""Ours again, with `FleetOptions.gateways`: a balancer before them that knows nothing, and one that hashes by repository."""
 
 
 def simulate(calls: Sequence[Call], policy: str, options: FleetOptions) -> dict[str, Any]:
@@ -141,7 +188,7 @@ def simulate(calls: Sequence[Call], policy: str, options: FleetOptions) -> dict[
         is at least one; `agreement` of predicted and found cached tokens (ours alone).
     """
     names = [f"replica-{at}" for at in range(options.replicas)]
-    chooser = POLICIES[policy](names, options)
+    chooser = {**POLICIES, **SEVERAL_GATEWAYS}[policy](names, options)
     caches = {name: RetiringLru(options.capacity_blocks) for name in names}
     free_s = dict.fromkeys(names, 0.0)
     in_flight = dict.fromkeys(names, 0)
@@ -157,7 +204,7 @@ def simulate(calls: Sequence[Call], policy: str, options: FleetOptions) -> dict[
             _, _, ends, choice, earlier = heapq.heappop(pending)
             if ends:
                 in_flight[choice.replica] -= 1
-                chooser.end(choice)
+                chooser.end(choice, earlier)
             else:
                 chooser.prefilled(choice, earlier)
         choice = chooser.choose(call, in_flight, now)
@@ -188,7 +235,7 @@ def simulate(calls: Sequence[Call], policy: str, options: FleetOptions) -> dict[
         "imbalance": round(max(computed.values()) / mean_computed, 3) if mean_computed else None,
         "in_flight_imbalance": round(float(np.percentile(crowded, 99)), 3) if crowded else None,
     }
-    if isinstance(chooser, _Ours):
+    if isinstance(chooser, _Ours | _Gateways):
         result["routes"] = chooser.routes()
         same = [abs(a - b) <= options.block_tokens for a, b in zip(chooser.predicted, found, strict=True)]
         result["agreement"] = round(sum(same) / len(same), 4) if same else None
