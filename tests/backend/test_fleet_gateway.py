@@ -232,6 +232,31 @@ async def process(profile: Path, state: Path) -> AsyncGenerator[asyncio.subproce
         await started.communicate()
 
 
+@pytest.mark.parametrize(("secret", "told"), [(b"short", "has 5 bytes"), (None, "is a directory")])
+async def test_a_secret_that_salts_cannot_be_made_of_ends_the_start(
+    tmp_path: Path, secret: bytes | None, told: str
+) -> None:
+    file = tmp_path
+    if secret is not None:
+        file = tmp_path / "salt"
+        file.write_bytes(secret)
+    replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
+    await replica.start()
+    profile = tmp_path / "team.toml"
+    profile.write_text(
+        f"[pool.fast]\nreplicas = ['{replica.url}/v1']\n[model]\ntokenizer = '{locate().tokenizer_path}'\n"
+        f"grammar = 'foretype-1'\n[identity]\nenabled = true\nsalt_file = '{file}'\n"
+    )
+    async with process(profile, tmp_path / "state") as gateway:
+        assert gateway.stderr is not None
+        async with asyncio.timeout(30):
+            said = (await gateway.stderr.read()).decode()
+            assert await gateway.wait() == 2
+    assert "identity.salt_file" in said
+    assert told in said.lower()
+    await replica.stop()
+
+
 async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_models(tmp_path: Path) -> None:
     one, two = (Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(2))
     other = Replica(vocabulary=TOKENIZER.vocabulary_tokens, model="other")

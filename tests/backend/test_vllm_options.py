@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.engines.acceptance import AcceptanceBook, AcceptanceCollector
-from foretype_backend.engines.port import EngineUnavailable, GenerationParams, Origin
+from foretype_backend.engines.port import (
+    EngineUnavailable,
+    GenerationParams,
+    GenerationRequest,
+    Origin,
+    PromptRefused,
+)
 from foretype_backend.engines.vllm import VllmEngine
 from foretype_backend.engines.vllm_options import VllmOptions, check_memory, check_profile, engine_arguments
 from foretype_backend.engines.vllm_request import (
@@ -143,6 +149,25 @@ def test_tenants_share_no_engine_without_salts(model: Path, tmp_path: Path) -> N
     assert engine("[identity]\nenabled = true\n").shared and not engine("").shared
     with pytest.raises(ConfigError, match="one tenant can time"):
         engine('[engine.options]\nspeculation = { method = "suffix" }\n[identity]\nenabled = true\n')
+
+
+@pytest.mark.parametrize(
+    ("ids", "salt", "message"),
+    [
+        ([1], None, "no cache salt"),
+        ([1], "", "no cache salt"),
+        ([], "s", "empty"),
+        ([1000], "s", "outside the vocabulary"),
+        ([1] * 4096, "s", "4,?096"),
+    ],
+)
+async def test_what_can_never_run_is_refused_before_vllm_hears_of_it(
+    model: Path, ids: list[int], salt: str | None, message: str
+) -> None:
+    engine = VllmEngine.from_config(model=model, shared=True)
+    with pytest.raises(PromptRefused, match=message):
+        async for _ in engine.generate(GenerationRequest("r", ids, GenerationParams(max_tokens=1), salt=salt)):
+            pass
 
 
 async def test_without_vllm_it_says_how_to_get_it(model: Path) -> None:

@@ -150,7 +150,6 @@ class VllmEngine:
             self._ledger.end(request_id)
 
     async def _stream(self, live: _Live, request: GenerationRequest) -> AsyncIterator[Chunk]:
-        llm, library = self.library()
         token_ids, params, origin = request.token_ids, request.params, request.origin
         max_tokens = check_prompt(
             token_ids,
@@ -162,6 +161,7 @@ class VllmEngine:
             raise PromptRefused(
                 "the engine is shared by tenants and the request has no cache salt; configure identities"
             )
+        llm, library = self.library()
         loop = asyncio.get_running_loop()
         deadline = request.deadline
         if deadline is not None and loop.time() >= deadline:
