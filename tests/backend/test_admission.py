@@ -352,9 +352,10 @@ def test_under_pressure_that_another_tenant_makes_a_modest_one_is_not_refused_an
     objective = {"class_": RequestClass.INTERACTIVE, "objective_s": 0.1}
 
     def quiet_beside(*others: Source) -> Result:
-        pressure = Pressure({RequestClass.INTERACTIVE: 0.1})
+        pressure = Pressure({RequestClass.INTERACTIVE: 0.1, RequestClass.BLOCK: 0.5})
         simulation = Simulation(slots=24, service_s=0.12, ttft_s=0.02, pressure=pressure)
-        return simulation.run([typing_tenant("quiet", rate=20.0, **objective), *others], seconds=120)
+        block = typing_tenant("quiet", rate=1.0, class_=RequestClass.BLOCK, objective_s=0.5)
+        return simulation.run([typing_tenant("quiet", rate=20.0, **objective), block, *others], seconds=120)
 
     flood = typing_tenant("flood", rate=400.0, **objective)
     alone, beside = quiet_beside(), quiet_beside(flood)

@@ -12,7 +12,7 @@ of :class:`Scheduler`, and what must happen outside (start, refuse, stop) comes 
 5. *Order*: the highest class first; tenants by deficit round robin; then the session that waited longest; its newest first.
 6. *Reserved slots*: a class never takes the slots that are kept for a higher one.
 7. *Headroom*: while several tenants are about, one that holds its part leaves the last slots to those that hold less, and what is
-   within a tenant's part is queued although others have driven the gateway to where interactive work is not (`shares`).
+   within a tenant's part is queued although others have driven the gateway to where such work is not (`shares`).
 8. *Full queue*: of the lowest class the tenant with most in the queue for its weight gives one up, the arrival if it is that one's.
 
 A stopped request keeps its slot until it has left (:meth:`Scheduler.leave`): the engine still works for it until then.
@@ -227,11 +227,12 @@ class Scheduler:
     def _refusal(self, ticket: Ticket, now: float) -> Decision | None:
         """Why an arrival is refused; None when it may wait or start."""
         free = not self._waiting and self._available(ticket)
+        modest = self.shares.modest(ticket.tenant, self.limits.max_running)
         if self.pressure is not None:
             if not free or len(self._running) >= _BUSY_SHARE * self.limits.max_running:
                 self.pressure.busy()
             spare = self.pressure.spare_steps(ticket.class_) * max(1, self.limits.max_running // _SPARE_IN)
-            if spare and not (free and self._free(ticket.class_) > spare):
+            if spare and not modest and not (free and self._free(ticket.class_) > spare):
                 return Decision.CLASS_SHED
         wait_s = self._predicted_wait_s(ticket, free=free)
         if now + wait_s + self.rates.prefill_s(ticket.uncached_tokens) > ticket.deadline:
@@ -240,7 +241,7 @@ class Scheduler:
             return None
         if wait_s > self.limits.refuse_share * ticket.objective_s:
             return Decision.PREDICTED_LATE
-        if self.pressure.queues_interactive or self.shares.modest(ticket.tenant, self.limits.max_running):
+        if self.pressure.queues_interactive or modest:
             return None
         return Decision.PREDICTED_LATE if wait_s > _SHORT_WAIT * ticket.objective_s else None
 

@@ -45,7 +45,8 @@ async def fairness(
 ) -> dict[str, Any]:
     """The quiet tenant asks its share, the flood twenty of them.
 
-    Keys: `alone`, `beside` (each run's `ttft_ms` and `total_ms` of the quiet tenant), `moved_ms` (p99 of the first text beside the
+    Keys: `alone`, `beside` (each run's `ttft_ms` and `total_ms` of the quiet tenant's interactive requests, and how many of all
+    were `refused`), `moved_ms` (p99 of the first text beside the
     flood less p99 without it, pair by pair), `moved_p99_ms` (their median), `flood` {`offered_rate`, `refused_share`}.
     """
     share = capacity / TENANTS
@@ -79,11 +80,9 @@ async def fairness(
 
 
 def _row(books: Recorder) -> dict[str, Any]:
-    times = [value for values in books.ttft_s.values() for value in values]
-    totals = [value for values in books.total_s.values() for value in values]
     return {
-        "ttft_ms": percentiles_ms(times),
-        "total_ms": percentiles_ms(totals),
+        "ttft_ms": percentiles_ms(books.ttft_s.get("interactive", [])),
+        "total_ms": percentiles_ms(books.total_s.get("interactive", [])),
         "refused": sum(books.refused.values()),
     }
 
