@@ -134,7 +134,7 @@ def export(
 def calibrate(
     store: _Store,
     per_kind: int = 200,
-    local_min_confidence: Annotated[float, typer.Option(help="from when on the client does not ask this model")] = 0.5,
+    local_min_confidence: Annotated[float, typer.Option(help="from when on the client does not ask this model")] = 0.15,
     results: Path = _MODELS / "results",
 ) -> None:
     """Chooses from which confidence on suggestions are shown; writes ``thresholds.json`` and the model's index entry."""

@@ -112,13 +112,16 @@ FILES = st.lists(st.lists(st.integers(0, 3), max_size=12), min_size=1, max_size=
 @given(FILES, st.data())
 def test_other_files_are_searched_as_if_sorted_afresh(texts: list[list[int]], data: st.DataObject) -> None:
     """Files come, go and move to the end in any order; below the limit nothing is forgotten, above it the latest stay."""
-    files: list[Ids] = [np.array(text, np.int32) for text in texts]
+    files = [LexemeStream(Vocabulary()) for _ in texts]
+    for file, text in zip(files, texts, strict=True):
+        file.ids = np.array(text, np.int32)
     limit = data.draw(st.sampled_from([40, 1000]))
     others = Others(limit)
     for _ in range(6):
         chosen = data.draw(st.lists(st.sampled_from(range(len(files))), unique=True))
-        found = others.of([files[number] for number in chosen])
-        assert others.of([files[number] for number in chosen]) is found
+        known = others.of([files[number] for number in chosen])
+        assert others.of([files[number] for number in chosen]) is known
+        found = known.occurrences
         assert len(found.ids) <= limit * 5 // 4
         text = [lexeme for number in chosen for lexeme in texts[number]]
         assert found.ids.tolist() == text[len(text) - len(found.ids) :]

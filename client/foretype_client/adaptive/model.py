@@ -26,6 +26,17 @@ _BLANKS: Final = " \t\r\f\v"
 _CHARS_MIN: Final = 3
 """Shorter texts are not worth a look: taking one costs a key as well."""
 _DRAFT_CHANCE_MIN: Final = 0.5
+_LEAST_SHARE: Final = 1 / 3
+_COST_CHARS: Final = 40
+"""Characters that a wrong text costs: chosen on the repositories that weights were fitted on; decision 0007 says what it gains."""
+
+
+def _least(text: str, confidence_min: float) -> float:
+    """From which chance on a text is worth a look.
+
+    It gains its length where it is right, and costs a look where it is not: `chance * (characters + cost)` is what is compared.
+    """
+    return max(confidence_min * _LEAST_SHARE, confidence_min * _COST_CHARS / (len(text) + _COST_CHARS))
 
 
 class AdaptiveModel:
@@ -34,7 +45,7 @@ class AdaptiveModel:
     Args:
         table: None without one.
         weights: of the levels of evidence; those that ship by default.
-        confidence_min: candidates below are not shown; decision 0007 says what that costs and gains.
+        confidence_min: a text of a few characters is not shown below; the longer it is, the less it takes (`_least`).
         steps_max: lexemes looked at in all while searching for the best line; bounds the time.
         documents_max: files kept, least recently used dropped first.
         chars_max: longer files are looked at through a window of this size around the cursor.
@@ -47,7 +58,7 @@ class AdaptiveModel:
         table: CorpusTable | None = None,
         *,
         weights: Weights | None = None,
-        confidence_min: float = 0.3,
+        confidence_min: float = 0.44,
         steps_max: int = 20,
         documents_max: int = 200,
         chars_max: int = 400_000,
@@ -79,7 +90,8 @@ class AdaptiveModel:
         return list(self._streams)
 
     def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
-        return self.candidate(snapshot, offset, least=self._confidence_min)
+        found = self.candidate(snapshot, offset, least=self._confidence_min * _LEAST_SHARE)
+        return found if found is not None and found.confidence >= _least(found.text, self._confidence_min) else None
 
     def candidate(self, snapshot: Snapshot, offset: int, *, least: float = 0.02) -> LocalCandidate | None:
         """The most probable rest of the line; its confidence is the chance that all of it is right, `least` or more."""
@@ -175,8 +187,7 @@ class AdaptiveModel:
 
     def _others(self, uri: str) -> OtherFiles:
         """Everything seen outside `uri`, latest last."""
-        streams = [stream for other, stream in self._streams.items() if other != uri]
-        return OtherFiles(streams, self._others_of.of([stream.ids for stream in streams]))
+        return self._others_of.of([stream for other, stream in self._streams.items() if other != uri])
 
     def _fresh_vocabulary(self) -> Vocabulary:
         return Vocabulary() if self._table is None else Vocabulary(self._table.lexemes)

@@ -9,20 +9,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from foretype_client.adaptive.evidence import Occurrences
-from foretype_client.adaptive.stream import Ids, LexemeStream
+from foretype_client.adaptive.stream import SHAPE, Ids, LexemeStream
 
 __all__ = ["OtherFiles", "Others"]
 
 _TAIL_FILES: Final = 8
 """Files behind the base before they become part of it."""
+_GAP: Final = np.zeros(1, np.int64)
 
 
 class OtherFiles(NamedTuple):
-    """Other files, latest last, and what can be searched of them."""
+    """Other files, latest last, and what can be searched of them.
+
+    Attributes:
+        shapes: of the written lines of all of them, one after another, a 0 behind each file.
+        begins: where in `shapes` each file begins.
+    """
 
     streams: Sequence[LexemeStream]
     occurrences: Occurrences
+    shapes: npt.NDArray[np.int64]
+    begins: npt.NDArray[np.int64]
 
 
 class Others:
@@ -38,12 +49,13 @@ class Others:
         self._base_files: list[Ids] = []
         self._base = Occurrences.merged([])
         self._files: list[Ids] = []
-        self._found = self._base
+        self._found = _beside([], self._base)
 
-    def of(self, files: Sequence[Ids]) -> Occurrences:
-        """The occurrences in `files`, which are told apart by identity: an array is never changed in place."""
+    def of(self, streams: Sequence[LexemeStream]) -> OtherFiles:
+        """What is in them; arrays are told apart by identity, since none is ever changed in place."""
+        files = [stream.ids for stream in streams]
         if not _same(files, self._files):
-            self._found, self._files = self._merged(files), list(files)
+            self._found, self._files = _beside(streams, self._merged(files)), files
         return self._found
 
     def _merged(self, files: Sequence[Ids]) -> Occurrences:
@@ -75,6 +87,13 @@ class Others:
         if known is None:
             known = self._runs[id(ids)] = (ids, Occurrences(ids))  # holds `ids`, so that its identity stays its own
         return known[1]
+
+
+def _beside(streams: Sequence[LexemeStream], occurrences: Occurrences) -> OtherFiles:
+    parts = [part for stream in streams for part in (stream.looks[:, SHAPE], _GAP)]
+    shapes = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    begins = np.cumsum([0, *(len(stream.looks) + 1 for stream in streams)], dtype=np.int64)[:-1]
+    return OtherFiles(streams, occurrences, shapes, begins)
 
 
 def _same(left: Sequence[Ids], right: Sequence[Ids]) -> bool:

@@ -53,15 +53,24 @@ class LexemeStream:
         self.marks: Marks = np.zeros((0, 3), np.int64)
         self.around = 0
         self._typed_line = -1
-        self._written: tuple[Ids, npt.NDArray[np.int64]] | None = None
+        self._written: tuple[Ids, npt.NDArray[np.int64], Marks] | None = None
         self.update(text)
 
     @property
     def written(self) -> npt.NDArray[np.int64]:
         """Numbers of the lines that are not blank."""
+        return self._of_written()[1]
+
+    @property
+    def looks(self) -> Marks:
+        """`marks` of the lines that are not blank."""
+        return self._of_written()[2]
+
+    def _of_written(self) -> tuple[Ids, npt.NDArray[np.int64], Marks]:
         if self._written is None or self._written[0] is not self.ids:
-            self._written = (self.ids, np.flatnonzero(self.marks[:, SHAPE]))
-        return self._written[1]
+            lines = np.flatnonzero(self.marks[:, SHAPE])
+            self._written = (self.ids, lines, self.marks[lines])
+        return self._written
 
     def update(self, text: str) -> None:
         """Follow the text; lexes only the lines that differ. The same text again costs nothing and keeps `ids`."""

@@ -49,7 +49,7 @@ class Surroundings:
         self.begin = begin
         self.before: list[int] = stream.ids[max(0, begin - HISTORY_MAX) : begin].tolist()
         self.others: Occurrences = other.occurrences
-        self.templates = Templates(vocabulary, common, Scene(stream, line, margin, other.streams))
+        self.templates = Templates(vocabulary, common, Scene(stream, line, margin, other))
         self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
 
     def still(self, stream: LexemeStream, line: int, margin: int, others: Occurrences) -> bool:

@@ -13,7 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from foretype_client.adaptive.evidence import Ints
 from foretype_client.adaptive.lexemes import CLASSES, LINE_END, Vocabulary
+from foretype_client.adaptive.others import OtherFiles
 from foretype_client.adaptive.renaming import renamed
 from foretype_client.adaptive.stream import HEAD, MARGIN, SHAPE, LexemeStream, Marks
 
@@ -99,13 +101,13 @@ class Scene(NamedTuple):
         stream: this file.
         line: the line that is written.
         margin: its indentation.
-        others: other files, latest last.
+        others: other files.
     """
 
     stream: LexemeStream
     line: int
     margin: int
-    others: Sequence[LexemeStream]
+    others: OtherFiles
 
 
 class _Template(NamedTuple):
@@ -241,52 +243,37 @@ class Templates:
         return int(np.sign(self._scene.margin - above) + 1) * 2 + gap
 
     def _by_shape(self) -> Iterator[_Template]:
+        """Lines below such as stands above ours, here and in other files."""
         if not self._above:
             return
         shape = self._above[0][0]
         shapes = self._marks[:, SHAPE]
         at = np.flatnonzero(shapes[:-1] == shape) + 1
         at = at[at != self._place]
-        yield from self._best(self._scene.stream, self._lines, self._marks, at, 0, _BY_SHAPE_MAX)
-        room = _OTHERS_MAX
-        for stream in reversed(self._scene.others):
-            if not room:
-                break
-            lines = stream.written
-            if not len(lines):
-                continue
-            marks = stream.marks[lines]
-            at = np.flatnonzero(marks[:-1, SHAPE] == shape) + 1
-            for template in self._best(stream, lines, marks, at, 1, room):
-                room -= 1
-                yield template
+        for place, depth in self._deepest(shapes, at, np.abs(at - self._place), _BY_SHAPE_MAX):
+            yield self._template(self._scene.stream, self._lines, self._marks, place, 0, depth)
+        streams, _, shapes, begins = self._scene.others
+        at = np.flatnonzero(shapes[:-1] == shape) + 1
+        at = at[shapes[at] != 0]  # nothing comes after a file's last line
+        for place, depth in self._deepest(shapes, at, -at, _OTHERS_MAX):
+            number = int(np.searchsorted(begins, place, side="right")) - 1
+            stream = streams[number]
+            yield self._template(stream, stream.written, stream.looks, place - int(begins[number]), 1, depth)
 
-    def _best(
-        self,
-        stream: LexemeStream,
-        lines: npt.NDArray[np.int64],
-        marks: Marks,
-        at: npt.NDArray[np.int64],
-        source: int,
-        count: int,
-    ) -> Iterator[_Template]:
-        """Templates at the places `at` with most lines above alike, the nearest of them first."""
-        if not len(at):
-            return
+    def _deepest(self, shapes: Ints, at: Ints, away: Ints, count: int) -> list[tuple[int, int]]:
+        """Those of the places `at` with most lines above alike, the least `away` first, and how many lines that are."""
         depth = np.ones(len(at), np.int64)
         alive = np.arange(len(at))
         for back, (shape, _) in enumerate(self._above[1:], start=2):
             place = at[alive] - back
-            alive = alive[(place >= 0) & (marks[place, SHAPE] == shape)]
+            alive = alive[(place >= 0) & (shapes[place] == shape)]
             depth[alive] = back
-        away = np.abs(at - self._place) if source == 0 else -at
-        for pick in np.lexsort((away, -depth))[:count].tolist():
-            yield self._template(stream, lines, marks, int(at[pick]), source, int(depth[pick]))
+        return [(int(at[pick]), int(depth[pick])) for pick in np.lexsort((away, -depth))[:count].tolist()]
 
     def _template(
         self,
         stream: LexemeStream,
-        lines: npt.NDArray[np.int64],
+        lines: Ints,
         marks: Marks,
         at: int,
         source: int,
