@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,18 @@ async def test_one_scrape_tells_the_sum_over_all_workers_and_a_death_takes_nothi
         assert total((await fresh(url, "/metrics")).text, "foretype_requests_total") == 21
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
+
+
+async def test_what_workers_tell_each_other_is_for_their_user_alone() -> None:
+    async with serving("--port", "0", "--workers", "2") as (process, _):
+        worker = children(process.pid).read_text().split()[0]
+        arguments = Path(f"/proc/{worker}/cmdline").read_text().split("\0")  # noqa: ASYNC240
+        place = Place.of(arguments[arguments.index("--place") + 1])
+        assert place.socket(place.slot).is_socket()
+        assert stat.S_IMODE(place.folder.stat().st_mode) == 0o700
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+        assert not place.folder.exists()
 
 
 async def test_the_signals_to_scale_on_are_true() -> None:

@@ -1,5 +1,6 @@
 """Dockerfile, compose file and chart have the shape they should. Nothing here runs them: no container engine does in CI."""
 
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import msgspec
 import yaml
+from foretype_backend.cli import serve
 from foretype_backend.config import Config, load_config
 from foretype_backend.operations.config_check import check_file
 
@@ -70,6 +72,23 @@ def test_the_image_has_no_rights_and_no_shell_form() -> None:
     assert "USER 10001:10001" in lines
     assert all("[" in line for line in lines if line.startswith(("ENTRYPOINT", "CMD")))
     assert not any(":latest" in line for line in lines if line.startswith("FROM"))
+
+
+def test_what_nobody_ran_says_so() -> None:
+    for name in ("Dockerfile", "compose.yaml", "helm/values.yaml"):
+        assert "Unrun here" in (DEPLOY / name).read_text().partition("FROM")[0].partition("services:")[0], name
+
+
+def test_the_image_installs_what_exists_and_starts_what_can_be_parsed() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    (extras,) = re.findall(r"'\.\[([^\]]+)\]'", text)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    assert "ADD " not in text and "sudo" not in text and "curl" not in text
+    assert text.count("pip install") == text.count("--no-cache-dir") == text.count("-c requirements/lock.txt")
+    (arguments,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
+    options = {f"--{name.replace('_', '-')}" for name in inspect.signature(serve).parameters}
+    assert {one for one in msgspec.json.decode(arguments, type=list[str]) if one.startswith("--")} <= options
 
 
 def test_compose_keeps_the_gateway_read_only_and_redis_off_the_disk() -> None:
