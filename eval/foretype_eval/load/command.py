@@ -140,6 +140,7 @@ def _print(result: dict[str, Any]) -> None:
         "cached_share",
         "wasted_token_share",
         "gateway_cpu_ms_per_request",
+        "of_it_engine_cpu_ms",
         "gateway_cpu_share",
         "generator_cpu_share",
         "gateway_resident_mib",

@@ -19,9 +19,11 @@ from foretype_client.ports import Endpoint, GatewayGone
 
 from foretype_eval.gateway import GatewayOptions, private_gateway
 
-__all__ = ["Target", "cores", "pinned", "target", "team_target"]
+__all__ = ["BLOCK_TOKENS", "Target", "cores", "pinned", "target", "team_target"]
 
 _START_S: Final = 60.0
+BLOCK_TOKENS: Final = 256
+"""Of the scripted engine's cache: coarse, because hashing blocks is the engine's work and not the gateway's."""
 _PROFILE = """\
 [engine]
 name = "scripted"
@@ -30,7 +32,7 @@ decode_s_per_token = {frame_s}
 tokens_per_chunk = 1
 slots = {slots}
 cache_blocks = 65536
-block_tokens = 256
+block_tokens = {block}
 [limits]
 max_running = {slots}
 max_waiting = {waiting}
@@ -91,7 +93,9 @@ async def target(
         state_dir = Path(folder)
         if options.engine in (None, "scripted") and options.profile is None:
             profile = state_dir / "scripted.toml"
-            profile.write_text(_PROFILE.format(frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more=""))
+            profile.write_text(
+                _PROFILE.format(block=BLOCK_TOKENS, frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more="")
+            )
             options = GatewayOptions(profile=profile)
         async with private_gateway(options, state_dir=state_dir) as endpoint:
             record = await find_gateway(state_dir)
@@ -118,7 +122,9 @@ async def team_target(
     with tempfile.TemporaryDirectory(prefix="foretype-load-") as name:
         folder, token = Path(name), secrets.token_hex(16)
         profile, token_file = folder / "team.toml", folder / "token"
-        profile.write_text(_PROFILE.format(frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more=more))
+        profile.write_text(
+            _PROFILE.format(block=BLOCK_TOKENS, frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more=more)
+        )
         token_file.write_text(token)
         arguments = (
             "serve",

@@ -6,7 +6,8 @@ from typing import Any
 
 from foretype_eval.load.crowd import Crowd, LoadOptions, leaked, scripts_of
 from foretype_eval.load.drive import Progress
-from foretype_eval.load.gateway import cores, pinned, target
+from foretype_eval.load.engine_cost import engine_cpu_ms
+from foretype_eval.load.gateway import BLOCK_TOKENS, cores, pinned, target
 
 __all__ = ["LoadOptions", "run_load"]
 
@@ -32,6 +33,17 @@ async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any
             finally:
                 crowd.close()
             report["leaked_slots"] = await leaked(found)
+        if found.process is not None and options.gateway.engine in (None, "scripted"):
+            lengths = [step.prompt_tokens for script in scripts for step in script]
+            with pinned(places[0] if both else None):
+                cost_ms = await engine_cpu_ms(
+                    rate=report.get("achieved_rate", options.rate),
+                    prompt_tokens=sum(lengths) // len(lengths),
+                    frames=options.habits.max_tokens,
+                    frame_ms=options.frame_ms,
+                    block_tokens=BLOCK_TOKENS,
+                )
+            report["of_it_engine_cpu_ms"] = round(cost_ms, 4)
     return {
         "rate": options.rate,
         "seconds": options.seconds,
