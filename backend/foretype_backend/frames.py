@@ -70,11 +70,15 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     _on_frame: Callable[[Frame], None] | None = None
     _on_writable: Callable[[], None] | None = None
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._extensions: dict[str, object] = {}
+
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if not self.close_sent:
-            extensions = cast("dict[str, object]", self.scope.setdefault("extensions", {}))
-            extensions[EXTENSION] = self
+            self._extensions = cast("dict[str, object]", self.scope.setdefault("extensions", {}))
+            self._extensions[EXTENSION] = self
 
     def listen(self, on_frame: Callable[[Frame], None], on_writable: Callable[[], None]) -> None:
         self._on_frame, self._on_writable = on_frame, on_writable
@@ -112,6 +116,12 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         if self.close_sent or self.conn.state is not State.OPEN or self.transport.is_closing():
             return
         self.transport.write(_head(len(payload), text) + payload)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        # No cycles: what a connection holds of its client's source text is freed now, not at the collector's next round.
+        self._on_frame = self._on_writable = None
+        self._extensions.pop(EXTENSION, None)
 
     def pause(self) -> None:
         if not self.read_paused:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import msgspec
 import pytest
-from backend.world import Delta, gateway
+from backend.world import Delta, gateway, until
 from foretype_backend.frames import EXTENSION, channel_of
 from foretype_client.wire import Hello, Profile
 from websockets.asyncio.client import connect
@@ -75,6 +78,20 @@ async def test_what_came_before_anybody_listened_is_heard() -> None:
         await socket.send(HELLO)
         answer = msgspec.msgpack.decode(await socket.recv())
         assert answer["type"] == "profile"
+
+
+async def test_what_a_connection_knew_is_gone_with_it_and_not_with_the_collectors_next_round() -> None:
+    async with gateway() as world:
+        async with world.peer() as peer:
+            [connection] = world.app.state.stream.connections
+            await peer.ask("a")
+            gone = weakref.ref(connection)
+            del connection
+        gc.disable()
+        try:
+            await until(lambda: gone() is None)
+        finally:
+            gc.enable()
 
 
 def test_a_server_without_the_extension_is_named() -> None:
