@@ -113,7 +113,7 @@ class Session:
 
     Args:
         editor: has `type`, `press` with tmux's names of keys, and `buffer`; with `own_indentation` it takes the blanks of a
-            suggestion for those that were typed at the start of its line.
+            suggestion for those that were typed at the start of its line, and Tab on a line of blanks indents it anew.
         left, right: the text around the cursor at the start.
         cursor_keys: whether the cursor is moved as well.
     """
@@ -122,7 +122,6 @@ class Session:
         self._editor, self._tapped, self._rng = editor, tapped, rng
         self.left, self.right = left, right
         self._waiting: list[str] = []
-        self.accepted = 0
 
     @property
     def text(self):
@@ -169,12 +168,20 @@ class Session:
         fitting = []
 
         def fits(text):  # a busy editor may still be at the keys before; what never fits is a stray or a stale text
-            fitting[:] = [pair for pair in [tabbed, *self._allowed()] if "".join(pair) == text]
+            fitting[:] = [pair for pair in [tabbed, *self._indented(text), *self._allowed()] if "".join(pair) == text]
             return fitting
 
         self._until(fits, f"Tab after {self.left!r} before {self.right!r}")
-        self.accepted += fitting[0] != tabbed
         self.left, self.right = fitting[0]
+
+    def _indented(self, text):
+        """The text if it differs in the blanks of a line alone that has nothing else, where the editor takes Tab for its own."""
+        above, newline, line = self.left.rpartition("\n")
+        kept = above + newline
+        blanks = text[len(kept) : len(text) - len(self.right)]
+        only_blanks = not line.strip() and kept + blanks + self.right == text and not blanks.strip(" \t")
+        if self._editor.own_indentation and only_blanks and text != self.text:
+            yield kept + blanks, self.right
 
     def _allowed(self):
         """Every text around the cursor that accepting an item may leave behind."""
