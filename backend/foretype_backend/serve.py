@@ -56,6 +56,8 @@ _MAX_ENGINE_STOPS = 4
 
 _RETRY_PAUSE_S = 0.05
 _TICK_S = 0.1
+_WAITING_TICK_S = 0.02
+"""While requests wait: what came too late is refused a few at a time, for a hundred refusals at once hold up everybody else."""
 _SMOOTHING = 0.05
 
 _log = logging.getLogger("foretype.gateway")
@@ -397,7 +399,8 @@ class Service:
             else:
                 self._stop(record, effect.reason)
         if self._ticking is None and (self._records or self._level):
-            self._ticking = asyncio.get_running_loop().call_later(_TICK_S, self._tick)
+            tick_s = _WAITING_TICK_S if self._scheduler.waiting else _TICK_S
+            self._ticking = asyncio.get_running_loop().call_later(tick_s, self._tick)
 
     def _tick(self) -> None:
         self._ticking = None

@@ -136,6 +136,10 @@ class Scheduler:
         return SchedulerStatistics(len(self._running), self._stopping, len(self._waiting))
 
     @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
     def queued_tokens(self) -> int:
         """Uncached prompt tokens that wait or are being computed: the signal to scale on."""
         return self._prefilling_tokens + self._waiting_tokens
