@@ -17,19 +17,17 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import replace
 
-import msgspec
 from foretype_client.wire import RequestClass
 from foretype_context.profile import Service as Rung
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission import scheduler
 from foretype_backend.admission.accounts import Accounts
+from foretype_backend.admission.build import make_scheduler, objectives_s
 from foretype_backend.admission.ladder import Ladder
 from foretype_backend.admission.limits import Denied
 from foretype_backend.admission.outcomes import SHED, Decision, Reason
-from foretype_backend.admission.pressure import Pressure
 from foretype_backend.admission.scheduler import PRIORITY, Scheduler, Ticket
 from foretype_backend.completion import Job, Outcome, Record
 from foretype_backend.config import LimitsConfig
@@ -437,26 +435,3 @@ class Service:
 
     def _ended(self, record: Record, reason: Reason, message: str = "", *, field: str | None = None) -> Outcome:
         return record.ended(reason, self.clock(), message, field=field)
-
-
-def objectives_s(admission: AdmissionConfig) -> dict[str, float]:
-    """Promised seconds to first token by class, and by the mode `fim`; empty where nothing is shed."""
-    if not admission.shed:
-        return {}
-    return {name: value / 1000 for name, value in msgspec.structs.asdict(admission.objectives_ms).items()}
-
-
-def make_scheduler(limits: LimitsConfig, admission: AdmissionConfig | None) -> Scheduler:
-    """The scheduler of a configuration."""
-    bounds = scheduler.Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
-    if admission is None:
-        return Scheduler(bounds)
-    reserved = {
-        RequestClass(name): slots for name, slots in msgspec.structs.asdict(admission.reserved).items() if slots
-    }
-    bounds = replace(bounds, reserved=reserved, refuse_share=admission.refuse_share)
-    by_class = {RequestClass(name): value for name, value in objectives_s(admission).items() if name != "fim"}
-    if not by_class:
-        return Scheduler(bounds)
-    shares = {"refuse_share": admission.refuse_share, "resume_share": admission.resume_share}
-    return Scheduler(bounds, Pressure(by_class, **shares))

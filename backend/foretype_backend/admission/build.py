@@ -1,0 +1,38 @@
+"""The scheduler that a configuration asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from foretype_client.wire import RequestClass
+
+from foretype_backend.admission.pressure import Pressure
+from foretype_backend.admission.scheduler import Limits, Scheduler
+from foretype_backend.config import LimitsConfig
+from foretype_backend.settings import AdmissionConfig
+
+__all__ = ["make_scheduler", "objectives_s"]
+
+
+def objectives_s(admission: AdmissionConfig) -> dict[str, float]:
+    """Promised seconds to first token by class, and by the mode `fim`; empty where nothing is shed."""
+    if not admission.shed:
+        return {}
+    return {name: value / 1000 for name, value in msgspec.structs.asdict(admission.objectives_ms).items()}
+
+
+def make_scheduler(limits: LimitsConfig, admission: AdmissionConfig | None) -> Scheduler:
+    """The scheduler of a configuration."""
+    bounds = Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
+    if admission is None:
+        return Scheduler(bounds)
+    reserved = {
+        RequestClass(name): slots for name, slots in msgspec.structs.asdict(admission.reserved).items() if slots
+    }
+    bounds = replace(bounds, reserved=reserved, refuse_share=admission.refuse_share)
+    by_class = {RequestClass(name): value for name, value in objectives_s(admission).items() if name != "fim"}
+    if not by_class:
+        return Scheduler(bounds)
+    shares = {"refuse_share": admission.refuse_share, "resume_share": admission.resume_share}
+    return Scheduler(bounds, Pressure(by_class, **shares))
