@@ -8,9 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretype_client.adaptive.mixture import CELLS, FEATURES, TOLD, Weights, fitted_weights
+from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.local_model import CopyLine
 from foretype_eval.adaptive.command import report
 from foretype_eval.adaptive.cuts import Answer, SourceFile, answers
 from foretype_eval.adaptive.fit import Row, Told, dump, fit, fit_templates, guess, rows_of, told_of
+from foretype_eval.adaptive.typed import report as report_typed
+from foretype_eval.adaptive.typed import typed
 from foretype_eval.cli import app
 from foretype_eval.replay.commits import Commit, Stretch
 from foretype_models.data import build_store
@@ -79,6 +83,20 @@ def test_fitting_templates_finds_the_feature_that_is_right_and_trusts_levels_at_
     weights = fit_templates(told)
     assert weights[1] > 1 > -1 > weights[2]
     assert fit_templates(told[:1])[FEATURES] == pytest.approx(1.0, abs=0.5)
+
+
+def test_lines_are_typed_until_a_right_text_was_visible_long_enough() -> None:
+    text = "".join(f"value_{i} = compute(first, second, third)\n" for i in range(12))
+    commit = Commit("c", (Stretch("a.py", text, text.rstrip(), ""),))
+    adaptive, copied = AdaptiveModel(), typed((commit, {}), CopyLine(), keys_max=10_000)
+    counts = typed((commit, {}), adaptive, keys_max=10_000)
+    assert counts.without == copied.without == len(text)
+    assert counts.keys < counts.without
+    assert 0 < counts.right <= counts.sessions <= counts.shown
+    assert typed((commit, {}), adaptive, keys_max=10).without < counts.without
+    found = report_typed({"adaptive": [counts] * 3, "copy_line": [copied] * 3})
+    assert found["commits"] == 3
+    assert found["adaptive"]["saved"] == pytest.approx([1 - counts.keys / counts.without] * 3, abs=1e-3)
 
 
 def test_the_command_prints_one_object(tmp_path: Path) -> None:

@@ -27,7 +27,20 @@ from foretype_context.languages import language_of
 from foretype_eval.console import fail
 from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 
-__all__ = ["Row", "Told", "dump", "fit", "fit_templates", "guess", "known_before", "main", "rows_of", "told_of"]
+__all__ = [
+    "Row",
+    "Told",
+    "WithFiles",
+    "commits_with_files",
+    "dump",
+    "fit",
+    "fit_templates",
+    "guess",
+    "known_before",
+    "main",
+    "rows_of",
+    "told_of",
+]
 
 _ROUNDS: Final = 20
 _PRIOR_PLACES: Final = 2.0
@@ -187,7 +200,7 @@ def guess() -> npt.NDArray[np.float64]:
     return weights
 
 
-def _commits(repo: Path, count: int) -> Iterator[WithFiles]:
+def commits_with_files(repo: Path, count: int) -> Iterator[WithFiles]:
     for id in commits_of(repo, count, suffixes=(".py",)):
         yield load_commit(repo, id, suffixes=(".py",)), files_before(repo, id, suffixes=(".py",))
 
@@ -204,14 +217,18 @@ def main(
     rows: list[Row] = []
     try:
         for path in repo:
-            rows += rows_of(_commits(path, commits), table, places=places, seed=seed)
+            rows += rows_of(commits_with_files(path, commits), table, places=places, seed=seed)
     except RepositoryError as error:
         fail(str(error))
     if not rows:
         fail("these commits wrote no Python; name other repositories with --repo")
     levels, mean = fit(rows)
     weights = Weights(levels, guess())
-    told = [one for path in repo for one in told_of(_commits(path, commits), table, weights, places=places, seed=seed)]
+    told = [
+        one
+        for path in repo
+        for one in told_of(commits_with_files(path, commits), table, weights, places=places, seed=seed)
+    ]
     weights = Weights(levels, fit_templates(told) if told else guess())
     out.write_bytes(dump(weights, [path.name for path in repo], len(rows), mean))
 
