@@ -28,7 +28,7 @@ _CHARS_MIN: Final = 3
 _DRAFT_CHANCE_MIN: Final = 0.5
 _LEAST_SHARE: Final = 1 / 3
 _COST_CHARS: Final = 40
-"""Characters that a wrong text costs: chosen on the repositories that weights were fitted on; decision 0007 says what it gains."""
+"""Characters that a wrong text costs; decision 0007 says how it was chosen, and what it gains."""
 
 
 def _least(text: str, confidence_min: float) -> float:
