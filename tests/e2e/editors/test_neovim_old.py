@@ -97,6 +97,17 @@ def test_a_word_and_a_line_are_accepted_by_themselves(neovim):
     assert neovim.complaints() == [""]
 
 
+def test_while_the_completion_menu_is_open_nothing_is_shown(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.press("C-n")
+    neovim.until(lambda _: neovim.ask("vim.fn.pumvisible()") == 1 and neovim.ghost() == "")
+    neovim.press("C-e")
+    neovim.until(lambda _: neovim.ask("vim.fn.pumvisible()") == 0)
+    assert neovim.buffer() == SOURCE + "    value = "
+
+
 def test_leaving_insert_mode_takes_the_suggestion_away(neovim):
     neovim.press("G")
     neovim.type("o    value = ")
