@@ -33,6 +33,7 @@ export class Chat implements vscode.TextDocumentContentProvider, vscode.Disposab
   private readonly uri = vscode.Uri.from({ scheme: SCHEME, path: 'Foretype explains.md' });
   private text = '';
   private count = 0;
+  private opening: Promise<unknown> | undefined;
 
   readonly onDidChange = this.changed.event;
 
@@ -89,9 +90,11 @@ export class Chat implements vscode.TextDocumentContentProvider, vscode.Disposab
 
   private async show(text: string): Promise<void> {
     this.text = text;
-    this.changed.fire(this.uri);
     if (!vscode.window.visibleTextEditors.some(({ document }) => document.uri.toString() === this.uri.toString())) {
-      await vscode.window.showTextDocument(this.uri, { preview: true, preserveFocus: true, viewColumn: vscode.ViewColumn.Beside });
+      const beside = { preview: true, preserveFocus: true, viewColumn: vscode.ViewColumn.Beside };
+      this.opening ??= Promise.resolve(vscode.window.showTextDocument(this.uri, beside)).finally(() => (this.opening = undefined));
+      await this.opening;
     }
+    this.changed.fire(this.uri); // a document that is only being opened does not hear of it
   }
 }
