@@ -228,6 +228,7 @@ def main() -> int:
     parser.add_argument("--draft", type=Path, help="folder of the draft model")
     parser.add_argument("--own", type=Path, help="folder of the project's own model, for acceptance")
     parser.add_argument("--json", type=Path, default=Path("gpu-bench.json"), help="where the figures go")
+    parser.add_argument("--only", default="", help="names of rows, separated by commas; default: all")
     parser.add_argument("--seconds", type=float, default=LIMIT_S, help="for everything")
     args = parser.parse_args()
     try:
@@ -259,7 +260,10 @@ def _measure_all(args: argparse.Namespace, result: dict[str, Any], folder: Path,
     """Fills `result`, and writes it after every lever: a run that is killed has what it had measured."""
     gpu, rows = result["gpu"], result["rows"]
     ends = began + args.seconds - RESERVE_S
-    wanted = levers(args, folder, gpu)
+    only = {name.strip() for name in args.only.split(",") if name.strip()}
+    wanted = [one for one in levers(args, folder, gpu) if not only or one.name in only]
+    if not wanted:
+        result["rows"]["none"] = {"failed": f"--only {args.only}: no row has such a name"}
     start_s: float | None = None
     for at, lever in enumerate(wanted):
         left = ends - time.monotonic()

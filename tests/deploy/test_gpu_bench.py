@@ -104,7 +104,7 @@ def probed(bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
     probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=probed.RESERVE_S + 1.5, own=None)
+    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=probed.RESERVE_S + 1.5, own=None, only="")
     monkeypatch.setattr(probed, "share_of", lambda left, *_: left)
     result: dict[str, Any] = {"gpu": False, "rows": {}}
     probed._measure_all(args, result, tmp_path, time.monotonic())
@@ -116,12 +116,19 @@ def test_each_lever_is_measured_or_says_why_not_and_a_cut_keeps_what_there_was(
     assert rows["slow"]["start_s"] == 0.1
     assert rows["slow"]["cut"].startswith("cut off after")
     assert rows["late"]["failed"].startswith("no time was left")
+    args.only = "elsewhere, missing"
+    chosen: dict[str, Any] = {"gpu": False, "rows": {}}
+    probed._measure_all(args, chosen, tmp_path, time.monotonic())
+    assert list(chosen["rows"]) == ["missing", "elsewhere"]
+    args.only = "nothing"
+    probed._measure_all(args, chosen, tmp_path, time.monotonic())
+    assert "no row has such a name" in chosen["rows"]["none"]["failed"]
 
 
 def test_a_run_that_is_ended_has_written_what_it_had(
     probed: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None)
+    args = probed.argparse.Namespace(json=tmp_path / "out.json", seconds=90.0, own=None, only="")
 
     class Ended(subprocess.Popen[bytes]):
         def communicate(self, *given: Any, **options: Any) -> Any:
