@@ -63,7 +63,7 @@ def routing(
     capacity: Annotated[int, typer.Option(min=1, help="Tokens that a replica's cache holds.")] = 131_072,
     pace: Annotated[float, typer.Option(min=0.01, help="How many times faster than people the requests come.")] = 4.0,
     gateways: Annotated[
-        int, typer.Option(min=1, help="With several, ours is measured with so many before one fleet, too.")
+        int, typer.Option(min=1, help="With several, ours is measured with so many before the fleet, too.")
     ] = 1,
     block: Block = 16,
 ) -> None:

@@ -142,6 +142,10 @@ def _gateways_by_repository(names: Sequence[str], options: FleetOptions) -> _Pol
     return _Gateways(names, options, _repository)
 
 
+def _gateways_by_request(names: Sequence[str], options: FleetOptions) -> _Policy:
+    return _Gateways(names, options, lambda call: f"{call.session}\0{call.time_s}")
+
+
 def _repository(call: Call) -> str:
     return f"{call.namespace.tenant}\0{call.namespace.scope}"
 
@@ -175,8 +179,10 @@ POLICIES: Final[Mapping[str, Callable[[Sequence[str], FleetOptions], _Policy]]] 
 SEVERAL_GATEWAYS: Final[Mapping[str, Callable[[Sequence[str], FleetOptions], _Policy]]] = {
     "gateways_by_session": _gateways_by_session,
     "gateways_by_repository": _gateways_by_repository,
+    "gateways_by_request": _gateways_by_request,
 }
-"""Ours again, with `FleetOptions.gateways`: a balancer before them that knows nothing, and one that hashes by repository."""
+"""Ours again, with `FleetOptions.gateways`: a connection stays where it began, a balancer hashes by repository, or every request
+of a session may come through another one."""
 
 
 def simulate(calls: Sequence[Call], policy: str, options: FleetOptions) -> dict[str, Any]:
