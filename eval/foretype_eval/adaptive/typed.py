@@ -130,8 +130,11 @@ def report(rows: Mapping[str, Sequence[Counts]], *, seed: int = 0) -> dict[str, 
             "show_rate": round(float(table[:, 2].sum() / max(1.0, table[:, 1].sum())), 4),
         }
     one, other = counts["adaptive"], counts["copy_line"]
-    draws = saved(one[picks]) / np.maximum(saved(other[picks]), 1e-9)
-    result["by_copy_line"] = ends(saved(one) / max(float(saved(other)), 1e-9), draws)
+    below = saved(other[picks])
+    if (
+        float(saved(other)) > 0 and (below > 0).all()
+    ):  # else there is nothing to divide by, or an interval without an end
+        result["by_copy_line"] = ends(saved(one) / saved(other), saved(one[picks]) / below)
     return result
 
 
