@@ -168,7 +168,9 @@ class Editor:
 
 
 @asynccontextmanager
-async def editor(folder: Path, *arguments, options=None, encodings=None, ready=True, folders=(), progress=False, workspace=None):
+async def editor(
+    folder: Path, *arguments, options=None, encodings=None, ready=True, folders=(), progress=False, workspace=None
+):
     """A language server with an initialized client; with `ready`, its gateway has been reached.
 
     `folders` are open as workspace folders; with `progress` the client shows work-done progress; `workspace` are further
