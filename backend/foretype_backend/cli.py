@@ -157,6 +157,7 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
 
         identity = await _identity(config)
         telemetry = await _telemetry(config)
+        salts = _salts(config, identity) if identity is not None or config.engine.name == "vllm-server" else None
         await loading
         if identity is not None and not parts.engine.capabilities().salt:
             raise ConfigError(
@@ -176,7 +177,6 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
             accounts, writer = await _accounts(config)
             leases = _leases(config, accounts)
         profile = make_profile(config, parts)
-        salts = _salts(config, identity) if identity is not None or config.engine.name == "vllm-server" else None
         quality = _quality(config, parts.tokenizer, accounts, salts)
         if quality is not None:
             await quality.start()

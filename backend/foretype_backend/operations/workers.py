@@ -69,7 +69,8 @@ class _Workers:
             self._processes.discard(process)
             if self.ending or code == 2:
                 return 2 if code == 2 else 0
-            _log.error("worker %d ended with %d; another one starts in %.1f s", process.pid, code, pause_s)
+            level = logging.ERROR if code else logging.INFO
+            _log.log(level, "worker %d ended with %d; another one starts in %.1f s", process.pid, code, pause_s)
             await asyncio.sleep(pause_s)
             if self.ending:
                 return 0
