@@ -16,7 +16,7 @@ from foretype_backend.engines.prefix import block_keys
 from foretype_backend.pools.kv_events import follow_events
 from foretype_backend.prefix.book import CacheBook
 from foretype_backend.prefix.events import BadEvents, CacheChange, EventBook, is_local_endpoint
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 IDS = list(range(100, 148))
@@ -74,10 +74,18 @@ def test_blocks_that_are_none_of_ours_are_left_out(fields: dict[str, Any]) -> No
     assert EventBook(16).read(0, batch(stored([1], IDS[:16]) | fields)) == CacheChange()
 
 
+ANYTHING = st.recursive(st.none() | st.integers(-9, 9) | st.text() | st.binary(max_size=3), st.lists, max_leaves=6)
+FIELDS = ["type", "block_hashes", "parent_block_hash", "token_ids", "block_size", "medium", "lora_name", "extra_keys"]
+
+
 @given(
     st.binary(max_size=60)
-    | st.recursive(st.none() | st.integers(-9, 9) | st.text(), st.lists).map(msgspec.msgpack.encode)
+    | ANYTHING.map(msgspec.msgpack.encode)
+    | st.lists(st.lists(ANYTHING, max_size=9)).map(lambda rows: batch(*rows))
+    | st.dictionaries(st.sampled_from(FIELDS), ANYTHING).map(lambda odd: batch(stored([1], IDS[:16]) | odd))
 )
+@example(b"\x92\x00\x91\x93\x00\x00\x90")  # a medium that no set can hold
+@example(batch(stored([1], [2**40] * 16)))
 def test_any_frame_is_read_or_refused(payload: bytes) -> None:
     book = EventBook(16)
     book.read(0, batch(stored([1], IDS[:16])))
@@ -85,6 +93,7 @@ def test_any_frame_is_read_or_refused(payload: bytes) -> None:
         book.read(1, payload)
     except BadEvents:
         assert len(book) == 1
+    assert book.read(2, batch(stored([5], IDS[:16]))).stored or len(book) <= 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,6 +20,22 @@ __all__ = ["BadEvents", "CacheChange", "EventBook", "is_local_endpoint"]
 
 _DEVICE: Final = frozenset({None, "GPU", "gpu"})
 """Blocks on the host or in a store are no reason to route there: loading them costs too."""
+
+
+_TokenId = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+
+
+class _Event(msgspec.Struct):
+    """As much of one event as is used here (vLLM, `distributed/kv_events.py`)."""
+
+    type: str
+    block_hashes: list[int | bytes] = []
+    parent_block_hash: int | bytes | None = None
+    token_ids: list[_TokenId] = []
+    block_size: int = 0
+    medium: str | None = None
+    lora_name: str | None = None
+    extra_keys: list[list[Any] | None] | None = None
 
 
 class BadEvents(ValueError):
@@ -54,7 +70,7 @@ class EventBook:
 
     def __init__(self, block_tokens: int) -> None:
         self._block_tokens = block_tokens
-        self._keys: dict[Any, bytes] = {}  # vLLM's hash → our key
+        self._keys: dict[int | bytes, bytes] = {}  # vLLM's hash → our key
         self._next: int | None = None
 
     def __len__(self) -> int:
@@ -68,8 +84,8 @@ class EventBook:
         """
         try:
             _, events, *_ = msgspec.msgpack.decode(payload)
-            rows = [_fields(event) for event in events]
-        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, ValueError, KeyError, IndexError) as error:
+            rows = [msgspec.convert(_fields(event), _Event) for event in events]
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise BadEvents(f"no batch of cache events: {error}") from error
         cleared = self._next is not None and sequence != self._next
         self._next = sequence + 1
@@ -78,27 +94,25 @@ class EventBook:
         stored: list[bytes] = []
         removed: list[bytes] = []
         for row in rows:
-            kind = row.get("type")
-            if kind == "AllBlocksCleared":
+            if row.type == "AllBlocksCleared":
                 self._keys.clear()
                 stored, removed, cleared = [], [], True
-            elif row.get("medium") not in _DEVICE:
+            elif row.medium not in _DEVICE:
                 continue
-            elif kind == "BlockStored":
+            elif row.type == "BlockStored":
                 stored += self._store(row)
-            elif kind == "BlockRemoved":
-                removed += [key for one in row.get("block_hashes", ()) if (key := self._keys.pop(one, None))]
+            elif row.type == "BlockRemoved":
+                removed += [key for one in row.block_hashes if (key := self._keys.pop(one, None))]
         gone = frozenset(removed)
         return CacheChange(tuple(key for key in stored if key not in gone), tuple(removed), cleared)
 
-    def _store(self, row: Mapping[str, Any]) -> Sequence[bytes]:
-        hashes, ids, size = row.get("block_hashes", ()), row.get("token_ids", ()), self._block_tokens
-        if row.get("block_size") != size or len(ids) < len(hashes) * size or row.get("lora_name"):
+    def _store(self, row: _Event) -> Sequence[bytes]:
+        hashes, size, parent = row.block_hashes, self._block_tokens, row.parent_block_hash
+        if row.block_size != size or len(row.token_ids) < len(hashes) * size or row.lora_name:
             return ()
-        parent = row.get("parent_block_hash")
-        ids = list(ids[: len(hashes) * size])
+        ids = row.token_ids[: len(hashes) * size]
         if parent is None:
-            keys = block_keys(ids, size, salt=_salt(row.get("extra_keys")))
+            keys = block_keys(ids, size, salt=_salt(row.extra_keys))
         elif parent in self._keys:
             keys = keys_after(self._keys[parent], ids, size)
         else:
@@ -129,7 +143,7 @@ def _fields(event: Any) -> Mapping[str, Any]:
     return {"type": kind, **dict(zip(names, values, strict=False))}
 
 
-def _salt(extra_keys: Any) -> str:
+def _salt(extra_keys: Sequence[Sequence[Any] | None] | None) -> str:
     """The salt stands in the extra keys of a prompt's first block, alone: we use neither LoRA nor images."""
-    first: Any = extra_keys[0] if extra_keys else None
+    first = extra_keys[0] if extra_keys else None
     return str(first[-1]) if first else ""
