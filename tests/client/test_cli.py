@@ -103,3 +103,17 @@ def test_listing_the_command_line_costs_no_import_of_another_room() -> None:
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert result.stdout == "[]\n"
+
+
+def test_every_command_is_there_with_the_local_extra_alone() -> None:
+    # What only `dev`, `tiers`, `report`, `otel` and `train` bring; `make run` installs none of it.
+    script = (
+        "import sys; from importlib.metadata import distribution\n"
+        "for name in ('redis', 'zmq', 'matplotlib', 'torch', 'transformers', 'opentelemetry', 'hypothesis', 'pytest', 'yaml'):\n"
+        "    sys.modules[name] = None\n"
+        "commands = [one for one in distribution('foretype').entry_points if one.group.startswith('foretype')]\n"
+        "assert commands\n"
+        "for one in commands: one.load()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.fleet.break_even import NoRedis, break_even, redis_server
 from foretype_eval.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, simulate
 from foretype_eval.fleet.tiers import REFERENCE_HIT_RATES, run_tiers
 from foretype_eval.fleet.trace import Call, Team, record, spread
@@ -170,6 +169,10 @@ def prefix_cache(
 
 
 def _break_even(as_json: bool) -> None:
+    try:  # Redis is an extra of its own: the other commands of this file do without
+        from foretype_eval.fleet.break_even import NoRedis, break_even, redis_server
+    except ModuleNotFoundError as error:
+        fail(f"Redis cannot be measured without its client ({error}); pip install 'foretype[tiers]'")
     try:
         with redis_server() as url:
             rows = break_even(url, rates=PREFILL_RATES)
