@@ -64,7 +64,7 @@ class PrefillOptions(msgspec.Struct, frozen=True, kw_only=True):
     block_tokens: int = 16
     cache: Cache = Cache.UNLIMITED
     layouts: tuple[str, ...] = LAYOUTS
-    grammar: str = "foretype-2"
+    grammar: str | None = None
     windows: Windows = Windows.SAME
     prompt_tokens: int | None = None
     suffix_tokens: int | None = None
@@ -82,7 +82,8 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         ProfileUnusable: the budget is too small, or the grammar has no such layout.
         UnknownGrammar: no such family.
     """
-    tokenizer = load_tokenizer(locate().tokenizer_path)
+    shipped = locate()
+    tokenizer, grammar = load_tokenizer(shipped.tokenizer_path), options.grammar or shipped.grammar
     recording = _recording(options, progress)
     moments = list(
         moments_of(
@@ -100,7 +101,7 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         tokenizer,
         MeasureOptions(
             layouts=options.layouts,
-            grammar=options.grammar,
+            grammar=grammar,
             block_tokens=options.block_tokens,
             capacity_tokens=CACHES[options.cache.value],
             budgets=budgets,
@@ -111,7 +112,7 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
     return {
         **measured,
         "recording": recording.name,
-        "grammar": options.grammar,
+        "grammar": grammar,
         "setting": options.setting.value,
         "block_tokens": options.block_tokens,
         "cache": options.cache.value,
@@ -146,7 +147,9 @@ def prefill(
         Cache, typer.Option(help="Unlimited, or 65,536 tokens, least recently used out.")
     ] = Cache.UNLIMITED,
     layout: Annotated[list[str] | None, typer.Option(help="These only; may be repeated.")] = None,
-    grammar: Annotated[str, typer.Option(help="Of the model; its first layout is the one that ships.")] = "foretype-2",
+    grammar: Annotated[
+        str | None, typer.Option(help="Of the model; default is the shipped model's. Its first layout is `default`.")
+    ] = None,
     windows: Annotated[
         Windows, typer.Option(help="How much text the peers show: as much as ours, or their own.")
     ] = Windows.SAME,
