@@ -215,7 +215,7 @@ class _Walk:
 
     def _imports(self, node: Node) -> bool:
         """Whether a call or command of one line names another file (`require`, `source`)."""
-        shown = self._data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        shown = node_text(node, self._data)
         return "\n" not in shown and _IMPORT_LINE.match(shown) is not None
 
     def _function(self, name: str, node: Node, outer: Node) -> Part:
