@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import NOW_MS, identity_of, leased_gateway, minted, record, salts
 from backend.loads import Load, done, load, loaded
 from backend.redis_server import redis_server
 from backend.test_gateway_process import serving
@@ -24,10 +24,7 @@ from backend.test_workers import BODY, children, fresh, total
 from backend.tiny_gguf import write_tiny_gguf
 from backend.world import gateway, until
 from foretype_backend.admission.accounts import Accounts
-from foretype_backend.admission.leases import Leases
-from foretype_backend.admission.limits import Budget
-from foretype_backend.admission.redis_leases import RedisLeases
-from foretype_backend.identity.directory import Denial, Principal, Tenant
+from foretype_backend.identity.directory import Denial, Principal
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
@@ -119,39 +116,22 @@ async def test_a_killed_engine_costs_only_what_it_had_begun(tmp_path: Path) -> N
 
 
 async def test_a_killed_redis_is_not_noticed_by_anybody(tmp_path: Path) -> None:
-    accounts = Accounts(lambda: "2026-09-22")
     with redis_server() as server:
-        async with identity_of(tmp_path / "i.db") as (identity, store):
-            key = minted()
-            await store.add_key(key, record(key), NOW_MS)
-            await store.set_tenant(Tenant(name="acme", budgets={"tenant": Budget(tokens_per_s=1e6, burst_tokens=1e6)}))
-            await identity.watch.look()
-            clock = asyncio.get_running_loop().time
-            leases = Leases(accounts.quotas.budgets, slice_s=0.4, now=clock())
-            shared = RedisLeases(server.url, leases, slice_s=0.4, clock=clock)
-            headers = {"Authorization": f"Bearer {key.text}"}
-            async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
-                world.service.metrics.watch_leases(shared.away_s)
-                assert await shared.renew()
-                shared.start()
+        async with leased_gateway(tmp_path, server.url, slice_s=0.4) as (world, headers):
 
-                def away_s() -> float:
-                    return total(world.service.metrics.render(), "foretype_leases_away_seconds")
+            def away_s() -> float:
+                return total(world.service.metrics.render(), "foretype_leases_away_seconds")
 
-                async with loaded(world, additional_headers=headers) as developers:
-                    for _ in range(ROUNDS):
-                        await developers.more(good=done)
-                        await a_moment()
-                        server.kill()
-                        await until(lambda: away_s() > 0)
-                        await developers.more(20, good=done)
-                        server.start()
-                        await until(lambda: away_s() == 0)
-                assert not [end for end in developers.ends if not done(end)]
-                await world.idle()
-            await shared.close()
-            (statistics,) = accounts.quotas.budgets.statistics(clock()).values()
-            assert statistics.reserved == 0
+            async with loaded(world, additional_headers=headers) as developers:
+                for _ in range(ROUNDS):
+                    await developers.more(good=done)
+                    await a_moment()
+                    server.kill()
+                    await until(lambda: away_s() > 0)
+                    await developers.more(20, good=done)
+                    server.start()
+                    await until(lambda: away_s() == 0)
+            assert not [end for end in developers.ends if not done(end)]
 
 
 @pytest.mark.skipif(not postgres.available(), reason="no PostgreSQL here: apt-get install postgresql")

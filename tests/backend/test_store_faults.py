@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import subprocess
@@ -11,16 +10,12 @@ from pathlib import Path
 
 import pytest
 import redis
-from backend.identity_world import NOW_MS, identity_of, minted, record, salts
+from backend.identity_world import NOW_MS, identity_of, leased_gateway, minted, record, salts
 from backend.loads import done, loaded
 from backend.redis_server import redis_server
 from backend.test_workers import total
 from backend.world import gateway, until
 from foretype_backend.admission.accounts import Accounts
-from foretype_backend.admission.leases import Leases
-from foretype_backend.admission.limits import Budget
-from foretype_backend.admission.redis_leases import RedisLeases
-from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
 
@@ -77,31 +72,15 @@ async def test_a_full_disk_stops_no_completion_and_loses_no_usage(small_disk: Pa
 
 
 async def test_a_redis_that_evicts_forgets_budgets_and_refuses_nobody(tmp_path: Path) -> None:
-    accounts = Accounts(lambda: "2026-09-22")
     with redis_server("--maxmemory", "2mb", "--maxmemory-policy", "allkeys-random") as server:
-        async with identity_of(tmp_path / "i.db") as (identity, store):
-            key = minted()
-            await store.add_key(key, record(key), NOW_MS)
-            await store.set_tenant(Tenant(name="acme", budgets={"tenant": Budget(tokens_per_s=1e6, burst_tokens=1e6)}))
-            await identity.watch.look()
-            clock = asyncio.get_running_loop().time
-            leases = Leases(accounts.quotas.budgets, slice_s=0.1, now=clock())
-            shared = RedisLeases(server.url, leases, slice_s=0.1, clock=clock)
-            ledger = redis.Redis(unix_socket_path=str(server.socket))
-            async with gateway(identity=identity, salts=salts(), accounts=accounts) as world:
-                world.service.metrics.watch_leases(shared.away_s)
-                assert await shared.renew()
-                shared.start()
-                async with loaded(world, additional_headers={"Authorization": f"Bearer {key.text}"}) as developers:
-                    for at in range(20):
-                        for number in range(40):
-                            ledger.set(f"somebody/{at}/{number}", b"x" * 4096)
-                        await developers.more(5)
-                assert ledger.info("stats")["evicted_keys"] > 0  # pyright: ignore[reportUnknownMemberType]
-                assert not [end for end in developers.ends if not done(end)]
-                assert total(world.service.metrics.render(), "foretype_leases_away_seconds") == 0
-                await world.idle()
-            await shared.close()
-            ledger.close()
-            (statistics,) = accounts.quotas.budgets.statistics(clock()).values()
-            assert statistics.reserved == 0
+        ledger = redis.Redis(unix_socket_path=str(server.socket))
+        async with leased_gateway(tmp_path, server.url, slice_s=0.1) as (world, headers):
+            async with loaded(world, additional_headers=headers) as developers:
+                for at in range(20):
+                    for number in range(40):
+                        ledger.set(f"somebody/{at}/{number}", b"x" * 4096)
+                    await developers.more(5)
+            assert ledger.info("stats")["evicted_keys"] > 0  # pyright: ignore[reportUnknownMemberType]
+            assert not [end for end in developers.ends if not done(end)]
+            assert total(world.service.metrics.render(), "foretype_leases_away_seconds") == 0
+        ledger.close()
