@@ -24,6 +24,7 @@ import torch
 from foretype_models.data import PAD, Sampler, Shape, Store
 from foretype_models.distill import DistilledLoss, open_model
 from foretype_models.feed import Feed
+from foretype_models.middles import MiddleLoss
 from foretype_models.model import LanguageModel, ModelConfig
 from foretype_models.tokenizer import to_tiktoken
 
@@ -51,6 +52,7 @@ class TrainConfig:
     evaluate_seconds: float
     optimizer: str = "muon"
     teacher_weight: float = 0.7
+    middle_weight: float = 1.0
 
 
 def load_config(path: Path) -> tuple[ModelConfig, TrainConfig]:
@@ -144,6 +146,8 @@ class Run:
         loss: Any = self.model.loss
         if teacher is not None:
             loss = DistilledLoss(self.model, open_model(teacher, self.device), config.teacher_weight)
+        elif config.middle_weight != 1.0:
+            loss = MiddleLoss(self.model, config.middle_weight)
         self.loss = torch.compile(loss, dynamic=False)
         out.mkdir(parents=True, exist_ok=True)
         if (out / "last.pt").exists():

@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.train
 
 import torch
-from foretype_models import distill, train
+from foretype_models import distill, middles, train
 from foretype_models.feed import Feed
 from foretype_models.model import LanguageModel, ModelConfig
 
@@ -237,3 +237,23 @@ def test_a_call_can_end_before_the_budget(make: Any) -> None:
     run.train(60, call_minutes=0)
     assert run.progress.step == 1
     assert (run.out / "last.pt").exists()
+
+
+def test_targets_of_a_middle_count_as_often_as_is_said() -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(SMALL).eval()
+    ids = torch.tensor([[5, middles.BEGIN, 7, 8, middles.END, 9, 10]])
+    targets = torch.tensor([[middles.BEGIN, 7, 8, middles.END, 9, 10, -100]])
+    assert middles.is_middle(ids).tolist() == [[False, True, True, True, False, False, False]]
+    with torch.no_grad():
+        each = torch.nn.functional.cross_entropy(model(ids)[0, :6].float(), targets[0, :6], reduction="none")
+        weights = torch.tensor([1.0, 3.0, 3.0, 3.0, 1.0, 1.0])
+        assert middles.MiddleLoss(model, 3.0)(ids, targets) == pytest.approx(float((each * weights).sum() / 12))
+        assert middles.MiddleLoss(model, 1.0)(ids, targets) == pytest.approx(float(model.loss(ids, targets)))
+
+
+def test_rows_of_the_sampler_end_every_middle_they_begin(store: Path, encoding: tiktoken.Encoding) -> None:
+    rows = Feed(data.Sampler(data.Store(store / "train"), encoding, data.Shape(128), 3), 0, 40, 0).next()
+    begun, ended = (rows == middles.BEGIN).cumsum(1), (rows == middles.END).cumsum(1)
+    assert int(begun.max()) > 0
+    assert bool(((begun - ended <= 1) & (begun >= ended)).all()), "else text of the next document counts as a middle"

@@ -1,0 +1,38 @@
+"""Middles count more: the typed part of the line, what was cut out and the token that ends it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from foretype_models.model import LanguageModel
+from foretype_models.tokenizer import SPECIAL_IDS
+
+BEGIN = SPECIAL_IDS["<|fim_middle|>"]
+END = SPECIAL_IDS["<|end_of_middle|>"]
+
+
+def is_middle(ids: Tensor) -> Tensor:
+    """Which positions predict a token of a middle, its end included; bool, shaped like ``ids`` (batch, length)."""
+    opened = (ids == BEGIN).cumsum(1) - (ids == END).cumsum(1)
+    return opened > 0
+
+
+class MiddleLoss(nn.Module):
+    """Cross-entropy in nats in which a target of a middle counts ``weight`` times.
+
+    A tenth of a row is middle, and it is all that is ever generated: a small model spends its few parameters there.
+    """
+
+    def __init__(self, model: LanguageModel, weight: float) -> None:
+        super().__init__()
+        self.model, self.weight = model, weight
+
+    def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """Weighted mean over targets that are not -100; both (batch, length)."""
+        logits = self.model(ids).flatten(0, 1).float()
+        losses = functional.cross_entropy(logits, targets.flatten(), ignore_index=-100, reduction="none")
+        counted = (targets != -100).float()
+        weights = (torch.where(is_middle(ids), self.weight, 1.0) * counted).flatten()
+        return (losses * weights).sum() / weights.sum().clamp(min=1)
