@@ -34,7 +34,8 @@ class LspClient:
         self._ids = itertools.count(1)
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._log = bytearray()
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._read_log())]
+        self._log_reader = asyncio.create_task(self._read_log())
+        self._tasks = [asyncio.create_task(self._read()), self._log_reader]
 
     @classmethod
     async def start(cls, command: Sequence[str] = _COMMAND) -> Self:
@@ -122,7 +123,8 @@ class LspClient:
                 )
                 self._receive(msgspec.json.decode(await stream.readexactly(length)))
         except (asyncio.IncompleteReadError, ConnectionError):
-            await asyncio.sleep(0.05)  # its last words are still in the other pipe
+            # Its last words are still in the other pipe, which a child of it may hold open.
+            await asyncio.wait([self._log_reader], timeout=_LAST_WORDS_TIMEOUT_S)
             for future in self._pending.values():
                 if not future.done():
                     future.set_exception(self._gone())
