@@ -110,3 +110,12 @@ async def test_requests_of_the_server_are_answered() -> None:
     result: Any = await server.request("anything", {})
     assert result == [None, None]
     await server.stop()
+
+
+async def test_a_request_to_a_server_that_has_ended_fails_with_its_last_words() -> None:
+    server = await LspClient.start(["sh", "-c", "echo out of cheese >&2; exit 3"])
+    with pytest.raises(LspGone, match="cheese"):
+        await server.request("initialize", {})
+    with pytest.raises(LspGone, match="cheese"):
+        await server.request("shutdown", None)
+    await server.stop()

@@ -16,6 +16,7 @@ __all__ = ["LspClient", "LspError", "LspGone"]
 
 _COMMAND: Final = (sys.executable, "-c", "from foretype_client.cli import main; main()", "lsp")
 _EXIT_TIMEOUT_S: Final = 5.0
+_LAST_WORDS_TIMEOUT_S: Final = 2.0
 
 
 class LspError(Exception):
@@ -35,7 +36,8 @@ class LspClient:
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._log = bytearray()
         self._log_reader = asyncio.create_task(self._read_log())
-        self._tasks = [asyncio.create_task(self._read()), self._log_reader]
+        self._reader = asyncio.create_task(self._read())
+        self._tasks = [self._reader, self._log_reader]
 
     @classmethod
     async def start(cls, command: Sequence[str] = _COMMAND) -> Self:
@@ -87,7 +89,10 @@ class LspClient:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": number, "method": method}
         if params is not None:
             message["params"] = params
-        self._send(message)
+        if not self._reader.done() and self._process.returncode is None:
+            self._send(message)
+        else:
+            self._tasks.append(asyncio.create_task(self._fail_what_waits()))
         return future
 
     async def stop(self) -> None:
@@ -123,12 +128,15 @@ class LspClient:
                 )
                 self._receive(msgspec.json.decode(await stream.readexactly(length)))
         except (asyncio.IncompleteReadError, ConnectionError):
-            # Its last words are still in the other pipe, which a child of it may hold open.
-            await asyncio.wait([self._log_reader], timeout=_LAST_WORDS_TIMEOUT_S)
-            for future in self._pending.values():
-                if not future.done():
-                    future.set_exception(self._gone())
-            self._pending.clear()
+            await self._fail_what_waits()
+
+    async def _fail_what_waits(self) -> None:
+        # Its last words are still in the other pipe, which a child of it may hold open.
+        await asyncio.wait([self._log_reader], timeout=_LAST_WORDS_TIMEOUT_S)
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(self._gone())
+        self._pending.clear()
 
     def _receive(self, message: dict[str, Any]) -> None:
         if "method" in message:
