@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 DEADLINE_S = 30.0
+ASK_TIMEOUT_S = 8.0  # longer than the longest wait inside a question
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = {"neovim": "nvim", "neovim-old": "nvim", "helix": "hx"}
 INSTALLED = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "foretype-editors"
@@ -107,14 +108,15 @@ class Neovim(Terminal):
         command = [self._program, "--server", str(self._listen), "--remote-expr", code]
         end_s = time.monotonic() + DEADLINE_S
         while True:
-            done = subprocess.run(
-                command, capture_output=True, text=True, env=self._full_env, timeout=DEADLINE_S, check=False
-            )
             try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, env=self._full_env, timeout=ASK_TIMEOUT_S, check=False
+                )
                 return json.loads(done.stdout or done.stderr)  # 0.7 prints it to the latter
-            except ValueError:  # it is not up yet
+            except (ValueError, subprocess.TimeoutExpired) as error:
+                # Not up yet, or asked before it had its terminal: such a question is never answered.
                 if time.monotonic() > end_s:
-                    raise TimeoutError(f"neovim does not answer: {done.stdout} {done.stderr}") from None
+                    raise TimeoutError(f"neovim does not answer: {error}\n{self.screen()}") from None
                 time.sleep(0.05)
 
     def buffer(self):
