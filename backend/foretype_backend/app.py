@@ -106,6 +106,8 @@ def create_app(
         block=None if quality is None else quality.block,
     )
     service.on_rung = lambda rung: stream.update_profile(profile_at(profile, rung))
+    if salts is not None:
+        salts.ended.append(lambda tenant, _scope: stream.forget(tenant))
     if identity is not None:
         follow = functools.partial(_follow, stream, salts, accounts)
         identity.watch.changed = follow
@@ -191,9 +193,7 @@ def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | Non
     if accounts is not None:
         accounts.quotas.follow(directory.tenants, asyncio.get_running_loop().time())
     if salts is not None:
-        for tenant in directory.tenants.values():
-            while salts.namespace(tenant.name).epoch < tenant.epoch:
-                salts.purge(tenant.name)
+        salts.follow(directory.epochs())
 
 
 def _services(fast: Service, quality: QualityPool | None) -> dict[str, Service]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from foretype_backend.config import Config, ConfigError, load_config
+from foretype_backend.prefix.secret import check_salt_file
 
 if TYPE_CHECKING:
     from foretype_client.tracing.spans import Tracing
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from foretype_backend.engines.port import Engine
     from foretype_backend.identity.identity import Identity
     from foretype_backend.identity.usage import UsageWriter
+    from foretype_backend.operations.siblings import Place
+    from foretype_backend.prefix.purge import Purger
     from foretype_backend.prefix.salt import SaltBook
     from foretype_backend.telemetry.sink import TelemetrySink
 
@@ -90,6 +93,7 @@ def serve(
 
     try:
         config = read()
+        check_salt_file(config)
         if config.gateway.workers > 1:
             raise typer.Exit(_run_workers(config, log_level))
         _run(config, read, log_level, listen_fd, place)
@@ -138,7 +142,7 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
     from foretype_backend.operations.certificate import Certificate
     from foretype_backend.operations.workers import end_with_parent
     from foretype_backend.private import announced
-    from foretype_backend.server import Address, bind, inherited, serve_until_told
+    from foretype_backend.server import Address, address_of, bind, inherited, serve_until_told
 
     if listen_fd is not None:
         end_with_parent()
@@ -155,7 +159,8 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
         from foretype_backend.operations.reload import Reloader
         from foretype_backend.operations.siblings import Place
 
-        identity = await _identity(config)
+        where = None if place is None else Place.of(place)
+        identity = await _identity(config, _name(address_of(listener), where))
         telemetry = await _telemetry(config)
         salts = _salts(config, identity) if identity is not None or config.engine.name == "vllm-server" else None
         await loading
@@ -191,7 +196,7 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
             salts=salts,
             accounts=accounts,
             quality=quality,
-            place=None if place is None else Place.of(place),
+            place=where,
             tracing=tracing,
         )
         siblings = gateway.state.siblings
@@ -200,8 +205,8 @@ async def _main(config: Config, read: Callable[[], Config], listen_fd: int | Non
             gateway.state.service.metrics.watch_leases(leases.away_s)
         if certificate is not None:
             gateway.state.service.metrics.watch_certificate(certificate.expires_s)
-        if config.engine.name == "vllm-server":
-            _attach(config, gateway, parts.engine, salts)
+        if salts is not None:
+            _attach(config, gateway, parts.engine, salts, identity)
 
         def ready(address: Address) -> None:
             host, port = address
@@ -244,13 +249,22 @@ async def _close(*parts: _Closes | None) -> None:
             await part.close()
 
 
-async def _identity(config: Config) -> Identity | None:
+def _name(address: tuple[str, int], place: Place | None) -> str:
+    """Of this process among all gateways: where it listens, and which worker it is."""
+    import socket
+
+    name = f"{socket.gethostname()}:{address[1]}"
+    return name if place is None else f"{name}/{place.slot}"
+
+
+async def _identity(config: Config, name: str) -> Identity | None:
     """Who may ask; a store that cannot be read at the start ends the gateway, for it would know nobody."""
     if not config.identity.on:
         return None
     import time
 
     from foretype_backend.identity.identity import open_identity
+    from foretype_backend.prefix.epochs import EpochsUnreadable, read_epochs
     from foretype_backend.telemetry.errors import StoreError
 
     try:
@@ -259,10 +273,15 @@ async def _identity(config: Config) -> Identity | None:
             identity_url(config),
             clock=time.monotonic,
             wall_ms=lambda: time.time_ns() // 1_000_000,
+            name=name,
         )
+        if identity.purges is not None:
+            await identity.purges.keep(read_epochs(_epochs_path(config)))
         await identity.start()
     except StoreError as error:
         raise ConfigError("identity.url", str(error)) from error
+    except EpochsUnreadable as error:
+        raise ConfigError("state_dir", str(error)) from error
     return identity
 
 
@@ -376,14 +395,34 @@ async def _telemetry(config: Config) -> TelemetrySink | None:
     return sink
 
 
-def _attach(config: Config, gateway: Starlette, pool: Engine, salts: SaltBook | None) -> None:
-    from foretype_backend.pools.attach import attach_pool
+def _attach(config: Config, gateway: Starlette, engine: Engine, salts: SaltBook, identity: Identity | None) -> None:
+    """The doors to the prefix cache."""
+    from foretype_backend.pools.attach import attach_pool, attach_purger
     from foretype_backend.pools.pool import ReplicaPool
-    from foretype_backend.prefix.epochs import EpochFile
 
-    if isinstance(pool, ReplicaPool):
-        epochs = None if salts is None else EpochFile(_epochs_path(config), salts)
-        attach_pool(gateway, pool, epochs=epochs, shared=config.identity.on)
+    pool = engine if isinstance(engine, ReplicaPool) else None
+    if pool is not None:
+        attach_pool(gateway, pool)
+    attach_purger(gateway, _purger(config, gateway, salts, identity), pool)
+
+
+def _purger(config: Config, gateway: Starlette, salts: SaltBook, identity: Identity | None) -> Purger:
+    """With an identity store every gateway follows it; without one, the workers of this gateway follow its file."""
+    if identity is not None and identity.purges is not None:
+        from foretype_backend.identity.purges import StorePurger
+
+        return StorePurger(identity.purges)
+    from foretype_backend.prefix.epochs import EpochFile, WorkerPurger
+
+    file, siblings = EpochFile(_epochs_path(config), salts), gateway.state.siblings
+
+    def follow() -> bool:
+        file.follow()
+        return True
+
+    siblings.answers["epochs"] = follow
+    file.follow()  # what was purged while this worker started
+    return WorkerPurger(file, lambda: siblings.ask("epochs", bool), slot=siblings.slot)
 
 
 def _epochs_path(config: Config) -> Path:
@@ -394,15 +433,12 @@ def _salts(config: Config, identity: Identity | None) -> SaltBook:
     """Salts of this deployment's secret; every gateway of it needs the same file to share caches."""
     from foretype_backend.prefix.epochs import EpochsUnreadable, read_epochs
     from foretype_backend.prefix.salt import SaltBook
-    from foretype_backend.telemetry.errors import StoreError
-    from foretype_backend.telemetry.texts import read_key
+    from foretype_backend.prefix.secret import read_secret
 
-    path = Path(config.identity.salt_file) if config.identity.salt_file else state_dir(config) / "identity" / "salt"
-    tenants = {} if identity is None else identity.directory.tenants
     try:
-        epochs = read_epochs(_epochs_path(config)) | {(one.name, ""): one.epoch for one in tenants.values()}
-        return SaltBook(read_key(path, "identity.salt_file"), epochs)
-    except StoreError as error:
-        raise ConfigError("identity.salt_file", str(error).partition(": ")[2]) from error
+        salts = SaltBook(read_secret(config, state_dir(config)), read_epochs(_epochs_path(config)))
     except EpochsUnreadable as error:
         raise ConfigError("state_dir", str(error)) from error
+    if identity is not None:
+        salts.follow(identity.directory.epochs())
+    return salts

@@ -387,8 +387,8 @@ def _check_fast(config: Config) -> None:
     if config.identity.on and config.identity.salt_file is None:
         raise ConfigError(
             "identity.salt_file",
-            "replicas shared by tenants need one secret, the same on every gateway; name a file of 32 bytes "
-            "(`openssl rand 32 > FILE`)",
+            "replicas shared by tenants need one secret, the same on every gateway; make a file with "
+            "`foretype config new-salt FILE`, and name it here",
         )
 
 

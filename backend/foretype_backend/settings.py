@@ -9,7 +9,7 @@
 | `identity.enabled` | false, or true where `url` or `oidc` is set | ask everybody for a key or a bearer token of their own |
 | `identity.url` | `identity/identity.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
 | `identity.poll_ms` | 500 | how often a change in the store is looked for |
-| `identity.salt_file` | `identity/salt` in the state directory | 32 bytes that cache salts are made of, made on first use; the same on every gateway |
+| `identity.salt_file` | `identity/salt` in the state directory, made on first use | 32 bytes that cache salts are made of; the same on every gateway; one that is named must be there |
 | `identity.oidc.issuer`, `audience` | none | what a bearer token must say in `iss` and `aud` |
 | `identity.oidc.jwks_url` | by discovery | where the issuer's keys are |
 | `identity.oidc.tenant_claim`, `team_claim` | `tenant`, `team` | claims that name them; the user is `sub` |

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import stat
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -17,12 +18,14 @@ from backend.replica import Replica
 from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.launch import prepare
-from foretype_backend.pools.attach import attach_pool
+from foretype_backend.operations.config_check import app as config_commands
+from foretype_backend.operations.config_check import check_file
+from foretype_backend.pools.attach import attach_pool, attach_purger
 from foretype_backend.pools.build import make_pool
 from foretype_backend.pools.config import FastConfig
 from foretype_backend.pools.pool import ReplicaPool
 from foretype_backend.prefix.cli import app as prefix_commands
-from foretype_backend.prefix.epochs import EpochFile, EpochsUnreadable, read_epochs
+from foretype_backend.prefix.epochs import EpochFile, EpochsUnreadable, WorkerPurger, read_epochs
 from foretype_backend.prefix.salt import SaltBook
 from foretype_client.wire import VERSION, Changed, ChangeReason, Done, Hello, Workspace
 from foretype_context.segments import Source
@@ -45,7 +48,9 @@ async def fleet(
     pool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
     salts = SaltBook(SECRET, read_epochs(tmp_path / "epochs.json"))
     async with gateway(pool, salts=salts, token=token, **options) as world:
-        attach_pool(world.app, pool, epochs=EpochFile(tmp_path / "epochs.json", salts))
+        attach_pool(world.app, pool)
+        file, siblings = EpochFile(tmp_path / "epochs.json", salts), world.app.state.siblings
+        attach_purger(world.app, WorkerPurger(file, lambda: siblings.ask("epochs", bool)), pool)
         try:
             yield world, replicas
         finally:
@@ -94,6 +99,7 @@ async def test_a_colleague_is_warm_another_repository_is_not_and_a_purge_makes_a
             purged = (await http.post("/admin/prefix/purge", json={"repository": "shop"})).json()
             assert purged["epoch"] == 1
             assert purged["blocks"] > 20
+            assert (purged["complete"], purged["reached"]) == (True, ["worker 0"])
             assert (await http.get("/admin/prefix", params={"repository": "shop"})).json()["documents"] == []
         _, end, _ = await one.ask("e", **asked())  # text again: the gateway forgot it
         assert isinstance(end, Done)
@@ -232,13 +238,15 @@ async def process(profile: Path, state: Path) -> AsyncGenerator[asyncio.subproce
         await started.communicate()
 
 
-@pytest.mark.parametrize(("secret", "told"), [(b"short", "has 5 bytes"), (None, "is a directory")])
+@pytest.mark.parametrize(
+    ("name", "secret", "told"),
+    [("salt", b"short", "has 5 bytes"), (".", None, "is a directory"), ("slat", None, "config new-salt")],
+)
 async def test_a_secret_that_salts_cannot_be_made_of_ends_the_start(
-    tmp_path: Path, secret: bytes | None, told: str
+    tmp_path: Path, name: str, secret: bytes | None, told: str
 ) -> None:
-    file = tmp_path
+    file = tmp_path / name
     if secret is not None:
-        file = tmp_path / "salt"
         file.write_bytes(secret)
     replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
     await replica.start()
@@ -255,6 +263,22 @@ async def test_a_secret_that_salts_cannot_be_made_of_ends_the_start(
     assert "identity.salt_file" in said
     assert told in said.lower()
     await replica.stop()
+    finding = check_file(profile)
+    assert finding is not None
+    assert (finding.field, finding.line) == ("identity.salt_file", 8)
+    assert told in finding.message.lower()
+
+
+def test_the_command_makes_a_secret_once_and_for_its_user_alone(tmp_path: Path) -> None:
+    file = tmp_path / "salt"
+    assert CliRunner().invoke(config_commands, ["new-salt", str(file)]).exit_code == 0
+    made = file.read_bytes()
+    assert (len(made), stat.S_IMODE(file.stat().st_mode)) == (32, 0o600)
+    again = CliRunner().invoke(config_commands, ["new-salt", str(file)])
+    assert again.exit_code == 2
+    assert "FILE" in again.output
+    assert file.read_bytes() == made
+    assert list(tmp_path.iterdir()) == [file]
 
 
 async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_models(tmp_path: Path) -> None:

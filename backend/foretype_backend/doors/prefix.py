@@ -15,9 +15,9 @@ from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import read_body
 from foretype_backend.pools.pool import ReplicaPool
 from foretype_backend.prefix.directory import Held
-from foretype_backend.prefix.epochs import EpochFile
+from foretype_backend.prefix.purge import PurgeFailed, Purger
 
-__all__ = ["PrefixDoor"]
+__all__ = ["PrefixDoor", "PurgeDoor"]
 
 _MAX_BODY_BYTES: Final = 64 * 1024
 
@@ -29,30 +29,47 @@ class PurgeBody(msgspec.Struct, frozen=True):
     tenant: str | None = None
 
 
+class PurgeDoor:
+    """`POST /admin/prefix/purge`: 200 where every gateway and worker has followed, 202 where not; the answer names them.
+
+    Args:
+        purger: ends the epoch.
+        blocks: how many are believed to be cached of a tenant's repository; None where nobody keeps count.
+    """
+
+    def __init__(self, purger: Purger, blocks: Callable[[str, str], int] | None = None) -> None:
+        self._purger = purger
+        self.blocks = blocks
+
+    async def purge(self, request: Request) -> Response:
+        """Makes everything of a repository, or with none of the tenant, unreachable."""
+        try:
+            body = await read_body(request, PurgeBody, max_bytes=_MAX_BODY_BYTES)
+        except InvalidRequest as error:
+            return _refused(error.field, str(error))
+        tenant = _tenant(request, body.tenant)
+        blocks = None if self.blocks is None else self.blocks(tenant, body.repository)
+        try:
+            done = await self._purger.purge(tenant, body.repository)
+        except PurgeFailed as error:
+            if error.field is not None:
+                return _refused(error.field, str(error))
+            told = {"message": f"nothing was purged: {error}", "code": "unavailable", "param": None}
+            return JSONResponse({"error": told}, status_code=503)
+        answer = {"tenant": tenant, "repository": body.repository, "blocks": blocks, "epoch": done.epoch}
+        return JSONResponse(answer | done.report(), status_code=200 if done.complete else 202)
+
+
 class PrefixDoor:
-    """`GET /admin/prefix?repository=…` and `POST /admin/prefix/purge`.
+    """`GET /admin/prefix?repository=…`.
 
     Args:
         pool: keeps the book of caches.
-        epochs: ends a namespace's epoch, which makes its blocks unreachable; None where salts are not used.
-        shared: tenants are those of an identity store, which has their epochs.
-        forget: drops the segments and ids of a tenant's open connections.
-        clock: the pool's clock, seconds.
+        clock: the pool's, seconds.
     """
 
-    def __init__(
-        self,
-        pool: ReplicaPool,
-        epochs: EpochFile | None,
-        *,
-        shared: bool,
-        forget: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._pool = pool
-        self._epochs = epochs
-        self._shared = shared
-        self._forget = forget
         self._clock = clock
 
     async def show(self, request: Request) -> Response:
@@ -73,20 +90,6 @@ class PrefixDoor:
                 "agreement": statistics.agreement._asdict(),
             }
         )
-
-    async def purge(self, request: Request) -> Response:
-        """Makes everything of a repository, or with none of the tenant, unreachable at once."""
-        try:
-            body = await read_body(request, PurgeBody, max_bytes=_MAX_BODY_BYTES)
-        except InvalidRequest as error:
-            return _refused(error.field, str(error))
-        if self._shared and not body.repository:
-            return _refused("repository", "missing; a whole tenant is purged on all gateways: `foretype tenants purge`")
-        tenant = _tenant(request, body.tenant)
-        epoch = None if self._epochs is None else self._epochs.purge(tenant, body.repository)
-        blocks = self._pool.purge(tenant, body.repository)
-        self._forget(tenant)
-        return JSONResponse({"tenant": tenant, "repository": body.repository, "blocks": blocks, "epoch": epoch})
 
 
 def _tenant(request: Request, named: str | None) -> str:

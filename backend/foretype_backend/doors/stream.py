@@ -109,6 +109,12 @@ class StreamDoor:
         for connection in self.connections:
             connection.send(Goaway(grace_ms=grace_ms))
 
+    def forget(self, tenant: str) -> None:
+        """Drop the segments and ids of a tenant's open connections."""
+        for connection in self.connections:
+            if connection.principal.tenant == tenant:
+                connection.forget()
+
     def recheck(self) -> None:
         """Close every connection whose credential is no longer taken."""
         for connection in list(self.connections):

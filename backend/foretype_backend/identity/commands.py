@@ -26,6 +26,7 @@ from foretype_backend.telemetry.errors import StoreError
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
+    from foretype_backend.prefix.purge import Purged
 
 __all__ = ["keys", "tenants", "usage"]
 
@@ -90,15 +91,18 @@ def set_tenant(
 
 @tenants.command("purge")
 def purge_tenant(name: str, store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False) -> None:
-    """Make everything cached for a tenant unreachable, on every gateway, within seconds."""
+    """Make everything cached for a tenant unreachable, on every gateway. Exit code 1 where one has not followed yet."""
+    from foretype_backend.identity.purges import Purges
 
-    async def work(opened: IdentityStore) -> Tenant:
-        old = await opened.tenant(name)
-        tenant = replace(old, epoch=old.epoch + 1)
-        await opened.set_tenant(tenant)
-        return tenant
+    async def work(opened: IdentityStore) -> tuple[Tenant, Purged]:
+        done = await Purges(opened, wall_ms=_now_ms).purge(name)
+        return await opened.tenant(name), done
 
-    _show(_with_store(work, store, profile), json)
+    tenant, done = _with_store(work, store, profile)
+    _show(_plain(tenant) | done.report(), json)
+    if not done.complete:
+        typer.echo(f"foretype: not reached: {', '.join(one.gateway for one in done.not_reached)}", err=True)
+        raise typer.Exit(1)
 
 
 @tenants.command("list")

@@ -124,8 +124,10 @@ class Directory:
         keys: Iterable[KeyRecord] = (),
         *,
         version: int = -1,
+        epochs: Mapping[tuple[str, str], int] | None = None,
     ) -> None:
         self.version = version
+        self._epochs = dict(epochs or {})
         self.tenants = {tenant.name: tenant for tenant in tenants}
         self.users = {(user.tenant, user.name): user for user in users}
         self._keys = {key.id: key for key in keys}
@@ -133,6 +135,10 @@ class Directory:
     def __repr__(self) -> str:
         sizes = f"{len(self.tenants)} tenants, {len(self.users)} users, {len(self._keys)} keys"
         return f"<Directory {self.version}: {sizes}>"
+
+    def epochs(self) -> dict[tuple[str, str], int]:
+        """Of every cache namespace, by tenant and repository; the repository "" is the whole tenant."""
+        return self._epochs | {(tenant.name, ""): tenant.epoch for tenant in self.tenants.values()}
 
     def of_key(self, key: ApiKey, now_ms: int) -> Principal | Denial:
         """Who holds this key. An unknown id costs the same comparison as a known one."""

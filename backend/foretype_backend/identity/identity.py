@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 
 from foretype_backend.identity.directory import Denial, Directory, Principal
 from foretype_backend.identity.keys import parse
+from foretype_backend.identity.purges import Presence, Purges
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_backend.identity.watch import DirectoryWatch, JwksWatch, http_fetch
@@ -19,6 +21,7 @@ class Identity:
 
     Args:
         wall_ms: Unix milliseconds, for expiry.
+        purges: of the store; None where nobody can ask for one.
     """
 
     def __init__(
@@ -28,8 +31,10 @@ class Identity:
         wall_ms: Callable[[], int],
         verifier: TokenVerifier | None = None,
         jwks: JwksWatch | None = None,
+        purges: Purges | None = None,
     ) -> None:
         self.watch = watch
+        self.purges = purges
         self.verifier = verifier
         self._jwks = jwks
         self._wall_ms = wall_ms
@@ -65,18 +70,21 @@ class Identity:
 
 
 async def open_identity(
-    config: IdentityConfig, url: str, *, clock: Callable[[], float], wall_ms: Callable[[], int]
+    config: IdentityConfig, url: str, *, clock: Callable[[], float], wall_ms: Callable[[], int], name: str
 ) -> Identity:
     """Open the store of a configuration; `start` loads it. Raises StoreError.
 
     Args:
         url: of the store.
         clock: monotonic seconds.
+        name: of this gateway's process, as others are told of it.
     """
     store = await IdentityStore.open(url)
-    watch = DirectoryWatch(store, poll_s=config.poll_ms / 1000, clock=clock)
+    presence = Presence(store, name, secrets.token_hex(8), wall_ms=wall_ms)
+    watch = DirectoryWatch(store, poll_s=config.poll_ms / 1000, clock=clock, presence=presence)
+    purges = Purges(store, wall_ms=wall_ms)
     if config.oidc is None:
-        return Identity(watch, wall_ms=wall_ms)
+        return Identity(watch, wall_ms=wall_ms, purges=purges)
     verifier = TokenVerifier(config.oidc)
     jwks = JwksWatch(verifier, http_fetch(config.oidc.issuer, config.oidc.jwks_url), every_s=config.oidc.refresh_s)
-    return Identity(watch, wall_ms=wall_ms, verifier=verifier, jwks=jwks)
+    return Identity(watch, wall_ms=wall_ms, verifier=verifier, jwks=jwks, purges=purges)

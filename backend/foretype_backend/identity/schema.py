@@ -9,7 +9,21 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, Index, MetaData, Stri
 
 from foretype_backend.database import Schema
 
-__all__ = ["COUNTERS", "SCHEMA", "flushes", "keys", "metadata", "state", "teams", "tenants", "usage", "users"]
+__all__ = [
+    "COUNTERS",
+    "SCHEMA",
+    "SCOPE_MAX_CHARS",
+    "epochs",
+    "flushes",
+    "gateways",
+    "keys",
+    "metadata",
+    "state",
+    "teams",
+    "tenants",
+    "usage",
+    "users",
+]
 
 metadata: Final = MetaData()
 
@@ -25,6 +39,28 @@ tenants: Final = Table(
     Column("created_ms", BigInteger, nullable=False),
 )
 """`budgets` is JSON: limits in tokens by what they bound; `epoch` is that of the cache salt, and grows with every purge."""
+
+SCOPE_MAX_CHARS: Final = 128
+
+epochs: Final = Table(
+    "id_epochs",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("scope", String(SCOPE_MAX_CHARS), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+)
+"""Repositories (`scope`) that were purged; a whole tenant's epoch stands in its own row."""
+
+gateways: Final = Table(
+    "id_gateways",
+    metadata,
+    Column("name", String(320), primary_key=True),
+    Column("token", String(32), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("seen_ms", BigInteger, nullable=False),
+)
+"""Gateway processes that follow this store, each with the version that it has put in place. `name` says where one listens, `token` is
+of one process: its successor has the same name."""
 
 teams: Final = Table(
     "id_teams",
@@ -92,7 +128,7 @@ state: Final = Table(
 SCHEMA: Final = Schema(
     metadata=metadata,
     migrations=Path(__file__).with_name("migrations"),
-    head="0001",
+    head="0002",
     marker="id_tenants",
     field="identity.url",
     version_table="id_alembic_version",

@@ -15,10 +15,21 @@ from foretype_backend.admission.metering import UsageKey, UsageRow
 from foretype_backend.database import mapped, open_database, place_of
 from foretype_backend.identity.directory import Directory, KeyRecord, Scope, Tenant, Tier, User
 from foretype_backend.identity.keys import ApiKey
-from foretype_backend.identity.schema import COUNTERS, SCHEMA, flushes, keys, state, teams, tenants, usage, users
+from foretype_backend.identity.schema import (
+    COUNTERS,
+    SCHEMA,
+    epochs,
+    flushes,
+    keys,
+    state,
+    teams,
+    tenants,
+    usage,
+    users,
+)
 from foretype_backend.telemetry.errors import StoreError
 
-__all__ = ["IdentityStore", "KeyRow", "NotThere"]
+__all__ = ["IdentityStore", "KeyRow", "NotThere", "need_tenant"]
 
 
 class NotThere(StoreError):
@@ -50,52 +61,56 @@ class IdentityStore:
 
     async def version(self) -> int:
         """What moves with every change."""
-        async with self._reading() as connection:
+        async with self.reading() as connection:
             return int((await connection.execute(_VERSION)).scalar_one())
 
     async def snapshot(self) -> Directory:
         """Everybody, as of one version."""
-        async with self._reading() as connection:
+        async with self.reading() as connection:
             version = int((await connection.execute(_VERSION)).scalar_one())
             return Directory(
                 [_tenant(row) for row in await connection.execute(select(tenants))],
                 [User(tenant=r.tenant, name=r.name, team=r.team, enabled=r.enabled) for r in await _all(connection)],
                 [_key(row).record for row in await connection.execute(select(keys))],
                 version=version,
+                epochs={(r.tenant, r.scope): r.epoch for r in await connection.execute(select(epochs))},
             )
 
     async def add_tenant(self, tenant: Tenant, now_ms: int) -> None:
-        async with self._changing() as connection:
+        async with self.changing() as connection:
             if await _tenant_row(connection, tenant.name):
                 raise NotThere(f"tenant {tenant.name!r} exists already; change it with `foretype tenants set`")
             await connection.execute(insert(tenants).values(**_columns(tenant), created_ms=now_ms))
 
     async def set_tenant(self, tenant: Tenant) -> None:
-        async with self._changing() as connection:
-            await _need_tenant(connection, tenant.name)
-            await connection.execute(update(tenants).where(tenants.c.name == tenant.name).values(**_columns(tenant)))
+        """Change a tenant, but for its epoch: that grows alone, by :class:`.purges.Purges`."""
+        values = _columns(tenant)
+        del values["epoch"]
+        async with self.changing() as connection:
+            await need_tenant(connection, tenant.name)
+            await connection.execute(update(tenants).where(tenants.c.name == tenant.name).values(**values))
 
     async def tenant(self, name: str) -> Tenant:
-        async with self._reading() as connection:
-            return await _need_tenant(connection, name)
+        async with self.reading() as connection:
+            return await need_tenant(connection, name)
 
     async def add_team(self, tenant: str, team: str) -> None:
-        async with self._changing() as connection:
-            await _need_tenant(connection, tenant)
+        async with self.changing() as connection:
+            await need_tenant(connection, tenant)
             known = select(teams).where(teams.c.tenant == tenant, teams.c.name == team)
             if (await connection.execute(known)).first():
                 raise NotThere(f"team {team!r} of {tenant!r} exists already")
             await connection.execute(insert(teams).values(tenant=tenant, name=team))
 
     async def team_names(self) -> list[tuple[str, str]]:
-        async with self._reading() as connection:
+        async with self.reading() as connection:
             rows = await connection.execute(select(teams).order_by(teams.c.tenant, teams.c.name))
             return [(row.tenant, row.name) for row in rows]
 
     async def put_user(self, user: User) -> None:
         """Add a user, or change one."""
-        async with self._changing() as connection:
-            await _need_tenant(connection, user.tenant)
+        async with self.changing() as connection:
+            await need_tenant(connection, user.tenant)
             team = select(teams).where(teams.c.tenant == user.tenant, teams.c.name == user.team)
             if user.team and not (await connection.execute(team)).first():
                 remedy = f"add it with `foretype tenants add-team {user.tenant} {user.team}`"
@@ -108,14 +123,14 @@ class IdentityStore:
 
     async def add_key(self, key: ApiKey, record: KeyRecord, now_ms: int) -> None:
         """Keep the hash of a key. The user of the record, if any, must be known."""
-        async with self._changing() as connection:
-            await _need_tenant(connection, record.tenant)
+        async with self.changing() as connection:
+            await need_tenant(connection, record.tenant)
             await _need_user(connection, record)
             await _insert_key(connection, key, record, now_ms)
 
     async def rotate_key(self, id: str, new: ApiKey, now_ms: int, overlap_ms: int) -> KeyRecord:
         """Give a key a successor of the same rights; the old one works for `overlap_ms` more. Returns the new record."""
-        async with self._changing() as connection:
+        async with self.changing() as connection:
             row = await _need_key(connection, id)
             if row.record.revoked_ms is not None or row.successor:
                 raise NotThere(f"key {id!r} was revoked or rotated already; rotate its successor, or create a key")
@@ -128,19 +143,19 @@ class IdentityStore:
             return record
 
     async def revoke_key(self, id: str, now_ms: int) -> None:
-        async with self._changing() as connection:
+        async with self.changing() as connection:
             await _need_key(connection, id)
             await connection.execute(update(keys).where(keys.c.id == id).values(revoked_ms=now_ms))
 
     async def key_rows(self, tenant: str | None = None) -> list[KeyRow]:
         query = select(keys).order_by(keys.c.tenant, keys.c.created_ms)
-        async with self._reading() as connection:
+        async with self.reading() as connection:
             rows = await connection.execute(query if tenant is None else query.where(keys.c.tenant == tenant))
             return [_key(row) for row in rows]
 
     async def add_usage(self, gateway: str, seq: int, rows: Sequence[tuple[UsageKey, UsageRow]], now_ms: int) -> bool:
         """Add a gateway's batch; False where it was added before (its acknowledgement was lost)."""
-        async with self._writing() as connection:
+        async with self.writing() as connection:
             mine = flushes.c.gateway == gateway
             last = (await connection.execute(select(flushes.c.seq).where(mine))).scalar()
             if last is not None and last >= seq:
@@ -173,29 +188,30 @@ class IdentityStore:
             .group_by(*names)
             .order_by(*names)
         )
-        async with self._reading() as connection:
+        async with self.reading() as connection:
             return [
                 ((row[0], row[1], row[2], row[3]), UsageRow(*(int(value) for value in row[4:])))
                 for row in await connection.execute(query)
             ]
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncGenerator[AsyncConnection]:
-        # One transaction: a snapshot must not mix two versions.
+    async def reading(self) -> AsyncGenerator[AsyncConnection]:
+        """One transaction: a snapshot must not mix two versions."""
         async with mapped(self.place), self.engine.connect() as connection:
             if self.engine.dialect.name == "postgresql":
                 connection = await connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
 
     @asynccontextmanager
-    async def _writing(self) -> AsyncGenerator[AsyncConnection]:
+    async def writing(self) -> AsyncGenerator[AsyncConnection]:
+        """A change that no gateway has to follow."""
         async with mapped(self.place), self.engine.begin() as connection:
             yield connection
 
     @asynccontextmanager
-    async def _changing(self) -> AsyncGenerator[AsyncConnection]:
+    async def changing(self) -> AsyncGenerator[AsyncConnection]:
         """A change of who may ask. The version moves first: its row lock puts changes in one order."""
-        async with self._writing() as connection:
+        async with self.writing() as connection:
             await connection.execute(update(state).where(state.c.name == "version").values(value=state.c.value + 1))
             yield connection
 
@@ -211,7 +227,8 @@ async def _tenant_row(connection: AsyncConnection, name: str) -> Any:
     return (await connection.execute(select(tenants).where(tenants.c.name == name))).first()
 
 
-async def _need_tenant(connection: AsyncConnection, name: str) -> Tenant:
+async def need_tenant(connection: AsyncConnection, name: str) -> Tenant:
+    """The tenant of this name. Raises NotThere."""
     row = await _tenant_row(connection, name)
     if row is None:
         raise NotThere(f"there is no tenant {name!r}; add it with `foretype tenants add {name}`")

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from foretype_backend.identity.directory import Directory
+from foretype_backend.identity.purges import Presence
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_backend.logs import log_fault
@@ -33,6 +34,7 @@ class DirectoryWatch:
     Args:
         changed: called with every newer directory, and every `recheck_s` for what time alone changes: keys expire. On the
             event loop.
+        presence: tells others what this process has put in place.
     """
 
     def __init__(
@@ -43,12 +45,15 @@ class DirectoryWatch:
         clock: Callable[[], float],
         changed: Callable[[Directory], None] = lambda _: None,
         recheck_s: float = 30.0,
+        presence: Presence | None = None,
     ) -> None:
         self.directory = Directory()
         self.changed = changed
         self._store = store
         self._poll_s = poll_s
         self._recheck_s = recheck_s
+        self._presence = presence
+        self._in_place = -1
         self._clock = clock
         self._fresh_s = clock()
         self._task: asyncio.Task[None] | None = None
@@ -60,7 +65,12 @@ class DirectoryWatch:
 
     async def start(self) -> None:
         """Load the first snapshot. Raises StoreError: a gateway that knows nobody must not start."""
+        if self._presence is not None:
+            await self._presence.beat(-1)  # before it is read: a purge from here on waits for this process
         self.directory = await self._store.snapshot()
+        self._in_place = self.directory.version
+        if self._presence is not None:
+            await self._presence.beat(self._in_place)
         self._fresh_s = self._clock()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -68,20 +78,32 @@ class DirectoryWatch:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._presence is not None:
+            with contextlib.suppress(StoreError, TimeoutError):  # then its row is taken away later
+                async with asyncio.timeout(_ANSWER_S):
+                    await self._presence.leave()
         await self._store.close()
 
     async def look(self) -> bool:
         """Look once; True when there was something new. Raises StoreError or TimeoutError."""
         async with asyncio.timeout(_ANSWER_S):
             version = await self._store.version()
-        new = version != self.directory.version
+        new = version != self._in_place
         if new:
             async with asyncio.timeout(10 * _ANSWER_S):
                 self.directory = await self._store.snapshot()
         self._fresh_s = self._clock()
         if new:
             self.changed(self.directory)
+            self._in_place = self.directory.version  # not before: what failed half way is done again
+        await self._tell(self._in_place)
         return new
+
+    async def _tell(self, version: int) -> None:
+        """Say what is in place, where there is something to say."""
+        if self._presence is not None and self._presence.due(version):
+            async with asyncio.timeout(_ANSWER_S):
+                await self._presence.beat(version)
 
     async def _run(self) -> None:
         failing, unchecked_s = False, 0.0

@@ -13,6 +13,7 @@ import typer
 
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.operations.certificate import Certificate
+from foretype_backend.prefix.secret import check_salt_file, make_secret
 
 __all__ = ["Finding", "app", "check_file", "line_of"]
 
@@ -51,7 +52,9 @@ def line_of(text: str, field: str) -> int:
 def check_file(path: Path) -> Finding | None:
     """The first thing that is wrong with a file, or None. Reads the files that it names, opens nothing."""
     try:
-        certificate = Certificate.of(load_config(profile=path))
+        config = load_config(profile=path)
+        check_salt_file(config)
+        certificate = Certificate.of(config)
         if certificate is not None and certificate.expired(datetime.now(UTC)):
             raise ConfigError("gateway.tls_cert_file", f"expired on {certificate.expires:%Y-%m-%d}; renew it")
     except ConfigError as error:
@@ -93,3 +96,19 @@ def check(
     else:
         typer.echo(f"{file}:{finding.line}: {finding.field}: {finding.message}", err=True)
     raise typer.Exit(0 if finding is None else 2)
+
+
+@app.command("new-salt")
+def new_salt(
+    file: Annotated[
+        Path, typer.Argument(help="where to write it; `[identity] salt_file` of every gateway names a copy")
+    ],
+) -> None:
+    """Make the secret that cache salts are made of. A file that is there is never replaced."""
+    try:
+        make_secret(file)
+    except OSError as error:
+        told = "is there already, and replacing it would make every cache cold" if file.exists() else error.strerror
+        typer.echo(f"foretype config: FILE: {file} {told}; give another path", err=True)
+        raise typer.Exit(2) from error
+    typer.echo(f"{file}: 32 bytes, for this user alone; name a copy of it in `[identity] salt_file` of every gateway")

@@ -1,6 +1,6 @@
 """Workers of one gateway answer for each other: whoever gets the scrape asks the others, and tells the sum.
 
-Each worker has a slot, and a Unix socket of that name in a folder that belongs to the gateway's user alone. A worker that dies leaves
+Whoever ends an epoch of salts asks the others to follow, the same way. Each worker has a slot, and a Unix socket of that name in a folder that belongs to the gateway's user alone. A worker that dies leaves
 what it last told of its counters in a file; the others tell that meanwhile, and the next worker of the slot begins with it.
 """
 
@@ -71,6 +71,8 @@ class Siblings:
         self._families = families
         self._report = report
         self._place = place
+        self.answers: dict[str, Callable[[], object]] = {"metrics": self._own_metrics, "status": report}
+        """By question, what another worker is told. Answers are MessagePack."""
         self._server: asyncio.AbstractServer | None = None
         self._before = [] if place is None else _read(place.last(place.slot))
 
@@ -91,7 +93,7 @@ class Siblings:
         place = self._place
         if place is None:
             return _text(self._families())
-        others = await self._ask("metrics", list[Family])
+        others = await self.ask("metrics", list[Family])
         parts = [
             self._own_metrics(),
             *(_read(place.last(slot)) if one is None else one for slot, one in others.items()),
@@ -104,7 +106,7 @@ class Siblings:
         """The report of all workers."""
         if self._place is None:
             return self._report()
-        others = await self._ask("status", dict[str, Any])
+        others = await self.ask("status", dict[str, Any])
         return merged_reports([self._report(), *(one for one in others.values() if one is not None)])
 
     def _own_metrics(self) -> list[Family]:
@@ -118,9 +120,15 @@ class Siblings:
             os.replace(fresh, path)
         return families
 
-    async def _ask(self, question: str, type_: type[_Answer]) -> Mapping[int, _Answer | None]:
-        """What the others say, by slot; None of those that do not answer in time."""
-        assert self._place is not None
+    @property
+    def slot(self) -> int:
+        """Of this worker."""
+        return 0 if self._place is None else self._place.slot
+
+    async def ask(self, question: str, type_: type[_Answer]) -> Mapping[int, _Answer | None]:
+        """What the others say, by slot; None of those that do not answer in time. A question of theirs is one of `answers`."""
+        if self._place is None:
+            return {}
         slots = [slot for slot in range(self._place.count) if slot != self._place.slot]
         answers = await asyncio.gather(*(self._ask_one(slot, question, type_) for slot in slots))
         return dict(zip(slots, answers, strict=True))
@@ -144,9 +152,10 @@ class Siblings:
         with contextlib.suppress(OSError, TimeoutError, ValueError):
             async with asyncio.timeout(_ANSWER_S):
                 question = (await reader.readline()).strip()
-                answer = self._own_metrics() if question == b"metrics" else self._report()
-                writer.write(msgspec.msgpack.encode(answer))
-                await writer.drain()
+                answer = self.answers.get(question.decode("ascii"))
+                if answer is not None:
+                    writer.write(msgspec.msgpack.encode(answer()))
+                    await writer.drain()
         writer.close()
 
 

@@ -9,25 +9,17 @@ from foretype_client.wire import Changed
 from starlette.applications import Starlette
 
 from foretype_backend.app import stream_door
-from foretype_backend.doors.prefix import PrefixDoor
+from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
 from foretype_backend.pools.pool import ReplicaPool
-from foretype_backend.prefix.epochs import EpochFile
+from foretype_backend.prefix.purge import Purger
 
-__all__ = ["attach_pool"]
+__all__ = ["attach_pool", "attach_purger"]
 
 
-def attach_pool(
-    app: Starlette,
-    pool: ReplicaPool,
-    *,
-    epochs: EpochFile | None = None,
-    shared: bool = False,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
+def attach_pool(app: Starlette, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
     """Connects an application made by :func:`foretype_backend.app.create_app` with the pool that is its engine.
 
     Args:
-        shared: tenants come from an identity store.
         clock: the pool's.
     """
     stream = stream_door(app)
@@ -35,13 +27,14 @@ def attach_pool(
     def changed(session: str, change: Changed) -> None:
         pool.book.changed(session, change.documents, clock())
 
-    def forget(tenant: str) -> None:
-        for connection in stream.connections:
-            if connection.principal.tenant == tenant:
-                connection.forget()
-
     stream.changed = changed
     stream.left = lambda session: pool.book.left(session, clock())
-    door = PrefixDoor(pool, epochs, shared=shared, forget=forget, clock=clock)
-    app.add_route("/admin/prefix", door.show, methods=["GET"])
-    app.add_route("/admin/prefix/purge", door.purge, methods=["POST"])
+    if stream.service.salts is not None:
+        stream.service.salts.ended.append(pool.purge)
+    app.add_route("/admin/prefix", PrefixDoor(pool, clock=clock).show, methods=["GET"])
+
+
+def attach_purger(app: Starlette, purger: Purger, pool: ReplicaPool | None = None) -> None:
+    """Opens the door by which operators end caches, on a gateway with salts. `pool` counts what is believed to be cached."""
+    blocks = None if pool is None else pool.count
+    app.add_route("/admin/prefix/purge", PurgeDoor(purger, blocks).purge, methods=["POST"])

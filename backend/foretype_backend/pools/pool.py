@@ -333,6 +333,10 @@ class ReplicaPool:
         self._tell(told)
         return blocks
 
+    def count(self, tenant: str, repository: str = "") -> int:
+        """Blocks that a purge would forget."""
+        return self.book.directory.count(tenant, repository)
+
     def statistics(self) -> EngineStatistics:
         each = [one.engine.statistics() for one in self._members]
         outages = sum(one.outages for one in self._members.statistics().values())

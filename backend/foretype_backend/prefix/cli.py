@@ -67,10 +67,17 @@ def purge(
     tenant: _Tenant = None,
     as_json: _Json = False,
 ) -> None:
-    """Make everything cached of a repository unreachable at once."""
+    """Make everything cached of a repository unreachable. Exit code 1 where a gateway or worker has not followed yet."""
     body = {"repository": _id(repository), "tenant": tenant}
     done = _ask("POST", gateway, "/admin/prefix/purge", token_file, json=body)
-    typer.echo(json.dumps(done) if as_json else f"{done['blocks']:,} blocks are unreachable; epoch {done['epoch']}")
+    if as_json:
+        typer.echo(json.dumps(done))
+    else:
+        blocks = "what was cached is" if done["blocks"] is None else f"{done['blocks']:,} blocks are"
+        typer.echo(f"{blocks} unreachable from {', '.join(done['reached']) or 'nowhere'}; epoch {done['epoch']}")
+        for one in done["not_reached"]:
+            typer.echo(f"foretype prefix: not reached: {one['gateway']}: {one['why']}", err=True)
+    raise typer.Exit(0 if done["complete"] else 1)
 
 
 def _id(repository: str) -> str:
@@ -96,7 +103,7 @@ def _ask(method: str, gateway: str, path: str, token_file: Path | None, **reques
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         _fail(f"--gateway: {gateway} does not answer as a gateway ({error}); start it with `foretype serve`")
     if response.status_code == 404:
-        _fail("this gateway has no pool of replicas; see `[pool.fast]` in docs/operations.md")
+        _fail("this gateway keeps no caches apart, or has no pool of replicas; see `[pool.fast]` in docs/operations.md")
     if response.status_code >= 400:
         error: Any = answer.get("error", answer)
         _fail(str(error.get("message", error)) if isinstance(error, dict) else str(error))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

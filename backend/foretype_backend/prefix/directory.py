@@ -238,11 +238,7 @@ class PrefixDirectory:
 
     def purge(self, tenant: str, scope: str = "") -> int:
         """Forgets everything of a repository, or with no scope of a tenant; returns the number of blocks forgotten."""
-        gone = [
-            key
-            for key, entry in self._entries.items()
-            if entry.namespace.tenant == tenant and (not scope or entry.namespace.scope == scope)
-        ]
+        gone = self._of(tenant, scope)
         for key in gone:
             entry = self._entries.pop(key)
             for replica in entry.replicas:
@@ -252,6 +248,17 @@ class PrefixDirectory:
                 if keys:
                     self._placed[session][document] = ()
         return len(gone)
+
+    def _of(self, tenant: str, scope: str) -> list[bytes]:
+        return [
+            key
+            for key, entry in self._entries.items()
+            if entry.namespace.tenant == tenant and (not scope or entry.namespace.scope == scope)
+        ]
+
+    def count(self, tenant: str, scope: str = "") -> int:
+        """Blocks that a purge would forget."""
+        return len(self._of(tenant, scope))
 
     def statistics(self) -> DirectoryStatistics:
         entries = self._entries.values()

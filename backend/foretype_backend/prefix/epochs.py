@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import msgspec
+from filelock import FileLock
 
+from foretype_backend.prefix.purge import Purged, PurgeFailed, Unreached
 from foretype_backend.prefix.salt import SaltBook
 
-__all__ = ["EpochFile", "EpochsUnreadable", "read_epochs"]
+__all__ = ["EpochFile", "EpochsUnreadable", "WorkerPurger", "read_epochs"]
+
+_LOCK_S: Final = 5.0
 
 
 class EpochsUnreadable(ValueError):
@@ -31,21 +37,38 @@ def read_epochs(path: Path) -> dict[tuple[str, str], int]:
 
 
 class EpochFile:
-    """The epochs of a salt book, kept in a file of one gateway (a tenant's own epoch is the identity store's)."""
+    """The epochs of one gateway without an identity store; its workers share the file.
+
+    Args:
+        path: read at the start by who made `salts`.
+        salts: of this process.
+    """
 
     def __init__(self, path: Path, salts: SaltBook) -> None:
         self._path = path
         self._salts = salts
 
-    def purge(self, tenant: str, scope: str = "") -> int:
-        """Ends an epoch for good; returns the new one. Raises OSError where it cannot be written: then nothing is purged."""
-        key = tenant, scope
-        epochs = self._salts.epochs()
-        self._write({**epochs, key: epochs.get(key, 0) + 1})
-        return self._salts.purge(tenant, scope).epoch
+    def follow(self) -> None:
+        """Put in place what stands in the file. Raises EpochsUnreadable."""
+        self._salts.follow(read_epochs(self._path))
+
+    async def purge(self, tenant: str, scope: str = "") -> int:
+        """Ends an epoch for good; returns the new one. Raises OSError or EpochsUnreadable: then nothing is purged."""
+        epoch = await asyncio.to_thread(self._end, tenant, scope)
+        self.follow()
+        return epoch
+
+    def _end(self, tenant: str, scope: str) -> int:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with FileLock(self._path.with_name(f".{self._path.name}.lock"), timeout=_LOCK_S):
+            epochs = read_epochs(self._path)
+            for key, epoch in self._salts.epochs().items():  # a file that was deleted takes nothing back
+                epochs[key] = max(epoch, epochs.get(key, 0))
+            epochs[tenant, scope] = epochs.get((tenant, scope), 0) + 1
+            self._write(epochs)
+            return epochs[tenant, scope]
 
     def _write(self, epochs: Mapping[tuple[str, str], int]) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         rows = [(tenant, scope, epoch) for (tenant, scope), epoch in sorted(epochs.items())]
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         with temporary.open("wb") as file:
@@ -53,3 +76,36 @@ class EpochFile:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._path)
+
+
+class WorkerPurger:
+    """Purges of a gateway without an identity store: in its file, and in each of its workers.
+
+    Args:
+        ask: the other workers, who answer `True` by slot, None where they do not.
+        slot: of this worker.
+    """
+
+    def __init__(
+        self, file: EpochFile, ask: Callable[[], Awaitable[Mapping[int, bool | None]]], *, slot: int = 0
+    ) -> None:
+        self._file = file
+        self._ask = ask
+        self._slot = slot
+
+    async def purge(self, tenant: str, scope: str = "") -> Purged:
+        """See :class:`.purge.Purger`."""
+        try:
+            epoch = await self._file.purge(tenant, scope)
+        except (OSError, EpochsUnreadable) as error:
+            raise PurgeFailed(f"its epoch cannot be kept ({error})") from error
+        answers = {self._slot: True, **await self._ask()}
+        return Purged(
+            epoch=epoch,
+            reached=tuple(f"worker {slot}" for slot, there in sorted(answers.items()) if there),
+            not_reached=tuple(
+                Unreached(f"worker {slot}", "does not answer; it follows when it does, or when it has started again")
+                for slot, there in sorted(answers.items())
+                if not there
+            ),
+        )

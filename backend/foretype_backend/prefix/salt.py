@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from typing import Final
@@ -69,6 +70,8 @@ class SaltBook:
         self._secret = secret
         self._epochs = dict(epochs or {})
         self._salts: dict[Namespace, str] = {}
+        self.ended: list[Callable[[str, str], object]] = []
+        """Who keeps something of a tenant's scope, or with "" of the whole tenant, and has to let it go."""
 
     def namespace(self, tenant: str, scope: str = "") -> Namespace:
         """The namespace as it is now. A purge of the tenant ends the epochs of all its scopes."""
@@ -86,9 +89,17 @@ class SaltBook:
 
     def purge(self, tenant: str, scope: str = "") -> Namespace:
         """Ends the current epoch of a scope, or with no scope of everything of a tenant; returns the namespace from now on."""
-        self._epochs[tenant, scope] = self._epochs.get((tenant, scope), 0) + 1
-        self._salts = {known: salt for known, salt in self._salts.items() if known.tenant != tenant}
+        self.follow({(tenant, scope): self._epochs.get((tenant, scope), 0) + 1})
         return self.namespace(tenant, scope)
+
+    def follow(self, epochs: Mapping[tuple[str, str], int]) -> None:
+        """Be where these are, by tenant and scope; an epoch never goes back. `ended` is told of each that has moved."""
+        moved = [(key, epoch) for key, epoch in epochs.items() if epoch > self._epochs.get(key, 0)]
+        for (tenant, scope), epoch in moved:
+            self._epochs[tenant, scope] = epoch
+            self._salts = {known: salt for known, salt in self._salts.items() if known.tenant != tenant}
+            for told in self.ended:
+                told(tenant, scope)
 
     def epochs(self) -> dict[tuple[str, str], int]:
         """What has to survive a restart."""

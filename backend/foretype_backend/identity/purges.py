@@ -1,0 +1,193 @@
+"""Purges on every gateway: epochs in the identity store, and which gateway processes have put them in place.
+
+The way is the one that revoked keys take: the version moves, every gateway looks at it (:mod:`.watch`). What a purge needs beyond it
+is an answer: each process writes the version that it has put in place beside its name, and a purge waits for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
+
+from foretype_backend.identity.schema import SCOPE_MAX_CHARS, epochs, gateways, state, tenants
+from foretype_backend.identity.store import IdentityStore, NotThere, need_tenant
+from foretype_backend.prefix.purge import Purged, PurgeFailed, Unreached
+from foretype_backend.telemetry.errors import StoreError
+
+__all__ = ["FRESH_S", "GONE_S", "GatewayRow", "Heard", "Presence", "Purges", "StorePurger", "heard"]
+
+BEAT_S: Final = 10.0
+FRESH_S: Final = 30.0
+"""A process that wrote its row within this is waited for. One that did not has ended without a word or has lost the store: it is named at once."""
+GONE_S: Final = 86_400.0
+"""After a day a row without a successor is taken away."""
+REACH_S: Final = 5.0
+"""Gateways look every half second; who has not followed by then is named."""
+_LOOK_S: Final = 0.1
+
+
+class GatewayRow(NamedTuple):
+    """A gateway process, the version it has put in place, and when it last said so (Unix milliseconds)."""
+
+    name: str
+    token: str
+    version: int
+    seen_ms: int
+
+
+class Heard(NamedTuple):
+    reached: tuple[str, ...]
+    awaited: tuple[str, ...]
+    silent: tuple[tuple[str, float], ...]
+    """Names, and seconds since they were heard of."""
+
+
+def heard(rows: Iterable[GatewayRow], version: int, now_ms: int) -> Heard:
+    """Who has put `version` in place, who will in a moment, who is silent."""
+    reached: list[str] = []
+    awaited: list[str] = []
+    silent: list[tuple[str, float]] = []
+    for row in sorted(rows):
+        silent_s = max(0.0, (now_ms - row.seen_ms) / 1000)
+        if row.version >= version:
+            reached.append(row.name)
+        elif silent_s <= FRESH_S:
+            awaited.append(row.name)
+        else:
+            silent.append((row.name, silent_s))
+    return Heard(tuple(reached), tuple(awaited), tuple(silent))
+
+
+class Presence:
+    """One process's row. Every method but :meth:`due` raises StoreError.
+
+    Args:
+        name: where the gateway listens, and which worker it is; the same after a restart.
+        token: of this process alone.
+        wall_ms: Unix milliseconds.
+    """
+
+    def __init__(self, store: IdentityStore, name: str, token: str, *, wall_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._wall_ms = wall_ms
+        self._row = GatewayRow(name, token, -1, 0)
+
+    def due(self, version: int) -> bool:
+        """Whether there is something to say."""
+        return version != self._row.version or self._wall_ms() - self._row.seen_ms >= BEAT_S * 1000
+
+    async def beat(self, version: int) -> None:
+        """Say that this version is in place; takes rows away that nobody writes any more."""
+        row = self._row._replace(version=version, seen_ms=self._wall_ms())
+        dead = or_(
+            gateways.c.seen_ms < row.seen_ms - GONE_S * 1000,
+            and_(gateways.c.name == row.name, gateways.c.seen_ms < row.seen_ms - FRESH_S * 1000),
+        )
+        async with self._store.writing() as connection:
+            changed = await connection.execute(update(gateways).where(self._mine).values(**row._asdict()))
+            if not changed.rowcount:
+                await connection.execute(insert(gateways).values(**row._asdict()))
+            await connection.execute(delete(gateways).where(dead))
+        self._row = row
+
+    async def leave(self) -> None:
+        """This process serves nobody any more."""
+        async with self._store.writing() as connection:
+            await connection.execute(delete(gateways).where(self._mine))
+
+    @property
+    def _mine(self) -> ColumnElement[bool]:
+        return and_(gateways.c.name == self._row.name, gateways.c.token == self._row.token)
+
+
+class Purges:
+    """Ends epochs for every gateway of a store. Raises StoreError.
+
+    Args:
+        wall_ms: Unix milliseconds.
+        reach_s: how long gateways may take to follow.
+    """
+
+    def __init__(self, store: IdentityStore, *, wall_ms: Callable[[], int], reach_s: float = REACH_S) -> None:
+        self._store = store
+        self._wall_ms = wall_ms
+        self._reach_s = reach_s
+
+    async def purge(self, tenant: str, scope: str = "") -> Purged:
+        """End the epoch of a repository, or with none of the tenant, and wait until every gateway has followed.
+
+        Raises:
+            NotThere: there is no such tenant, or the scope is too long to be a repository's; nothing was purged.
+        """
+        epoch, version = await self._end(tenant, scope)
+        clock = asyncio.get_running_loop().time
+        ends_s = clock() + self._reach_s
+        found = heard(await self.gateways(), version, self._wall_ms())
+        while found.awaited and clock() < ends_s:
+            await asyncio.sleep(_LOOK_S)
+            found = heard(await self.gateways(), version, self._wall_ms())
+        late = [Unreached(name, f"did not follow within {self._reach_s:g} s; it will") for name in found.awaited]
+        silent = [Unreached(name, _silent(for_s)) for name, for_s in found.silent]
+        return Purged(epoch=epoch, reached=found.reached, not_reached=(*late, *silent))
+
+    async def gateways(self) -> list[GatewayRow]:
+        async with self._store.reading() as connection:
+            return [GatewayRow(*row) for row in await connection.execute(select(gateways))]
+
+    async def keep(self, found: Mapping[tuple[str, str], int]) -> None:
+        """Raise repositories to epochs that a gateway had kept alone; tenants that the store does not know are left out."""
+        async with self._store.reading() as connection:
+            known = {row.name for row in await connection.execute(select(tenants.c.name))}
+            kept = {(row.tenant, row.scope): row.epoch for row in await connection.execute(select(epochs))}
+        higher = {key: epoch for key, epoch in found.items() if key[0] in known and key[1] and epoch > kept.get(key, 0)}
+        if higher:
+            async with self._store.changing() as connection:
+                for (tenant, scope), epoch in higher.items():
+                    where = (epochs.c.tenant == tenant, epochs.c.scope == scope)
+                    now = (await connection.execute(select(epochs.c.epoch).where(*where))).scalar()
+                    if now is None:
+                        await connection.execute(insert(epochs).values(tenant=tenant, scope=scope, epoch=epoch))
+                    elif now < epoch:
+                        await connection.execute(update(epochs).where(*where).values(epoch=epoch))
+
+    async def _end(self, tenant: str, scope: str) -> tuple[int, int]:
+        """The new epoch, and the version of the store that has it."""
+        if len(scope) > SCOPE_MAX_CHARS:
+            raise NotThere(
+                f"a repository's id has at most {SCOPE_MAX_CHARS} characters; `foretype prefix show` prints it"
+            )
+        async with self._store.changing() as connection:
+            known = await need_tenant(connection, tenant)
+            if not scope:
+                epoch = known.epoch + 1
+                await connection.execute(update(tenants).where(tenants.c.name == tenant).values(epoch=epoch))
+            else:
+                where = (epochs.c.tenant == tenant, epochs.c.scope == scope)
+                epoch = ((await connection.execute(select(epochs.c.epoch).where(*where))).scalar() or 0) + 1
+                if not (await connection.execute(update(epochs).where(*where).values(epoch=epoch))).rowcount:
+                    await connection.execute(insert(epochs).values(tenant=tenant, scope=scope, epoch=epoch))
+            version = (await connection.execute(select(state.c.value).where(state.c.name == "version"))).scalar_one()
+        return epoch, int(version)
+
+
+class StorePurger:
+    """:class:`.purge.Purger` over a store, for a gateway's door."""
+
+    def __init__(self, purges: Purges) -> None:
+        self._purges = purges
+
+    async def purge(self, tenant: str, scope: str = "") -> Purged:
+        """See :class:`.purge.Purger`."""
+        try:
+            return await self._purges.purge(tenant, scope)
+        except NotThere as error:
+            raise PurgeFailed(str(error), field="tenant" if len(scope) <= SCOPE_MAX_CHARS else "repository") from error
+        except StoreError as error:
+            raise PurgeFailed(str(error)) from error
+
+
+def _silent(for_s: float) -> str:
+    return f"not heard of for {for_s:.0f} s: it ended without a word, or has lost the store"

@@ -1,0 +1,47 @@
+"""What a purge answers: the epoch that has begun, who has put it in place, and who has not."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["PurgeFailed", "Purged", "Purger", "Unreached"]
+
+
+class PurgeFailed(Exception):
+    """Nothing was purged, and why; `field` is what of the request was wrong, None where the request was right."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Unreached(NamedTuple):
+    """A gateway, or a worker of one, that may still serve from what was purged, and why."""
+
+    gateway: str
+    why: str
+
+
+class Purged(NamedTuple):
+    """The epoch is kept for good before anybody is told: who was not reached follows when it can."""
+
+    epoch: int
+    reached: tuple[str, ...]
+    not_reached: tuple[Unreached, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        return not self.not_reached
+
+    def report(self) -> dict[str, Any]:
+        """As JSON tells it."""
+        missing = [one._asdict() for one in self.not_reached]
+        return {"complete": self.complete, "reached": list(self.reached), "not_reached": missing}
+
+
+class Purger(Protocol):
+    """Ends epochs, here and wherever the namespace is known."""
+
+    async def purge(self, tenant: str, scope: str = "") -> Purged:
+        """End the epoch of a repository, or with none of the whole tenant. Raises PurgeFailed."""
+        ...
