@@ -115,16 +115,18 @@ class Answers:
         self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float = 0.0
     ) -> Suggestion | None:
         """The candidate that needs no gateway, if it is as sure as this."""
-        found = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
-        if found is None or not found.text or found.confidence < min_confidence:
+        judged = self._judge_local(question, now, min_confidence)
+        if judged is None:
             return None
-        kind = SuggestionKind.LINE
-        candidate = Candidate(id=self._new_id(), text=found.text, kind=kind, final=True, source=Origin.LOCAL)
-        judged = judge(candidate, question, self._finisher, self._feedback, now)
-        if not isinstance(judged, Suggestion):
-            return None
-        judged = msgspec.structs.replace(judged, logprob=math.log(found.confidence))
-        return self._give(document, question, judged, Strand(question.place, judged.text), None, kind, now)
+        strand = Strand(question.place, judged.text)
+        return self._give(document, question, judged, strand, None, SuggestionKind.LINE, now)
+
+    def here(self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float) -> bool:
+        """Whether the question needs no request: what is visible goes on, the cache knows, or the local candidate is this sure."""
+        offer = self._offer_of(document)
+        if (offer is not None and offer.strand.rest_at(question.place)) or self._cache.knows(question.place):
+            return True
+        return self._judge_local(question, now, min_confidence) is not None
 
     def learn(self, uri: str, text: str) -> None:
         if self._local is not None:
@@ -153,6 +155,17 @@ class Answers:
         offer = self._feedback.visible(document.snapshot.uri)
         shown = document.shown
         return offer if offer is not None and shown is not None and offer.id == shown.suggestion.id else None
+
+    def _judge_local(self, question: Question, now: float, min_confidence: float) -> Suggestion | None:
+        found = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
+        if found is None or not found.text or found.confidence < min_confidence:
+            return None
+        kind = SuggestionKind.LINE
+        candidate = Candidate(id=self._new_id(), text=found.text, kind=kind, final=True, source=Origin.LOCAL)
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        if not isinstance(judged, Suggestion):
+            return None
+        return msgspec.structs.replace(judged, logprob=math.log(found.confidence))
 
     def _judge_visible(
         self, shown: Shown, question: Question, text: str, final: bool, now: float

@@ -26,13 +26,15 @@ from foretype_client.ports import Clock, GatewayError, GatewayGone
 from foretype_client.requests import Requests
 from foretype_client.sources.shelf import Gathered, Gathering, Sources
 from foretype_client.suggestion import Outcome, Suggestion
-from foretype_client.tracked import TrackedDocument
+from foretype_client.tracked import Sorted, TrackedDocument
 from foretype_client.wire import RequestClass
 
 __all__ = ["Attempt", "FlowOptions"]
 
 _SLACK_S: Final = 1e-6
 """Timers may fire this much early, by rounding."""
+
+_ASKED: Final = (RequestClass.INTERACTIVE, RequestClass.BLOCK)
 
 
 class FlowOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,8 +109,10 @@ class Attempt:
 
     def turn(self, now: float) -> Suggestion | str | float:
         """The answer; or why there is none; or the time (monotonic seconds, maybe infinity) at which to look again."""
-        fitting, diverged = self._document.sort(self._question.place)
+        fitting, diverged = self._sorted()
         look_s = math.inf
+        if self._own is None:
+            self._own = next((flight for flight in fitting if self._asked_here(flight)), None)
         for flight in fitting:
             result = self._harvest(flight, now)
             if isinstance(result, Suggestion):
@@ -133,6 +137,42 @@ class Attempt:
             if (local := self._local(now)) is not None:
                 return local
         return look_s
+
+    def ask_early(self, now: float) -> float | None:
+        """Send the request before its question is there, which will find it and take it for its own.
+
+        Returns:
+            When to look again (monotonic seconds); None once a request is on its way that may answer here.
+        """
+        fitting, diverged = self._document.sort(self._question.place)
+        if any(flight.wanted for flight in fitting):
+            return None
+        due_s = self._send_s([], now)
+        if due_s > now + _SLACK_S:
+            return due_s
+        self._send(diverged, now)
+        self._requests.drop(diverged)
+        return None
+
+    def _sorted(self) -> Sorted:
+        """The document's requests; one that was sent for this very place knew nothing of a popup's item, and must agree with it."""
+        fitting, diverged = self._document.sort(self._question.place)
+        if not (item := selected_rest(self._question)):
+            return Sorted(fitting, diverged)
+        kept: list[Flight] = []
+        for flight in fitting:
+            text = flight.strand.text
+            if flight.strand.place != self._question.place or text.startswith(item) or (text and item.startswith(text)):
+                kept.append(flight)
+            elif flight.wanted:
+                diverged.append(flight)
+        return Sorted(kept, diverged)
+
+    def _asked_here(self, flight: Flight) -> bool:
+        """Whether a request is the one that this question would send: sent early, or for a question at the same place."""
+        question = self._question
+        here = flight.wanted and flight.class_ in _ASKED and flight.strand.place == question.place
+        return here and question.selected is None
 
     def _harvest(self, flight: Flight, now: float) -> Suggestion | float:
         """The suggestion that a request's text makes here, or when to look again."""

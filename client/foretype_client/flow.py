@@ -21,6 +21,7 @@ from foretype_client.answers import Answers
 from foretype_client.attempt import Attempt, FlowOptions
 from foretype_client.background import Background
 from foretype_client.cache import CompletionCache
+from foretype_client.early import Early
 from foretype_client.explaining import Explanations
 from foretype_client.feedback import Accepted, Ended, Feedback, FeedbackEvent, PartiallyAccepted, Taken
 from foretype_client.inflight import Flight
@@ -28,7 +29,7 @@ from foretype_client.judging import Finisher, Question, selected_rest
 from foretype_client.local_model import LocalModel
 from foretype_client.places import Place
 from foretype_client.planning import PlanBook, Planner
-from foretype_client.policy import Ask, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
+from foretype_client.policy import Ask, Decision, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
 from foretype_client.ports import Clock, Gateway, GatewayError
 from foretype_client.requests import Requests
 from foretype_client.sources.shelf import Sources
@@ -111,6 +112,7 @@ class CompletionFlow:
             options=self._options.background,
             deadline_ms=self._options.deadline_ms,
         )
+        self._early = Early(clock, attempt=self._early_attempt, answered=self._is_here)
         self._explanations = Explanations()
         self.on_grew = on_grew
         self.on_event = on_event
@@ -143,6 +145,11 @@ class CompletionFlow:
         if pending is not None and pending.question.snapshot.text != snapshot.text:
             # An answer for the text of before would be refused by the editor, which asks again for the new one.
             pending.supersede()
+
+    def typed(self, snapshot: Snapshot, offset: int) -> None:
+        """The last change ended at character `offset`, where a question is expected: its request need not wait for it."""
+        if not self._closed:
+            self._early.expect(self._track(snapshot), self._question(snapshot, offset))
 
     def document_closed(self, snapshot: Snapshot) -> None:
         self._tell(self._feedback.closed(snapshot.uri, self._clock()))
@@ -185,11 +192,9 @@ class CompletionFlow:
         """
         if self._closed:
             return None
-        offset = min(max(offset, 0), len(snapshot.text))
-        profile = self._gateway.profile
-        place = Place.of(snapshot, offset, profile)
-        pending = Pending(Question(snapshot, offset, place, trigger, selected, profile, self._clock()))
+        pending = Pending(self._question(snapshot, offset, trigger, selected))
         document = self._track(snapshot)
+        document.asked_s = pending.question.asked_s
         document.take_over(pending)
         if self._observer is not None:
             self._observer.asked(pending.question)
@@ -209,7 +214,7 @@ class CompletionFlow:
             return None
         self._explanations.answered(result)
         if not pending.superseded:
-            self._background.shown(document, snapshot, offset, result)
+            self._background.shown(document, snapshot, pending.question.offset, result)
         return result
 
     def explain(self, id: str | None = None) -> dict[str, Any] | None:
@@ -236,6 +241,7 @@ class CompletionFlow:
         for uri, document in self._documents.items():
             self._let_go(document)
             self._tell(self._feedback.closed(uri, self._clock()))
+        await self._early.close()
         await self._requests.close()
 
     async def _answer(self, document: TrackedDocument, pending: Pending) -> Suggestion | str:
@@ -254,7 +260,7 @@ class CompletionFlow:
             turn = result.turn(self._clock())
             if isinstance(turn, Suggestion | str):
                 return turn
-            await _sleep(pending.wake, turn - self._clock())
+            await pending.sleep(turn - self._clock())
         return Outcome.SUPERSEDED
 
     def _at_once(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | str | Attempt:
@@ -279,12 +285,49 @@ class CompletionFlow:
         sure = self._answers.local(document, question, now, min_confidence=profile.local_min_confidence)
         if sure is not None:
             return sure
+        return self._attempt(document, question, profile, planner, _due_s(decision, now))
+
+    def _early_attempt(self, document: TrackedDocument, question: Question) -> Attempt | None:
+        """The attempt to ask the gateway what `question` will ask, if it will."""
+        now = self._clock()
+        decision = self._policy.decide(self._policy_state, self._ask(document, question), now)
+        profile = question.profile
+        if isinstance(decision, Skip) or profile is None or self._unready(question) is not None:
+            return None
+        planner = self._assembler_for(profile)
+        return None if planner is None else self._attempt(document, question, profile, planner, _due_s(decision, now))
+
+    def _is_here(self, document: TrackedDocument, question: Question) -> bool:
+        profile = question.profile
+        sure = profile.local_min_confidence if profile is not None else 0.0
+        return self._answers.here(document, question, self._clock(), min_confidence=sure)
+
+    def _question(
+        self,
+        snapshot: Snapshot,
+        offset: int,
+        trigger: Trigger = Trigger.AUTOMATIC,
+        selected: SelectedCompletion | None = None,
+    ) -> Question:
+        offset = min(max(offset, 0), len(snapshot.text))
+        profile = self._gateway.profile
+        place = Place.of(snapshot, offset, profile)
+        return Question(snapshot, offset, place, trigger, selected, profile, self._clock())
+
+    def _attempt(
+        self,
+        document: TrackedDocument,
+        question: Question,
+        profile: Profile,
+        planner: Planner,
+        due_s: float,
+    ) -> Attempt:
         return Attempt(
             document,
             question,
             profile,
             planner,
-            due_s=decision.until_s if isinstance(decision, Wait) else now,
+            due_s=due_s,
             book=self._book,
             sources=self._sources,
             answers=self._answers,
@@ -373,6 +416,10 @@ class CompletionFlow:
         self._requests.drop(document.flights)
 
 
+def _due_s(decision: Decision, now: float) -> float:
+    return decision.until_s if isinstance(decision, Wait) else now
+
+
 class _Ids:
     """Ids that are unique across the users of a gateway."""
 
@@ -383,12 +430,3 @@ class _Ids:
     def new(self) -> str:
         self._count += 1
         return f"{self._prefix}-{self._count}"
-
-
-async def _sleep(wake: asyncio.Event, seconds: float) -> None:
-    """Until `wake` is set, at most `seconds` (infinity: until it is set)."""
-    try:
-        async with asyncio.timeout(None if seconds == float("inf") else seconds):
-            await wake.wait()
-    except TimeoutError:
-        pass

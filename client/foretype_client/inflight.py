@@ -28,11 +28,16 @@ class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         block_lines: a multi-line suggestion is answered as soon as it has this many lines that say something.
-        answer_after_first_ms: after the first token, answer this late with what is whole.
+        answer_after_first_ms: after the first token, answer this late with what is whole: lines, else words.
     """
 
     block_lines: int = 3
     answer_after_first_ms: float = 250.0
+
+    @classmethod
+    def growing(cls) -> AnswerRules:
+        """For an editor that asks again when it is told that a suggestion grew: its beginning need not wait for its end."""
+        return cls(answer_after_first_ms=25.0)
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -25,7 +26,7 @@ _HARMLESS: Final = frozenset({"generated", "lock file"})
 
 
 class Pending:
-    """One `suggest` that waits. At most one per document: a newer one takes its place."""
+    """One question that waits, or is expected. At most one per document: a newer one takes its place."""
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -35,6 +36,14 @@ class Pending:
     def supersede(self) -> None:
         self.superseded = True
         self.wake.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Until `wake` is set, at most `seconds` (infinity: until it is set)."""
+        try:
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
+                await self.wake.wait()
+        except TimeoutError:
+            pass
 
 
 @dataclass(slots=True)
@@ -63,6 +72,7 @@ class TrackedDocument:
     Attributes:
         snapshot: newest known state.
         changed_s: arrival of the last change; None before the first.
+        asked_s: when the editor asked last.
         flights: requests that run, and ended ones that the waiting question has not judged yet.
         gathered: what the last prompt was offered of other files.
         before: text before the last change.
@@ -70,6 +80,7 @@ class TrackedDocument:
 
     snapshot: Snapshot
     changed_s: float | None = None
+    asked_s: float = -math.inf
     flights: list[Flight] = field(default_factory=list[Flight])
     pending: Pending | None = None
     shown: Shown | None = None

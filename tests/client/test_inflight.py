@@ -154,3 +154,10 @@ def test_a_line_that_opens_a_block_is_waited_for_as_a_block() -> None:
     assert not isinstance(ripe(made, made.strand.text, 1.0, RULES), Ripe)
     made.add(Delta(id="r1", text="    a = 1\n    b = 2\n", logprob=-0.1, tokens=3), 1.0)
     assert ripe(made, made.strand.text, 1.0, RULES) == Ripe(made.strand.text, False, SuggestionKind.OPENED)
+
+
+def test_an_editor_that_is_told_of_growth_gets_words_much_sooner() -> None:
+    rules = AnswerRules.growing()
+    made = flight("foo(bar, ba")
+    assert ripe(made, made.strand.text, 1.0, rules) == 1.025
+    assert ripe(made, made.strand.text, 1.025, rules) == Ripe("foo(bar,", False, LINE)

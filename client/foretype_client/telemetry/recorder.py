@@ -162,16 +162,21 @@ class Recorder:
             outcome=_label(outcome),
         )
 
-    def sent(self, flight: Flight, call: Call) -> None:
+    def _opportunity_of(self, call: Call) -> str | None:
+        """The newest question of a call's document, if it was asked of the same text."""
         current = self._current.get(call.document)
+        return current.opportunity if current is not None and current.key[0] == call.version else None
+
+    def sent(self, flight: Flight, call: Call) -> None:
         # Its segments hold text, and are not needed any more.
         call = msgspec.structs.replace(call, segments=())
-        _remember(self._calls, flight.id, (call, current.opportunity if current is not None else None))
+        _remember(self._calls, flight.id, (call, self._opportunity_of(call)))
 
     def landed(self, flight: Flight) -> None:
         call, opportunity = self._calls.pop(flight.id, (None, None))
         if call is None:
             return
+        opportunity = opportunity or self._opportunity_of(call)  # a request may be sent before its question is there
         done, ended_s = flight.done, flight.ended_s if flight.ended_s is not None else self._clock()
         usage = None if done is None else done.usage
         self._add(
