@@ -77,6 +77,48 @@ def test_what_was_typed_through_before_the_next_answer_is_not_left_behind(neovim
     assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
 
 
+def test_keys_that_come_with_tab_come_behind_what_it_accepts(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.type("\tval")  # in one go: Neovim has them all before it does the first
+    neovim.until(lambda _: neovim.buffer().endswith("val"))
+    assert neovim.buffer() == SOURCE + "    value = value =  # scriptedval"
+
+
+def test_beside_the_completion_menu_tab_accepts_what_is_shown_and_closes_it(neovim):
+    neovim.press("G")
+    neovim.type("o    vast = value = va")  # two words to choose from: else there is no menu
+    neovim.press("C-n")
+    neovim.until(lambda _: neovim.ask("vim.fn.pumvisible()") == 1)
+    chosen = neovim.buffer().removeprefix(SOURCE)
+    neovim.until(lambda _: "scripted" in neovim.ghost())
+    assert neovim.ask("vim.fn.pumvisible()") == 1
+    shown = neovim.ghost()
+    neovim.type("\tz")
+    neovim.until(lambda _: neovim.buffer().endswith("z"))
+    assert neovim.buffer() == SOURCE + chosen + shown + "z"
+    assert neovim.ask("vim.fn.pumvisible()") == 0
+    assert neovim.complaints() == [""]
+
+
+def test_keys_of_the_completion_menu_are_its_own(neovim):
+    neovim.press("G")
+    neovim.type("o    vast = value = va")  # two words to choose from: else there is no menu
+    neovim.until(lambda _: "scripted" in neovim.ghost())
+    neovim.press("C-n")
+    neovim.until(lambda _: neovim.ask("vim.fn.pumvisible()") == 1)
+    neovim.press("C-e")
+    neovim.until(lambda _: neovim.ask("vim.fn.pumvisible()") == 0)
+    assert neovim.buffer() == SOURCE + "    vast = value = va"
+    neovim.press("C-n")
+    neovim.until(lambda _: neovim.ask("vim.fn.pumvisible()") == 1)
+    chosen = neovim.buffer()
+    neovim.press("C-y")
+    neovim.until(lambda _: neovim.ask("vim.fn.pumvisible()") == 0)
+    assert neovim.buffer() == chosen
+
+
 def test_what_was_typed_away_from_is_hidden_and_tab_is_a_tab(neovim):
     neovim.press("G")
     neovim.type("o    value = ")

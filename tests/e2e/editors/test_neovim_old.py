@@ -75,6 +75,15 @@ def test_what_was_typed_through_is_not_left_behind(neovim):
     assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
 
 
+def test_keys_that_come_with_tab_come_behind_what_it_accepts(neovim):
+    neovim.press("G")
+    neovim.type("o    value = ")
+    neovim.until("value = value =  # scripted")
+    neovim.type("\tval")  # in one go: Neovim has them all before it does the first
+    neovim.until(lambda _: neovim.buffer().endswith("val"))
+    assert neovim.buffer() == SOURCE + "    value = value =  # scriptedval"
+
+
 def test_what_was_typed_away_from_is_hidden_at_once_and_tab_is_a_tab(neovim):
     neovim.press("G")
     neovim.type("o    value = ")

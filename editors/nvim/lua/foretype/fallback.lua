@@ -6,8 +6,10 @@ local QUIET_MS = 30 -- keeps a burst of keys from becoming a burst of messages
 local DEBOUNCE_MS = 50 -- of the server, from the key on: what is left of it after these
 local ghosts = vim.api.nvim_create_namespace('foretype')
 
+local offer = require('foretype.offer')
+
 local settings, client_id
---- By buffer: `timer`, `live` (the newest request), `shown` (the item, and the line it was asked for).
+--- By buffer: `timer`, `live` (the newest question), `shown` (the one whose item is shown).
 local buffers = {}
 
 local function client()
@@ -22,55 +24,21 @@ local function call(name, ...)
   return require('foretype.lsp').call(it, name, ...)
 end
 
-local function line_of(bufnr, row)
-  return vim.api.nvim_buf_get_lines(bufnr, row, row + 1, false)[1] or ''
-end
-
-local function cursor()
-  local position = vim.api.nvim_win_get_cursor(0)
-  return position[1] - 1, position[2]
-end
-
---- Column in bytes of a column in the units that were agreed on, in the line as it was asked for.
-local function bytes(line, character)
-  local encoding = client().offset_encoding
-  if encoding == 'utf-8' then
-    return math.min(character, #line)
-  end
-  local ok, index = pcall(vim.str_byteindex, line, character, encoding == 'utf-16')
-  return ok and index or #line
-end
-
 local function hide(bufnr)
   vim.api.nvim_buf_clear_namespace(bufnr, ghosts, 0, -1)
 end
 
---- What of the shown item is typed already, its rest, and the bytes of the line that accepting it replaces.
-local function fitted(bufnr)
-  local shown = (buffers[bufnr] or {}).shown
-  local row, column = cursor()
-  if not shown or row ~= shown.row then
-    return nil
-  end
-  local text, line = shown.item.insertText, line_of(bufnr, row)
-  local typed, end_column =
-    require('foretype').fit(line, column, #shown.line, shown.start_column, shown.end_column, text)
-  if not typed then
-    return nil
-  end
-  return typed, text:sub(#typed + 1), end_column
-end
-
 local function draw(bufnr)
   hide(bufnr)
-  local typed, rest, end_column = fitted(bufnr)
+  local asked = buffers[bufnr].shown
+  local typed, rest, end_column = offer.fitted(asked)
   if not typed then
     return
   end
-  local row, column = cursor()
+  local row, column = asked.row, vim.api.nvim_win_get_cursor(0)[2]
   local lines = vim.split(rest, '\n', { plain = true })
   -- Over the rest of the line, which is drawn again behind it: virtual text inside a line came with 0.10.
-  local kept = line_of(bufnr, row):sub(end_column + 1)
+  local kept = vim.api.nvim_get_current_line():sub(end_column + 1)
   local first = { { lines[1], 'ForetypeGhost' } }
   if kept ~= '' then
     table.insert(first, { kept, 'Normal' })
@@ -104,6 +72,13 @@ local function forget(bufnr)
   end
 end
 
+local function drop(bufnr)
+  if buffers[bufnr] then
+    buffers[bufnr].timer:close()
+    buffers[bufnr] = nil
+  end
+end
+
 local function ask(bufnr)
   local it = client()
   if not it or vim.api.nvim_get_current_buf() ~= bufnr or vim.fn.mode():sub(1, 1) ~= 'i' or vim.fn.pumvisible() == 1 then
@@ -111,8 +86,7 @@ local function ask(bufnr)
   end
   local state = buffers[bufnr]
   cancel(bufnr)
-  local row = cursor()
-  local asked = { row = row, line = line_of(bufnr, row) }
+  local asked = offer.asked(bufnr, vim.api.nvim_win_get_cursor(0)[1] - 1, it)
   local params = vim.lsp.util.make_position_params(0, it.offset_encoding)
   params.context = { triggerKind = 2 }
   state.live = asked
@@ -122,14 +96,7 @@ local function ask(bufnr)
     end
     state.live = nil
     local item = not err and result and (result.items or result)[1]
-    if item and item.range and type(item.insertText) == 'string' then
-      asked.item = item
-      asked.start_column = bytes(asked.line, item.range.start.character)
-      asked.end_column = bytes(asked.line, item.range['end'].character)
-      state.shown = asked
-    else
-      state.shown = nil
-    end
+    state.shown = offer.take(asked, item) and asked
     draw(bufnr)
   end, bufnr)
   if sent then
@@ -157,39 +124,20 @@ local function moved(bufnr)
   end))
 end
 
---- @param part string 'all' | 'word' | 'line'
---- @param otherwise string? key that is pressed instead when what is shown does not fit any more
-function M.accept(part, otherwise)
-  local bufnr = vim.api.nvim_get_current_buf()
-  if not fitted(bufnr) then
+function M.fits()
+  local state = buffers[vim.api.nvim_get_current_buf()]
+  return state ~= nil and offer.fitted(state.shown) ~= nil
+end
+
+--- Put a part of what is shown into the text; false if it does not fit any more.
+function M.insert(part)
+  if not M.fits() then
     return false
   end
-  vim.schedule(function() -- a mapping with `expr` must not change text
-    local typed, rest, end_column = fitted(bufnr)
-    if not typed then
-      if otherwise then
-        vim.api.nvim_feedkeys(vim.api.nvim_replace_termcodes(otherwise, true, true, true), 'n', false)
-      end
-      return
-    end
-    local item = buffers[bufnr].shown.item
-    local taken = require('foretype').part_of(rest, part)
-    local whole = taken == rest
-    local row, column = cursor()
-    local lines = vim.split(taken, '\n', { plain = true })
-    forget(bufnr)
-    vim.api.nvim_buf_set_text(bufnr, row, column, row, whole and end_column or column, lines)
-    vim.api.nvim_win_set_cursor(0, { row + #lines, (#lines == 1 and column or 0) + #lines[#lines] })
-    if whole and item.command then
-      call('request', 'workspace/executeCommand', {
-        command = item.command.command,
-        arguments = item.command.arguments,
-      }, function() end, bufnr)
-    elseif item.command then
-      local _, utf16 = vim.str_utfindex(typed .. taken)
-      call('notify', 'textDocument/didPartiallyAcceptCompletion', { item = item, acceptedLength = utf16 })
-    end
-  end)
+  local bufnr = vim.api.nvim_get_current_buf()
+  local asked = buffers[bufnr].shown
+  forget(bufnr)
+  offer.insert(asked, part)
   return true
 end
 
@@ -223,10 +171,15 @@ local function attach(bufnr)
       get_language_id = require('foretype').language_id,
       capabilities = require('foretype.chat').capabilities(),
       flags = { debounce_text_changes = 0 },
-      on_exit = function()
+      on_exit = vim.schedule_wrap(function()
+        for bufnr in pairs(buffers) do
+          if vim.api.nvim_buf_is_valid(bufnr) then
+            hide(bufnr)
+          end
+          drop(bufnr)
+        end
         client_id = nil
-        buffers = {}
-      end,
+      end),
     })
   end
   if client_id and vim.lsp.buf_attach_client(bufnr, client_id) then
@@ -250,12 +203,7 @@ function M.setup(given)
   on('FileType', attach, settings.filetypes)
   on({ 'InsertEnter', 'CursorMovedI', 'TextChangedI', 'TextChangedP' }, moved)
   on('InsertLeave', forget)
-  on('BufWipeout', function(bufnr)
-    if buffers[bufnr] then
-      buffers[bufnr].timer:close()
-      buffers[bufnr] = nil
-    end
-  end)
+  on('BufWipeout', drop)
 end
 
 return M

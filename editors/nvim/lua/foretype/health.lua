@@ -30,6 +30,9 @@ function M.check()
     bad('the server runs, but does not answer')
   elseif status.state == 'ready' then
     ok('ready: ' .. status.model .. ' at ' .. status.gateway)
+    if status.detail ~= '' then
+      info(status.detail)
+    end
   else
     bad(status.state .. ': ' .. status.detail)
   end

@@ -48,11 +48,34 @@ function M.setup(settings)
   end
 end
 
+local function press(keys)
+  vim.api.nvim_feedkeys(vim.api.nvim_replace_termcodes(keys, true, true, true), 'in', false)
+end
+
+--- What the last accepted key asked for: a part, and the key to press instead.
+local wanted = {}
+
 --- Accept what is shown: 'all', its next 'word', or its 'line'. False if nothing is shown.
+---
+--- The text is changed ahead of the keys that are typed already, which may be many on a busy machine, and after a mapping with
+--- `expr`, which must not change it. A completion menu is closed first and leaves the text as it is.
 --- @param part string?
 --- @param otherwise string? key to press when it turns out that what is shown does not fit any more
 function M.accept(part, otherwise)
-  return M.backend.accept(part or 'all', otherwise)
+  if not M.backend.fits() then
+    return false
+  end
+  wanted = { part = part or 'all', otherwise = otherwise }
+  local close = vim.fn.pumvisible() == 1 and '<C-x><C-z>' or ''
+  press(close .. "<Cmd>lua require('foretype').insert()<CR>")
+  return true
+end
+
+--- The second half of `accept`.
+function M.insert()
+  if not M.backend.insert(wanted.part) and wanted.otherwise then
+    press(wanted.otherwise)
+  end
 end
 
 --- Where a text would go in the line as it is now, or nil if the user went another way. All columns are bytes.
