@@ -120,6 +120,8 @@ class Connection:
     def _client_options(self, options: Options) -> tuple[ClientOptions, Problem | None]:
         """Blocking: reads the token file, and asks git about the folders."""
         from foretype_client.client import ClientOptions
+        from foretype_client.flow import FlowOptions
+        from foretype_client.inflight import AnswerRules
         from foretype_client.workspaces import workspace_of
 
         server = self._server
@@ -140,6 +142,7 @@ class Connection:
             client_name=server.client_name,
             workspaces=[workspace_of(Path(root)) for root in server.documents.roots if root],
             policy=policy,
+            flow=FlowOptions(answer=AnswerRules.growing() if options.suggestion_grew else AnswerRules()),
             telemetry=options.telemetry,
             sources=server.sources,
         )
@@ -167,6 +170,7 @@ def _needs_another_client(before: Options, now: Options) -> bool:
         "state_dir",
         "model",
         "debounce_ms",
+        "suggestion_grew",
         "policies",
         "telemetry",
     )

@@ -24,6 +24,8 @@ from foretype_lsp.positions import Encoding, Lines, Position, join_surrogates
 
 __all__ = ["MAX_DOCUMENT_BYTES", "Documents", "Held", "Outcome", "path_of"]
 
+_PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``"})
+
 MAX_DOCUMENT_BYTES: Final = 5_000_000
 """Above this a file gets no suggestions (design, section 6), so its text is not kept either."""
 
@@ -68,6 +70,14 @@ class Held:
     def position_at(self, offset: int) -> Position:
         return self.lines.position_at(offset)
 
+
+    def typed_to(self, changes: Sequence[ContentChange]) -> int | None:
+        """Where the cursor stands after `changes`, which are applied: behind what one of them put in; else None, unknown."""
+        if len(changes) != 1 or (change := changes[0]).range is None or not change.text:
+            return None
+        start = self.offset_at(min(change.range.start.position, change.range.end.position))
+        # What opens is closed by the editor in the same change, right of the cursor.
+        return start + (1 if change.text in _PAIRS else len(join_surrogates(change.text)))
 
 class Documents:
     """All open documents by URI (compared unquoted: clients differ in what they escape)."""

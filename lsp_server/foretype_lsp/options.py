@@ -52,7 +52,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         model: model file for a private gateway; empty is the shipped one.
         index: other files as context; a single boolean means `enable`.
         log_level: of the server's own log; warnings, because editors show standard error as errors (Neovim, Helix).
-        suggestion_grew: the client understands `foretype/suggestionGrew`.
+        suggestion_grew: the client understands `foretype/suggestionGrew`: it is answered with the beginning of a line, and told
+            when there is more.
+        ask_early: the editor asks some time after each key: when the debounce ends the model is asked, before the editor asks.
         policies: parts of the client's policy, each a boolean (`foretype_client.switches`).
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
     """
@@ -69,6 +71,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     index: IndexOptions = IndexOptions()
     log_level: LogLevel = LogLevel.WARNING
     suggestion_grew: bool = False
+    ask_early: bool = False
     policies: Switches = Switches()
     telemetry: bool = True
 

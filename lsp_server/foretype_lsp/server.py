@@ -260,7 +260,10 @@ class Server(LanguageServer):
         elif (held := self.documents.get(uri)) and self._obstacle(held) is None:
             self.sources.changed(held.document.uri, held.document.text)
             if self._flow is not None:
-                self._flow.document_changed(held.snapshot())
+                snapshot = held.snapshot()
+                self._flow.document_changed(snapshot)
+                if self.options.ask_early and (offset := held.typed_to(change.content_changes)) is not None:
+                    self._flow.typed(snapshot, offset)
 
     def _read_about_text(self, params: object, type_: type[_About]) -> _About:
         """Parameters that carry text. If they cannot be read, the text is not known any more: guessing would be wrong."""

@@ -30,6 +30,9 @@ class ScriptedFlow:
     def document_changed(self, snapshot):
         self.told.append(("changed", snapshot.text))
 
+    def typed(self, snapshot, offset):
+        self.told.append(("typed", offset))
+
     def document_closed(self, snapshot):
         self.told.append(("closed", snapshot.uri))
 

@@ -23,13 +23,14 @@ def test_every_option_is_taken_in_camel_case():
             "model": "/m.gguf",
             "logLevel": "debug",
             "suggestionGrew": True,
+            "askEarly": True,
         }
     )
     assert problems == []
     assert options.debounce_ms == 120
     assert not options.multi_line
     assert options.excluded_globs == ("**/secret/**",)
-    assert options.suggestion_grew
+    assert options.suggestion_grew and options.ask_early
 
 
 def test_a_bad_option_is_named_and_falls_back_and_the_others_are_kept():

@@ -509,3 +509,31 @@ async def test_options_of_the_command_line_win_and_their_problems_are_told(clien
 async def test_options_that_are_no_object_are_a_problem_and_no_end(client):
     client.initialize(options=[1, 2])
     assert "object" in client.notifications("window/logMessage")[0]["message"]
+
+
+async def test_what_a_key_put_in_is_told_to_the_flow_where_the_editor_asks_later(client, settled):
+    client.initialize(options={"askEarly": True})
+    client.open("x\r\né")
+
+    def offsets():
+        return [offset for what, offset in client.flow.told if what == "typed"]
+
+    client.insert(0, 1, "a")
+    client.insert(1, 1, "😀", version=3)
+    client.insert(1, 3, "()", version=4)  # the editor closes what was opened
+    client.insert(1, 4, "\n    ", version=5)
+    assert offsets() == [2, 6, 7, 12]
+    at, end = {"line": 0, "character": 0}, {"line": 0, "character": 1}
+    client.change({"range": {"start": at, "end": end}, "text": ""}, version=6)
+    client.change({"text": "whole"}, version=7)
+    one = {"range": {"start": at, "end": at}, "text": "z"}
+    client.change(one, one, version=8)  # two cursors
+    client.change({"range": {"start": end, "end": at}, "text": "q"}, version=9)  # the ends turned round
+    assert offsets() == [2, 6, 7, 12, 1]
+
+
+async def test_an_editor_that_asks_at_once_needs_no_early_requests(client):
+    client.initialize()
+    client.open("x")
+    client.insert(0, 1, "a")
+    assert [what for what, _ in client.flow.told] == ["opened", "changed"]
