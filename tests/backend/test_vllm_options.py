@@ -253,3 +253,11 @@ def test_what_speculation_gained_is_counted_by_language_and_judged() -> None:
     assert 'foretype_speculation_pays{language="go"} 0.0' in text
     assert 'pays{language="other"}' not in text and "own word" not in text  # too few steps to judge
     assert 'foretype_decode_tokens_total{language="python"} 900.0' in text
+
+    for _ in range(501):
+        book.guessed(1, 1)  # one a step and not four: what is looked up is often not found
+    text = generate_latest(registry).decode()
+    assert 'foretype_speculation_pays{language="go"} 1.0' in text  # half of what was guessed was right
+    assert "foretype_guessed_tokens_accepted_total 501.0" in text
+    book.clear()
+    assert book.guessed_per_step() is None

@@ -196,8 +196,10 @@ def test_metrics_are_read_and_nonsense_is_refused() -> None:
         'vllm:spec_decode_num_draft_tokens_total{engine="0"} 40.0\n'
         'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 25.0\n'
     )
-    assert read_metrics(text) == VllmMetrics(32, 100, None, 10, 40, 25, 3, 0)
+    assert read_metrics(text) == VllmMetrics(32, 100, None, 10, 40, 25, running=3)
     assert read_metrics(text).guesses == 4
+    text += "vllm:generation_tokens_total 130.0\nvllm:time_to_first_token_seconds_count 25.0\n"
+    assert read_metrics(text).guesses == 0.5  # 80 decode steps
     assert read_metrics("") == VllmMetrics()
     assert read_metrics('vllm:cache_config_info{block_size="None"} 1\n').block_tokens == 0
     with pytest.raises(ValueError):

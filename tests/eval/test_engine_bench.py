@@ -28,7 +28,12 @@ def test_texts_may_part_only_where_two_tokens_are_as_good_as_equal(other: list[i
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--engine", "other"], "--engine"), (["--parts", "serving,all"], "all is none of"), ([], "vllm-env")],
+    [
+        (["--engine", "other"], "--engine"),
+        (["--parts", "serving,all"], "all is none of"),
+        *((["--batch", given], "--batch") for given in ("0", "9", "4,4", "1,", "x")),
+        ([], "vllm-env"),
+    ],
 )
 def test_what_cannot_be_measured_is_said(
     arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

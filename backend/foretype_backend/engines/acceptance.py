@@ -10,7 +10,7 @@ from foretype_context.languages import LANGUAGES
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["PAYS_FROM", "Acceptance", "AcceptanceBook", "AcceptanceCollector"]
+__all__ = ["PAYS_FROM", "Acceptance", "AcceptanceBook", "AcceptanceCollector", "Guesses"]
 
 PAYS_FROM: Final = 0.5
 """Share of guesses that must be accepted; below it verifying costs more than it gains."""
@@ -29,17 +29,35 @@ class Acceptance(NamedTuple):
     def tokens_per_step(self) -> float:
         return self.tokens / self.steps if self.steps else 0.0
 
-    def share(self, guessed: int) -> float:
-        """Accepted guesses of those made, where `guessed` tokens are guessed each step."""
+    def share(self, guessed: float) -> float:
+        """Accepted guesses of those made, where `guessed` tokens are guessed each step in the mean."""
         return max(0.0, self.tokens_per_step - 1) / guessed if guessed else 0.0
 
 
+class Guesses(NamedTuple):
+    """Tokens that were guessed, and those of them that were right."""
+
+    made: int = 0
+    accepted: int = 0
+
+
 class AcceptanceBook:
-    """Tokens per decode step by language. Prefill steps give one token and are left out."""
+    """Tokens per decode step by language, and guesses of all. Prefill steps give one token and are left out."""
 
     def __init__(self) -> None:
         self._steps: Counter[str] = Counter()
         self._tokens: Counter[str] = Counter()
+        self.guesses = Guesses()
+
+    def guessed(self, made: int, accepted: int) -> None:
+        """The engine's own counts of a step."""
+        if made:
+            self.guesses = Guesses(self.guesses.made + made, self.guesses.accepted + accepted)
+
+    def guessed_per_step(self) -> float | None:
+        """In the mean of all languages, steps in which nothing was guessed included; None before anything was."""
+        steps = sum(self._steps.values())
+        return self.guesses.made / steps if steps and self.guesses.made else None
 
     def note(self, language: str, tokens: int) -> None:
         """A decode step of a request gave so many tokens. A language that we have no grammar for counts as `other`."""
@@ -50,6 +68,7 @@ class AcceptanceBook:
     def clear(self) -> None:
         self._steps.clear()
         self._tokens.clear()
+        self.guesses = Guesses()
 
     def languages(self) -> dict[str, Acceptance]:
         return {name: Acceptance(steps, self._tokens[name]) for name, steps in sorted(self._steps.items())}
@@ -59,7 +78,8 @@ class AcceptanceCollector(Collector):
     """The book as metrics, with the verdict whether speculation pays for a language.
 
     Args:
-        guessed: tokens guessed in each step; 0 where nothing is.
+        guessed: most tokens guessed in a step; 0 where nothing is. Methods that look up their guesses find fewer, or none: where
+            the engine counts them, its mean is what accepted ones are a share of.
     """
 
     def __init__(self, book: AcceptanceBook, guessed: int) -> None:
@@ -74,9 +94,14 @@ class AcceptanceCollector(Collector):
             f"1 where at least {PAYS_FROM:.0%} of the guesses are accepted; after {_LEAST_STEPS} steps of the language.",
             labels=["language"],
         )
+        made = CounterMetricFamily("foretype_guessed_tokens", "Tokens that speculation guessed.")
+        right = CounterMetricFamily("foretype_guessed_tokens_accepted", "Of them, that the model would have said.")
+        made.add_metric([], self._book.guesses.made)
+        right.add_metric([], self._book.guesses.accepted)
+        per_step = self._book.guessed_per_step() or self._guessed
         for language, found in self._book.languages().items():
             steps.add_metric([language], found.steps)
             tokens.add_metric([language], found.tokens)
             if self._guessed and found.steps >= _LEAST_STEPS:
-                pays.add_metric([language], float(found.share(self._guessed) >= PAYS_FROM))
-        yield from (steps, tokens, pays)
+                pays.add_metric([language], float(found.share(per_step) >= PAYS_FROM))
+        yield from (steps, tokens, made, right, pays)

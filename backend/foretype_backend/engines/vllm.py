@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from prometheus_client.registry import Collector
 
-from foretype_backend.engines.acceptance import Acceptance, AcceptanceBook, AcceptanceCollector
+from foretype_backend.engines.acceptance import Acceptance, AcceptanceBook, AcceptanceCollector, Guesses
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
@@ -30,7 +30,7 @@ from foretype_backend.engines.port import (
     Origin,
     PromptRefused,
 )
-from foretype_backend.engines.vllm_library import Library, load_library
+from foretype_backend.engines.vllm_library import Library, StepCounts, load_library
 from foretype_backend.engines.vllm_options import (
     ModelShape,
     VllmOptions,
@@ -266,6 +266,10 @@ class VllmEngine:
         """Decode steps and their tokens by language; more than one token a step is what speculation gained."""
         return self._acceptance.languages()
 
+    def guesses(self) -> Guesses:
+        """What was speculated since the start, as vLLM's scheduler counts it."""
+        return self._acceptance.guesses
+
     def collectors(self) -> list[Collector]:
         """Figures of this engine alone, for `/metrics`."""
         speculation = self._options.speculation
@@ -299,8 +303,9 @@ class VllmEngine:
             raise EngineUnavailable("vLLM's engine process died; its log says why, the gateway has to be started again")
         return self._llm, self._library
 
-    def _counted(self, running: int, waiting: int, kv_use: float) -> None:
-        self._running, self._waiting, self._kv_use = running, waiting, kv_use
+    def _counted(self, counts: StepCounts) -> None:
+        self._running, self._waiting, self._kv_use = counts.running, counts.waiting, counts.kv_use
+        self._acceptance.guessed(counts.guessed, counts.accepted)
 
     def _tiers(self, origin: Origin | None, salt: str | None) -> dict[str, Any] | None:
         if not self._options.host_tier_gib > 0:

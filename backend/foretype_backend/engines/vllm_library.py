@@ -11,10 +11,20 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Library", "load_library"]
+__all__ = ["Library", "StepCounts", "load_library"]
 
 _ENVIRONMENT: Final = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
 """Read by vLLM when it is imported. Its logs of requests stay off: they would carry token ids."""
+
+
+class StepCounts(NamedTuple):
+    """What the scheduler says after a step; `guessed` and `accepted` are speculated tokens of that step alone."""
+
+    running: int
+    waiting: int
+    kv_use: float
+    guessed: int = 0
+    accepted: int = 0
 
 
 class Library(NamedTuple):
@@ -22,8 +32,7 @@ class Library(NamedTuple):
 
     Attributes:
         cpu: this is the build for CPUs.
-        start: `start(arguments, on_counts)` makes an `AsyncLLM`; `on_counts(running, waiting, kv_use)` is called after
-            engine steps.
+        start: `start(arguments, on_counts)` makes an `AsyncLLM`; `on_counts` is called after engine steps.
         sampling: `sampling(**arguments)` makes `SamplingParams`.
         prompt: `prompt(ids, cache_salt=…)` makes a prompt.
         refused: what vLLM raises for a request that it will never take.
@@ -31,7 +40,7 @@ class Library(NamedTuple):
 
     version: str
     cpu: bool
-    start: Callable[[dict[str, Any], Callable[[int, int, float], None]], Any]
+    start: Callable[[dict[str, Any], Callable[[StepCounts], None]], Any]
     sampling: Callable[..., Any]
     prompt: Callable[..., Any]
     refused: type[Exception]
@@ -54,7 +63,7 @@ def load_library() -> Library:
     except AttributeError as error:
         raise ImportError(f"vLLM {vllm.__version__} is not one of 0.32 and 0.33: {error}") from error
 
-    def start(arguments: dict[str, Any], on_counts: Callable[[int, int, float], None]) -> Any:
+    def start(arguments: dict[str, Any], on_counts: Callable[[StepCounts], None]) -> Any:
         counts = _counts_logger(logger_base, on_counts)
         return engine_type.from_engine_args(arguments_type(**arguments), stat_loggers=[counts])
 
@@ -64,11 +73,14 @@ def load_library() -> Library:
     return Library(str(vllm.__version__), cpu, start, sampling, prompt, refused)
 
 
-def _counts_logger(base: Any, on_counts: Callable[[int, int, float], None]) -> Any:
+def _counts_logger(base: Any, on_counts: Callable[[StepCounts], None]) -> Any:
     def record(_self: Any, scheduler_stats: Any = None, *_: Any, **__: Any) -> None:
         if scheduler_stats is not None:
-            stats = scheduler_stats
-            on_counts(stats.num_running_reqs, stats.num_waiting_reqs, stats.kv_cache_usage)
+            stats, drafts = scheduler_stats, scheduler_stats.spec_decoding_stats
+            guessed, accepted = (0, 0) if drafts is None else (drafts.num_draft_tokens, drafts.num_accepted_tokens)
+            on_counts(
+                StepCounts(stats.num_running_reqs, stats.num_waiting_reqs, stats.kv_cache_usage, guessed, accepted)
+            )
 
     def nothing(*_: Any, **__: Any) -> None: ...
 

@@ -18,7 +18,9 @@ class VllmMetrics(NamedTuple):
     Attributes:
         block_tokens, cache_blocks: of the prefix cache.
         started_s: start of the process, seconds since 1970: another value is another process, whose cache is empty.
-        drafts, draft_tokens, accepted_tokens: of speculative decoding, since the start: steps, guesses, accepted ones.
+        drafts, draft_tokens, accepted_tokens: of speculative decoding, since the start: steps in which something was guessed, guesses,
+            accepted ones.
+        generated_tokens, first_tokens: since the start; first ones come out of the prefill.
         running, waiting: requests.
         kv_use: share of the cache that running requests hold, 0 to 1; of data-parallel ranks the fullest one's.
     """
@@ -29,20 +31,25 @@ class VllmMetrics(NamedTuple):
     drafts: int = 0
     draft_tokens: int = 0
     accepted_tokens: int = 0
+    generated_tokens: int = 0
+    first_tokens: int = 0
     running: int = 0
     waiting: int = 0
     kv_use: float | None = None
 
     @property
-    def guesses(self) -> int:
-        """Tokens guessed per step; 0 where nothing is guessed."""
-        return round(self.draft_tokens / self.drafts) if self.drafts else 0
+    def guesses(self) -> float:
+        """Tokens guessed per decode step in the mean; 0 where nothing is. A method that looks its guesses up makes none in many steps."""
+        steps = self.generated_tokens - self.first_tokens - self.accepted_tokens
+        return self.draft_tokens / max(steps, self.drafts) if self.drafts else 0.0
 
 
 _COUNTS = {
     "vllm:spec_decode_num_drafts_total": "drafts",
     "vllm:spec_decode_num_draft_tokens_total": "draft_tokens",
     "vllm:spec_decode_num_accepted_tokens_total": "accepted_tokens",
+    "vllm:generation_tokens_total": "generated_tokens",
+    "vllm:time_to_first_token_seconds_count": "first_tokens",
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
 }

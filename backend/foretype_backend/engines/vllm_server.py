@@ -99,7 +99,7 @@ class VllmServerEngine(OpenAIEngine):
         return self.metrics.started_s
 
     @property
-    def guesses(self) -> int:
+    def guesses(self) -> float:
         """Tokens that the server guesses per step; 0 where it does not speculate."""
         return self.metrics.guesses
 

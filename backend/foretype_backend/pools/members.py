@@ -33,8 +33,8 @@ class Replica(Engine, Protocol):
         ...
 
     @property
-    def guesses(self) -> int:
-        """Tokens guessed per step; 0 where the replica does not speculate, or has not yet."""
+    def guesses(self) -> float:
+        """Tokens guessed per step in the mean; 0 where the replica does not speculate, or has not yet."""
         ...
 
     @property

@@ -202,9 +202,10 @@ class ReplicaPool:
         guessing = {name for name in self._router.replicas if self._members[name].engine.guesses}
         if not guessing:
             return frozenset()
+        guesses = max(self._members[name].engine.guesses for name in guessing)
         if self._speculation is None:
-            guesses = max(self._members[name].engine.guesses for name in guessing)
             self._speculation = SpeculationPolicy(guesses, self.options.speculation)
+        self._speculation.guesses = guesses
         load = self._router.statistics().in_flight
         verdict = self._speculation.decide(_language(origin), min(load[name] for name in guessing))
         return frozenset() if verdict.on else frozenset(guessing)

@@ -76,15 +76,13 @@ class SpeculationPolicy:
     """Counts steps by language, and says for each request whether to guess.
 
     Args:
-        guesses: tokens guessed per step.
+        guesses: tokens guessed per step in the mean, steps without a guess included; changes as the engine counts.
     """
 
-    def __init__(self, guesses: int, options: SpeculationOptions | None = None) -> None:
-        if guesses < 1:
-            raise ValueError(
-                f"guesses must be at least 1, not {guesses}; an engine that guesses nothing needs no policy"
-            )
-        self._guesses = guesses
+    def __init__(self, guesses: float, options: SpeculationOptions | None = None) -> None:
+        if guesses <= 0:
+            raise ValueError(f"guesses must be above 0, not {guesses}; an engine that guesses nothing needs no policy")
+        self.guesses = guesses
         self.options = options or SpeculationOptions()
         self._languages: dict[str, _Language] = {}
         self._verdicts = dict.fromkeys(Verdict, 0)
@@ -126,9 +124,9 @@ class SpeculationPolicy:
 
     def __repr__(self) -> str:
         off = [name for name, one in self._languages.items() if not one.on]
-        return f"<SpeculationPolicy of {self._guesses}: {len(self._languages)} languages, off for {off}>"
+        return f"<SpeculationPolicy of {self.guesses:.1f}: {len(self._languages)} languages, off for {off}>"
 
     def _share(self, known: _Language) -> float | None:
         if known.steps < self.options.steps_min:
             return None
-        return max(0.0, known.tokens / known.steps - 1) / self._guesses
+        return max(0.0, known.tokens / known.steps - 1) / self.guesses

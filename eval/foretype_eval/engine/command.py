@@ -18,7 +18,7 @@ from rich.table import Table
 
 from foretype_eval.console import fail, print_json
 from foretype_eval.engine.draft import write_first_layers
-from foretype_eval.engine.options import METHODS, PARTS, EngineBenchOptions
+from foretype_eval.engine.options import BATCH_MAX, METHODS, PARTS, EngineBenchOptions
 
 __all__ = ["engine_bench", "run_engine_bench"]
 
@@ -72,6 +72,9 @@ def engine_bench(
     texts: Annotated[list[Path] | None, typer.Option(help="Folders with source files to continue; repeatable.")] = None,
     parts: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}.")] = ",".join(PARTS),
     methods: Annotated[str, typer.Option(help=f"Of speculation, of {', '.join(METHODS)}.")] = ",".join(METHODS),
+    batch: Annotated[
+        str, typer.Option(help="Requests at once under which speculation is measured; several by commas.")
+    ] = "1",
     samples: Annotated[int, typer.Option(min=8, help="Of each row.")] = 60,
     seconds: Annotated[float, typer.Option(min=1, help="For each row at most; fewer samples then.")] = 40.0,
     seed: Annotated[int, typer.Option()] = 0,
@@ -89,6 +92,7 @@ def engine_bench(
         samples=samples,
         seconds=seconds,
         seed=seed,
+        batches=_sizes("--batch", batch),
     )
     try:
         result = run_engine_bench(options, model, draft_layers=draft_layers)
@@ -107,6 +111,13 @@ def _names(option: str, given: str, known: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def _sizes(option: str, given: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in given.split(",")]
+    if not all(part.isdecimal() and 1 <= int(part) <= BATCH_MAX for part in parts) or len({*parts}) < len(parts):
+        fail(f"{option}: {given!r}; give numbers from 1 to {BATCH_MAX}, each once, as 1,4,8")
+    return tuple(int(part) for part in parts)
+
+
 def _print(result: dict[str, Any]) -> None:
     table = Table("ms", "n", "p50", "p95", "p99", title=f"{result.get('engine', 'vllm')}, {result['model']}")
     for label, values in _rows(result):
@@ -119,12 +130,18 @@ def _print(result: dict[str, Any]) -> None:
         if "lacking" in found:
             console.print(f"{method}: not measured, {found['lacking']}")
             continue
-        for language, one in found["languages"].items():
+        for batch, run in found["batches"].items():
+            share = run["accepted_share"]
+            accepted = "" if share is None else f", {share:.0%} of {run['guessed_tokens']:,} guesses accepted"
             console.print(
-                f"{method}, {language}: {one['tokens_per_step']} tokens a step of {one['step_ms']} ms, "
-                f"{one['token_ms']} ms a token; equal {one['equal']}, ties {one['tie']}, "
-                f"different {one['different']}"
+                f"{method}, {batch} at once: {run['tokens_per_s']} tokens/s, {run['times_off']} times off{accepted}"
             )
+            for language, one in run["languages"].items():
+                console.print(
+                    f"  {language}: {one['tokens_per_step']} tokens a step of {one['step_ms']} ms, "
+                    f"{one['token_ms']} ms a token; equal {one['equal']}, ties {one['tie']}, "
+                    f"different {one['different']}"
+                )
 
 
 def _rows(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -6,9 +6,11 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["METHODS", "PARTS", "EngineBenchOptions"]
+__all__ = ["BATCH_MAX", "METHODS", "PARTS", "EngineBenchOptions"]
 
 PARTS: Final = ("serving", "cancel", "isolation", "speculation")
+BATCH_MAX: Final = 8
+"""Requests computed at once by the engine that is measured."""
 METHODS: Final = ("ngram", "suffix", "draft_model")
 
 
@@ -21,6 +23,7 @@ class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
         methods: of speculation, beside none; one that cannot run here is reported with the reason.
         texts: folders whose files give prompts for speculation; the language is by the file's ending.
         samples: of each row, or as many as come in `seconds`.
+        batches: requests at once under which speculation is measured, each with prompts of its own.
     """
 
     model: str
@@ -32,4 +35,5 @@ class EngineBenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 40.0
     prompt_tokens: tuple[int, ...] = (2000, 6000)
     speculation_tokens: int = 4
+    batches: tuple[int, ...] = (1,)
     seed: int = 0

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib.util
+import itertools
 import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from foretype_backend.engines.acceptance import Guesses
 from foretype_backend.engines.vllm import VllmEngine
 from foretype_backend.engines.vllm_options import Speculation, VllmOptions
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_models.artifacts import locate
 
 from foretype_eval.engine.options import EngineBenchOptions
@@ -32,7 +35,6 @@ _LANGUAGES = {
     ".java": "java",
     ".c": "c",
 }
-_PER_LANGUAGE = 24
 _PROMPT_TOKENS = 400
 _MAX_TOKENS = 48
 
@@ -46,21 +48,43 @@ class Generated(NamedTuple):
     decode_s: float
 
 
+class Run(NamedTuple):
+    """Continuations by language, the seconds that all of them took from warm prompts, and what was guessed for them."""
+
+    made: dict[str, list[Generated]]
+    seconds: float
+    guesses: Guesses
+
+    @property
+    def tokens_per_s(self) -> float:
+        return sum(len(one.tokens) for some in self.made.values() for one in some) / self.seconds
+
+
+Prompts = dict[str, list[list[int]]]
+"""By language."""
+
+
 async def measure_speculation(options: EngineBenchOptions) -> dict[str, Any]:
-    """One engine per method, one after the other, each asked for the same continuations."""
-    prompts = _prompts(options)
-    base: dict[str, list[Generated]] = {}
+    """One engine per method, one after the other, each asked for the same continuations: at each batch size its own."""
+    prompts = dict(zip(options.batches, _prompts(options), strict=True))
+    base: dict[int, Run] = {}
     methods: dict[str, Any] = {}
     for name in ("off", *options.methods):
         speculation = _speculation(name, options)
         if isinstance(speculation, str):
             methods[name] = {"lacking": speculation}
             continue
-        made, took_s = await _continued(prompts, speculation, options)
-        base = base or made
-        methods[name] = {"seconds": round(took_s, 2), "languages": _compared(base, made)}
+        began = time.perf_counter()
+        runs = await _runs(prompts, speculation, options)
+        base = base or runs
+        methods[name] = {
+            "seconds": round(time.perf_counter() - began, 2),
+            "batches": {str(batch): _figures(base[batch], run) for batch, run in runs.items()},
+        }
     return {
-        "prompts": {language: len(some) for language, some in prompts.items()},
+        "prompts": {
+            str(batch): {language: len(some) for language, some in of.items()} for batch, of in prompts.items()
+        },
         "tokens_guessed_per_step": options.speculation_tokens,
         "tie_below": TIE,
         "methods": methods,
@@ -79,24 +103,40 @@ def _speculation(method: str, options: EngineBenchOptions) -> Speculation | str 
     return Speculation(method=method, tokens=options.speculation_tokens, model=model)
 
 
-async def _continued(
-    prompts: dict[str, list[list[int]]], speculation: Speculation | None, options: EngineBenchOptions
-) -> tuple[dict[str, list[Generated]], float]:
-    """By language, and the seconds that all of it took."""
+async def _runs(
+    prompts: dict[int, Prompts], speculation: Speculation | None, options: EngineBenchOptions
+) -> dict[int, Run]:
+    """By batch size."""
     engine = VllmEngine(
         VllmOptions(model=Path(options.model), eager=True, dtype="float32", cache_gib=1.0, speculation=speculation)
     )
     await engine.start()
-    began = time.perf_counter()
     try:
-        made = {
-            language: [await _greedy(engine, f"{language}-{at}", ids) for at, ids in enumerate(some)]
-            for language, some in prompts.items()
-        }
-        return made, time.perf_counter() - began
+        return {batch: await _run(engine, batch, of) for batch, of in prompts.items()}
     finally:
         await engine.close()
         gc.collect()
+
+
+async def _run(engine: VllmEngine, batch: int, prompts: Prompts) -> Run:
+    """All continuations of a batch size, so many at once for as long as there are enough; prompts are in the cache before."""
+    made: dict[str, list[Generated]] = {}
+    decode_s = 0.0
+    before = engine.guesses()
+    for language, some in prompts.items():
+        for at, ids in enumerate(some):
+            await _greedy(engine, f"warm-{batch}-{language}-{at}", ids, max_tokens=1)
+        turn = asyncio.Semaphore(batch)
+
+        async def one(name: str, ids: list[int], turn: asyncio.Semaphore = turn) -> Generated:
+            async with turn:
+                return await _greedy(engine, name, ids)
+
+        began = time.perf_counter()
+        made[language] = await asyncio.gather(*(one(f"{batch}-{language}-{at}", ids) for at, ids in enumerate(some)))
+        decode_s += time.perf_counter() - began
+    after = engine.guesses()
+    return Run(made, decode_s, Guesses(after.made - before.made, after.accepted - before.accepted))
 
 
 def lossless(base: Sequence[int], gaps: Sequence[float], other: Sequence[int]) -> str:
@@ -105,6 +145,17 @@ def lossless(base: Sequence[int], gaps: Sequence[float], other: Sequence[int]) -
         if ours != theirs:
             return "tie" if gaps[at] <= TIE else "different"
     return "equal" if len(base) == len(other) else "different"
+
+
+def _figures(base: Run, found: Run) -> dict[str, Any]:
+    made, accepted = found.guesses
+    return {
+        "tokens_per_s": round(found.tokens_per_s, 1),
+        "times_off": round(found.tokens_per_s / base.tokens_per_s, 3),
+        "guessed_tokens": made,
+        "accepted_share": round(accepted / made, 3) if made else None,
+        "languages": _compared(base.made, found.made),
+    }
 
 
 def _compared(base: dict[str, list[Generated]], found: dict[str, list[Generated]]) -> dict[str, Any]:
@@ -128,9 +179,9 @@ def _compared(base: dict[str, list[Generated]], found: dict[str, list[Generated]
     return rows
 
 
-async def _greedy(engine: VllmEngine, name: str, ids: list[int]) -> Generated:
+async def _greedy(engine: VllmEngine, name: str, ids: list[int], *, max_tokens: int = _MAX_TOKENS) -> Generated:
     llm, library = engine.library()
-    sampling = library.sampling(max_tokens=_MAX_TOKENS, temperature=0.0, detokenize=False, logprobs=2, ignore_eos=True)
+    sampling = library.sampling(max_tokens=max_tokens, temperature=0.0, detokenize=False, logprobs=2, ignore_eos=True)
     tokens: list[int] = []
     gaps: list[float] = []
     steps = 0
@@ -149,8 +200,11 @@ async def _greedy(engine: VllmEngine, name: str, ids: list[int]) -> Generated:
     return Generated(tokens, gaps, steps, last_s - first_s)
 
 
-def _prompts(options: EngineBenchOptions) -> dict[str, list[list[int]]]:
-    """Beginnings of real files up to a line end, per language; Python out of the standard library where no folder has any."""
+def _prompts(options: EngineBenchOptions) -> list[Prompts]:
+    """For each batch size, beginnings of real files up to a line end, per language; no prompt twice.
+
+    Python out of the standard library where no folder has any. Twice the batch at least, so that it is full most of the time.
+    """
     tokenizer = load_tokenizer(locate().tokenizer_path)
     rng = random.Random(options.seed)
     texts: dict[str, list[str]] = {}
@@ -159,14 +213,20 @@ def _prompts(options: EngineBenchOptions) -> dict[str, list[list[int]]]:
             language = _LANGUAGES.get(path.suffix)
             if language is not None and path.is_file() and 2_000 < path.stat().st_size < 200_000:
                 texts.setdefault(language, []).append(path.read_text("utf-8", "replace"))
+    counts = [max(options.samples, 2 * batch) if batch > 1 else options.samples for batch in options.batches]
     if "python" not in texts:
         found = sites(options.seed, chars_above=2_000, chars_below=1_000)
-        texts["python"] = [site.text for site, _ in zip(found, range(_PER_LANGUAGE), strict=False)]
-    prompts: dict[str, list[list[int]]] = {}
+        texts["python"] = [site.text for site, _ in zip(found, range(sum(counts)), strict=False)]
+    prompts: list[Prompts] = [{} for _ in counts]
     for language, some in sorted(texts.items()):
         rng.shuffle(some)
-        for text in some[: min(_PER_LANGUAGE, options.samples)]:
-            at = text.rfind("\n", 0, rng.randrange(1_500, max(1_600, min(len(text), 8_000)))) + 1
-            ids = tokenizer.encode(text[:at])[-_PROMPT_TOKENS:]
-            prompts.setdefault(language, []).append(list(ids))
+        source = itertools.cycle(some)  # a file may be cut in two places
+        for into, count in zip(prompts, counts, strict=True):
+            into[language] = [_cut(next(source), rng, tokenizer) for _ in range(count)]
     return prompts
+
+
+def _cut(text: str, rng: random.Random, tokenizer: Tokenizer) -> list[int]:
+    """A beginning of a file, from which the end is kept."""
+    at = text.rfind("\n", 0, rng.randrange(1_500, max(1_600, min(len(text), 8_000)))) + 1
+    return list(tokenizer.encode(text[:at])[-_PROMPT_TOKENS:])
