@@ -220,7 +220,9 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
             | options
         )
     else:
-        options = {"model": model} | options
+        import platformdirs
+
+        options = {"model": model, "prepared_dir": platformdirs.user_cache_path("foretype") / "engine"} | options
     try:
         return load_engine(name, **options)
     except (TypeError, ValueError) as error:

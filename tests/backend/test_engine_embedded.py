@@ -338,3 +338,29 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
 async def test_a_cancel_waits_for_a_prefill_of_128_tokens_at_most_unless_configured_otherwise() -> None:
     assert EmbeddedConfig.of(model="m.gguf").chunk_tokens == 128
     assert EmbeddedConfig.of(model="m.gguf", chunk_tokens=64).chunk_tokens == 64
+
+
+async def test_a_model_that_is_kept_prepared_says_the_same_and_a_damaged_one_is_made_again(
+    model: Path, engine: EmbeddedEngine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "prepared"
+
+    async def said() -> tuple[list[int], list[float]]:
+        ours = EmbeddedEngine.from_config(model=model, threads=1, prepared_dir=folder)
+        await ours.start()
+        try:
+            chunks = await collect(ours, "p", PROMPT, max_tokens=24)
+            chunks += await collect(ours, "q", PROMPT[:40], max_tokens=24, ends=(9,))
+        finally:
+            await ours.close()
+        return ids_of(chunks), [logprob for chunk in chunks for logprob in chunk.logprobs]
+
+    made = await said()
+    (kept,) = folder.iterdir()
+    weights = kept / "openvino_model.bin"
+    assert await said() == made
+    assert ids_of(await collect(engine, "p", PROMPT, max_tokens=24)) == made[0][:24]
+    assert "made again" not in caplog.text
+    weights.write_bytes(weights.read_bytes()[:-100])
+    assert await said() == made
+    assert caplog.text.count("made again") == 1

@@ -25,6 +25,8 @@ class EmbeddedConfig:
         threads: inference threads; None takes half of the cores, since the editor needs the others.
         nice: added to the niceness of the process.
         prompt_lookup_tokens: tokens drafted from the prompt itself per step; 0 switches it off.
+        prepared_dir: where models are kept as the library makes them out of their files, so that the next start is faster; None
+            keeps none.
         start_timeout_s: a model that is not loaded by then failed to start.
         hang_s: silence, with requests running, after which the process is ended and started again.
         restart_wait_s: how long a request waits for an engine that is starting again.
@@ -41,6 +43,7 @@ class EmbeddedConfig:
     threads: int | None = None
     nice: int = 0
     prompt_lookup_tokens: int = 0
+    prepared_dir: Path | None = None
     start_timeout_s: float = 120.0
     hang_s: float = 60.0
     restart_wait_s: float = 5.0
@@ -69,6 +72,8 @@ class EmbeddedConfig:
         if not config.get("model"):
             raise TypeError("the embedded engine needs the option 'model': the path of a .gguf file")
         options: dict[str, Any] = {**config, "model": Path(config["model"])}
+        if config.get("prepared_dir") is not None:
+            options["prepared_dir"] = Path(config["prepared_dir"])
         return cls(**options)
 
     def back_off_s(self, failures: int) -> float:

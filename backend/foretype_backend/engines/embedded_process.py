@@ -63,6 +63,7 @@ class EngineProcess:
                 threads=config.threads,
                 nice=config.nice,
                 prompt_lookup_tokens=config.prompt_lookup_tokens,
+                prepared_dir=None if config.prepared_dir is None else str(config.prepared_dir.absolute()),
             )
         )
         try:

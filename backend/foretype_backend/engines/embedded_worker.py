@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from foretype_backend.engines.embedded_loop import WorkerLoop
@@ -31,9 +32,10 @@ from foretype_backend.engines.ipc import (
     encode,
 )
 from foretype_backend.engines.jobs import Limits
-from foretype_backend.engines.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
+from foretype_backend.engines.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig, library_versions
 from foretype_backend.engines.pipeline import PipelineError, Sampling
 from foretype_backend.engines.prefix import ShadowPrefixCache
+from foretype_backend.engines.prepared import PreparedModels
 
 __all__ = ["main"]
 
@@ -126,8 +128,16 @@ def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report
         prompt_lookup_tokens=configure.prompt_lookup_tokens,
     )
 
+    prepared = None
+    if configure.prepared_dir is not None:
+        prepared = PreparedModels(Path(configure.prepared_dir), library_versions())
+
+    def pipeline_of(model: Path, save: bool) -> OpenVinoPipeline:
+        return OpenVinoPipeline(replace(pipeline_config, model=str(model), save=save))
+
     def open_pipeline() -> OpenVinoPipeline:
-        pipeline = OpenVinoPipeline(pipeline_config)
+        model = Path(configure.model)
+        pipeline = pipeline_of(model, False) if prepared is None else prepared.open(model, pipeline_of)
         _run_in(pipeline, header, configure.chunk_tokens)
         return pipeline
 

@@ -36,6 +36,7 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         threads: inference threads; None takes half of the cores.
         nice: added to the process's niceness.
         prompt_lookup_tokens: tokens drafted from the prompt itself in each step; 0 switches it off.
+        prepared_dir: where models are kept as the library makes them out of their files; None keeps none.
     """
 
     model: str
@@ -47,6 +48,7 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     threads: int | None = None
     nice: int = 0
     prompt_lookup_tokens: int = 0
+    prepared_dir: str | None = None
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -16,7 +16,7 @@ import openvino_genai as genai
 
 from foretype_backend.engines.pipeline import PipelineError, Read, Sampling
 
-__all__ = ["BLOCK_TOKENS", "OpenVinoPipeline", "PipelineConfig"]
+__all__ = ["BLOCK_TOKENS", "OpenVinoPipeline", "PipelineConfig", "library_versions"]
 
 BLOCK_TOKENS: Final = 32
 """Tokens in a block of the key-value cache, on CPU with the u8 cache that is the default there."""
@@ -24,14 +24,25 @@ BLOCK_TOKENS: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineConfig:
-    """Sizes of the pipeline; see :class:`foretype_backend.engines.ipc.Configure`."""
+    """Sizes of the pipeline; see :class:`foretype_backend.engines.ipc.Configure`.
+
+    Attributes:
+        model: a GGUF file, or a folder that such a file was saved to.
+        save: write what the library makes of the file beside it, as such a folder's contents.
+    """
 
     model: str
+    save: bool = False
     pool_blocks: int
     chunk_tokens: int
     max_sequences: int
     threads: int
     prompt_lookup_tokens: int = 0
+
+
+def library_versions() -> str:
+    """Who makes pipelines here: what one version has saved is not for another."""
+    return f"{ov.get_version()} {genai.get_version()}"
 
 
 class OpenVinoPipeline:
@@ -51,6 +62,8 @@ class OpenVinoPipeline:
             # a pinned thread waits for its core while another is free: 33 tokens took 509 ms instead of 308 on a busy machine
             "ENABLE_CPU_PINNING": False,
         }
+        if config.save:
+            properties["enable_save_ov_model"] = True
         if config.prompt_lookup_tokens:
             properties["prompt_lookup"] = True
         self._lookup_tokens = config.prompt_lookup_tokens
@@ -70,6 +83,7 @@ class OpenVinoPipeline:
             config.stop_token_ids = set(sampling.end_token_ids)
         else:
             config.ignore_eos = True
+            config.set_eos_token_id(0)  # a saved folder names none, and its -1 is refused
         self._ticket += 1
         if sampling.temperature > 0:
             config.do_sample = True
