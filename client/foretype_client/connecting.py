@@ -83,4 +83,5 @@ def mapped() -> Generator[None]:
             raise GatewayGone(f"the gateway refused this client ({status}): check the token") from error
         raise GatewayGone(f"the gateway answered {status} instead of opening a WebSocket: check the URL") from error
     except (OSError, TimeoutError, WebSocketException) as error:
-        raise GatewayGone(f"the gateway cannot be reached: {error or type(error).__name__}") from error
+        reason = str(error) or type(error).__name__
+        raise GatewayGone(f"the gateway cannot be reached: {reason}: does it run, and is its URL right?") from error

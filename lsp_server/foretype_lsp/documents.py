@@ -29,6 +29,7 @@ _PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``"})
 MAX_DOCUMENT_BYTES: Final = 5_000_000
 """Above this a file gets no suggestions (design, section 6), so its text is not kept either."""
 
+_TOO_LARGE: Final = f"larger than {MAX_DOCUMENT_BYTES:,} bytes"
 _HEAD_CHARS: Final = 4096
 
 
@@ -70,7 +71,6 @@ class Held:
     def position_at(self, offset: int) -> Position:
         return self.lines.position_at(offset)
 
-
     def typed_to(self, changes: Sequence[ContentChange]) -> int | None:
         """Where the cursor stands after `changes`, which are applied: behind what one of them put in; else None, unknown."""
         if len(changes) != 1 or (change := changes[0]).range is None or not change.text:
@@ -78,6 +78,7 @@ class Held:
         start = self.offset_at(min(change.range.start.position, change.range.end.position))
         # What opens is closed by the editor in the same change, right of the cursor.
         return start + (1 if change.text in _PAIRS else len(join_surrogates(change.text)))
+
 
 class Documents:
     """All open documents by URI (compared unquoted: clients differ in what they escape)."""
@@ -124,7 +125,7 @@ class Documents:
             held.document.apply(list(_edits(held.lines, changes)), _next(held, version))
             if held.lines.chars > MAX_DOCUMENT_BYTES:
                 self._hold(
-                    uri, "", language=held.document.language, version=held.document.version, excluded="too large"
+                    uri, "", language=held.document.language, version=held.document.version, excluded=_TOO_LARGE
                 )
         return Outcome.APPLIED
 
@@ -204,5 +205,5 @@ def _common(a: str, b: str) -> int:
 def _reason_to_exclude(path: str, text: str) -> str | None:
     size_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > MAX_DOCUMENT_BYTES:
-        return "too large"
+        return _TOO_LARGE
     return reason_to_exclude(path, size_bytes, text[:_HEAD_CHARS].encode("utf-8", "surrogatepass"))

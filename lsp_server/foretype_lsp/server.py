@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -322,7 +322,9 @@ class Server(LanguageServer):
     def _ask(self, request: messages.InlineCompletion) -> Coroutine[Any, Any, dict[str, Any] | None] | None:
         """Note what is asked now; the coroutine waits for the answer."""
         held = self.documents.get(request.text_document.uri)
-        if held is None or self._flow is None or self._obstacle(held) is not None:
+        obstacle = None if held is None else self._obstacle(held)
+        self.tell(self.status.asked(f"none in {PurePath(held.file).name}: {obstacle}" if held and obstacle else ""))
+        if held is None or self._flow is None or obstacle is not None:
             self._asking.counts["answered"] += 1
             return None
         snapshot = held.snapshot()

@@ -63,7 +63,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """Payload of `foretype/status` and `foretype/didChangeStatus`.
 
     Attributes:
-        detail: why, and what to do; empty when ready.
+        detail: why, and what to do; when ready, why the document that was asked about last gets no suggestions.
         problems: options that were not taken.
         gateway: its address without credentials.
         index: for each source of other files' snippets, what it has and what it does.
@@ -92,6 +92,7 @@ class StatusMachine:
         self._service = Service.FULL
         self._gateway = ""
         self._index = ""
+        self._obstacle = ""
         self._problems: tuple[str, ...] = ()
 
     def connecting(self, gateway: str) -> Status | None:
@@ -115,6 +116,13 @@ class StatusMachine:
 
     def configured(self, problems: tuple[str, ...]) -> Status | None:
         self._problems = problems
+        return self._step()
+
+    def asked(self, obstacle: str) -> Status | None:
+        """A suggestion was asked for; `obstacle` says why there is none in this document, or is empty."""
+        if obstacle == self._obstacle:
+            return None
+        self._obstacle = obstacle
         return self._step()
 
     def indexed(self, index: str) -> Status | None:
@@ -141,7 +149,7 @@ class StatusMachine:
         elif self._service is not Service.FULL:
             state, detail = State.DEGRADED, _REDUCED[self._service]
         else:
-            state, detail = State.READY, ""
+            state, detail = State.READY, self._obstacle
         before = self.status
         self.status = msgspec.structs.replace(
             before,

@@ -42,3 +42,13 @@ def test_figures_alone_are_no_change_but_are_in_the_next_one():
 
 def test_problems_with_options_are_shown():
     assert StatusMachine("1").configured(("option x: unknown",)).problems == ("option x: unknown",)
+
+
+def test_a_document_without_suggestions_is_told_once_and_forgotten_with_the_next():
+    machine = StatusMachine("1")
+    machine.connected("m")
+    told = machine.asked("none in large.py: larger than 5,000,000 bytes")
+    assert (told.state, told.detail) == (State.READY, "none in large.py: larger than 5,000,000 bytes")
+    assert machine.asked("none in large.py: larger than 5,000,000 bytes") is None
+    assert machine.asked("").detail == ""
+    assert machine.asked("") is None
