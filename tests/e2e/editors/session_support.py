@@ -112,8 +112,9 @@ class Session:
     """Presses keys and keeps what the buffer must be.
 
     Args:
-        editor: has `type`, `press` with tmux's names of keys, and `buffer`; with `own_indentation` it takes the blanks of a
-            suggestion for those that were typed at the start of its line, and Tab on a line of blanks indents it anew.
+        editor: has `type`, `press` with tmux's names of keys, `buffer`, and `caught_up`, which returns when every key so far
+            has done what it does; with `own_indentation` it takes the blanks of a suggestion for those that were typed at
+            the start of its line, and Tab on a line of blanks indents it anew.
         left, right: the text around the cursor at the start.
         cursor_keys: whether the cursor is moved as well.
     """
@@ -163,12 +164,17 @@ class Session:
             self.left += char
 
     def _tab(self):
+        """Tab, which comes while the editor may still be at the keys before. It always changes the text.
+
+        The text is looked at once the editor is through with the key: before, a text of some keys ago could pass for it.
+        """
         self._editor.press("Tab")
-        tabbed = (self.left + "\t", self.right)
+        self._editor.caught_up()
         fitting = []
 
-        def fits(text):  # a busy editor may still be at the keys before; what never fits is a stray or a stale text
-            fitting[:] = [pair for pair in [tabbed, *self._indented(text), *self._allowed()] if "".join(pair) == text]
+        def fits(text):
+            left_behind = [(self.left + "\t", self.right), *self._indented(text), *self._allowed()]
+            fitting[:] = [pair for pair in left_behind if "".join(pair) == text != self.text]
             return fitting
 
         self._until(fits, f"Tab after {self.left!r} before {self.right!r}")

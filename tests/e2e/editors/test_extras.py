@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from e2e.editors.driven import EDITORS
 from e2e.editors.session_support import DID_CHANGE, Tapped
-from e2e.editors.test_sessions import EDITORS
 from e2e.lsp_support import gateway
 
 IN_TERMINALS = [name for name in EDITORS if name != "vscode"]

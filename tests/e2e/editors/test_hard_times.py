@@ -1,14 +1,16 @@
-"""What no editor should have to suffer: killed without a goodbye, and files of ten megabytes."""
+"""What no editor should have to suffer: no server, a kill, ten megabytes, a gateway that goes. VS Code: test_vscode_trouble.py."""
 
 import sys
-import time
+import threading
+from pathlib import Path
 
 import psutil
 import pytest
-from e2e.editors.test_sessions import EDITORS
+from e2e.editors.driven import EDITORS
+from e2e.editors.session_support import Tapped
 from e2e.lsp_support import gateway
 
-IN_TERMINALS = [name for name in EDITORS if name != "vscode"]  # VS Code's server is killed in test_vscode.py
+IN_TERMINALS = [name for name in EDITORS if name != "vscode"]
 PATIENCE_S = 30.0
 pytestmark = pytest.mark.timeout(300)
 
@@ -70,44 +72,74 @@ def test_without_a_server_keys_are_keys_and_nothing_pops_up(tmp_path, kind):
         editor.close()
 
 
-def test_a_buffer_without_a_file_is_typed_in_without_a_message(served, tmp_path, kind):
-    if kind is EDITORS["emacs"]:
+@pytest.fixture(scope="module", params=IN_TERMINALS)
+def editor(request, tmp_path_factory):
+    """One start of each editor for what follows, and a gateway of its own, for that is killed in the end."""
+    chosen = EDITORS[request.param]
+    if reason := chosen.missing():
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp(request.param)
+    tap = folder / "tap.jsonl"
+    with gateway(folder) as served:
+        command = (sys.executable, Path(__file__).parent / "tap.py", tap, sys.executable, "-m", "foretype_lsp")
+        it = chosen(folder, (*command, "--gateway", served.url))
+        it.name, it.folder, it.tapped, it.gateway = request.param, folder, Tapped(tap), served
+        try:
+            yield it
+        finally:
+            it.close()
+
+
+def test_a_buffer_without_a_file_is_typed_in_without_a_message(editor):
+    if editor.name == "emacs":
         pytest.skip("lsp-mode wants a file")
-    editor = kind(tmp_path, (sys.executable, "-m", "foretype_lsp", "--gateway", served.url))
-    try:
-        editor.press("Escape")
-        editor.type(":enew! | set filetype=python")
-        editor.press("Enter")
-        editor.it.until_ready()
-        editor.press("i")
-        editor.type("value = ")
-        editor.it.until(lambda _: "scripted" in editor.it.ghost())
-        editor.press("Tab")
-        editor.it.until(lambda _: editor.buffer() == "value = value =  # scripted")
-        assert editor.complaints() == []
-    finally:
-        editor.close()
+    editor.press("Escape")
+    editor.type(":enew! | set filetype=python")
+    editor.press("Enter")
+    editor.it.until_ready()
+    editor.press("i")
+    editor.type("value = ")
+    editor.it.until(lambda _: "scripted" in editor.it.ghost())
+    editor.press("Tab")
+    editor.it.until(lambda _: editor.buffer() == "value = value =  # scripted")
+    assert editor.complaints() == []
 
 
-def test_ten_megabytes_are_edited_without_a_message_and_without_a_lost_key(served, tmp_path, kind):
-    if kind is EDITORS["emacs"]:
-        pytest.skip(
-            "Emacs asks by itself whether to open so large a file, and lsp-mode sends it whole: not driven here"
-        )
-    work = tmp_path / "data"
-    work.mkdir()
-    large = work / "large.py"
+def test_ten_megabytes_are_edited_without_a_message_and_without_a_lost_key(editor):
+    large = editor.it.work / "large.py"
     large.write_text("value = 1  # a line of a file that somebody generated\n" * 190_000)
-    editor = kind(tmp_path, (sys.executable, "-m", "foretype_lsp", "--gateway", served.url))
-    try:
-        editor.press("Escape")
-        editor.type(f":edit! {large}")
-        editor.press("Enter", "O")
-        editor.type("typed = 12345")
-        end_s = time.monotonic() + PATIENCE_S
-        while "typed = 12345" not in editor.buffer()[:200]:
-            assert time.monotonic() < end_s
-            time.sleep(0.2)
-        assert editor.complaints() == []
-    finally:
-        editor.close()
+    editor.open(large)
+    editor.press("C-Home")
+    editor.type("typed = 12345", pause_s=0.02)
+    editor.caught_up()
+    assert editor.start_of_buffer().startswith("typed = 12345value = 1")
+    editor.it.until(lambda _: "none in large.py: larger than 5,000,000 bytes" in editor.it.status()["detail"])
+    assert "none in large.py: larger than 5,000,000 bytes" in editor.says()
+    assert editor.complaints() == []
+
+
+def test_a_gateway_that_goes_while_somebody_types_costs_no_key_and_comes_back_by_itself(editor):
+    small = editor.it.work / "small.py"
+    small.write_text("values = [1]")
+    editor.open(small)
+    editor.it.until_ready()
+    line = "\ntotal = sum(value for value in values)"
+    editor.type(line[:12], pause_s=0.04)
+    going = threading.Thread(target=editor.gateway.kill)
+    going.start()
+    editor.type(line[12:], pause_s=0.04)
+    going.join()
+    editor.caught_up()
+    assert editor.buffer() == "values = [1]" + line
+    editor.it.until(lambda _: "cannot be reached" in editor.it.status()["detail"])
+    said = editor.says()
+    assert "degraded" in said and "does it run, and is its URL right?" in said and "tried again by itself" in said
+    with gateway(editor.folder, port=editor.gateway.port):
+        editor.it.until_ready()
+        editor.type("\nvalue = ")
+        editor.it.until(lambda _: "# scripted" in editor.it.ghost())
+        editor.press("Tab")
+        editor.it.until(lambda _: editor.buffer() == f"values = [1]{line}\nvalue = value =  # scripted")
+    assert editor.tapped.settled(PATIENCE_S) == []
+    assert editor.tapped.errors() == []
+    assert editor.complaints() == []
