@@ -13,7 +13,8 @@ import typer
 
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.operations.certificate import Certificate
-from foretype_backend.prefix.secret import check_salt_file, make_secret
+from foretype_backend.prefix.secret import check_salt_file
+from foretype_backend.secret_file import make_secret
 
 __all__ = ["Finding", "app", "check_file", "line_of"]
 

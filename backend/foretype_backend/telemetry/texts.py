@@ -6,7 +6,7 @@ object can be passed off as another. Paths say tenant, user and day, which is wh
 
 from __future__ import annotations
 
-import os
+import contextlib
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -21,36 +21,24 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
+from foretype_backend.secret_file import SECRET_BYTES, make_secret
 from foretype_backend.telemetry.errors import StoreError
 
 __all__ = ["Texts", "read_key"]
 
 _NONCE_BYTES: Final = 12
-_KEY_BYTES: Final = 32
 
 
 def read_key(path: Path, field: str = "telemetry.key_file") -> bytes:
     """The key in `path`, made on first use with mode 0600. Raises StoreError."""
     try:
-        if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}")
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(_KEY_BYTES))
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(temporary, path)  # never over a key that another process has just made
-            except FileExistsError:
-                pass
-            finally:
-                temporary.unlink()
+        with contextlib.suppress(FileExistsError):
+            make_secret(path)
         key = path.read_bytes()
     except OSError as error:
         raise StoreError(f"{field}: {path}: {error.strerror}; give a file that this user can read") from error
-    if len(key) != _KEY_BYTES:
-        raise StoreError(f"{field}: {path} has {len(key)} bytes, not {_KEY_BYTES}; make one: openssl rand 32")
+    if len(key) != SECRET_BYTES:
+        raise StoreError(f"{field}: {path} has {len(key)} bytes, not {SECRET_BYTES}; make one: openssl rand 32")
     return key
 
 
@@ -119,5 +107,5 @@ class Texts:
         return len(old)
 
     def _cipher(self, tenant: str) -> AESGCM:
-        derived = HKDF(SHA256(), _KEY_BYTES, salt=None, info=b"foretype telemetry text\0" + tenant.encode())
+        derived = HKDF(SHA256(), SECRET_BYTES, salt=None, info=b"foretype telemetry text\0" + tenant.encode())
         return AESGCM(derived.derive(self._key))
