@@ -54,10 +54,12 @@ format: $(VENV)/.installed-dev ## Format the code and mend what ruff can
 bench: $(VENV)/.installed ## Measure latency on this machine, as a table
 	@$(BIN)/foretype bench latency
 
-soak: $(VENV)/.installed-dev ## Fifty kills of each kind, and a million events on the scheduler: nothing acknowledged is lost, nothing leaks
+soak: $(VENV)/.installed-dev ## Fifty kills of each kind, five of vLLM, and a million events on the scheduler: nothing acknowledged is lost, nothing leaks
 	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/eval/test_events_bench.py
 	@FORETYPE_SOAK_EVENTS=1000000 $(BIN)/pytest -q tests/backend/test_admission.py
 	@FORETYPE_SOAK_ROUNDS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q -m soak tests/backend
+	@test -x .venv-vllm/bin/python || { echo "vLLM was not killed: make vllm-env, then make soak again"; exit 1; }
+	@FORETYPE_SOAK_SEED=$$(date +%s) .venv-vllm/bin/python -m pytest -q -s -p no:unraisableexception tests/vllm -m "vllm and soak"
 
 e2e-nvim: $(VENV)/.installed-dev ## Neovim 0.12 in a terminal (editors/install-neovim.sh gets it)
 	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim.py tests/e2e/editors/test_sessions.py -k 'neovim and not neovim_old'
@@ -110,7 +112,7 @@ vllm-suffix: vllm-env ## Build what vLLM's suffix speculation needs into .venv-v
 	@requirements/vllm-suffix.sh
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
-	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception tests/vllm -m vllm
+	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception tests/vllm -m "vllm and not soak"
 
 gpu-bench: ## What this GPU does with each lever of the fast tier, in eight minutes, on the vLLM of GPU_PYTHON (make gpu-bench MODEL=FOLDER)
 	@$(GPU_PYTHON) deploy/gpu/bench.py $(if $(MODEL),--model "$(MODEL)") $(if $(DRAFT),--draft "$(DRAFT)") $(if $(OWN),--own "$(OWN)")

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import pytest
@@ -34,60 +28,19 @@ from foretype_backend.pools.pool import ReplicaPool
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import locate
+from vllm_world.serving import BLOCK, VllmServe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-BLOCK = 32
-START_S = 240.0
-
-
-class Served(NamedTuple):
-    url: str
-    events: str
-    process: subprocess.Popen[bytes]
-
 
 @pytest.fixture(scope="module")
-def served(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("serve")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    events = f"ipc://{folder}/events"
-    command = [
-        # What `vllm serve` runs; the command itself looks for a distribution `vllm`, which the CPU build is not.
-        *(sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server", "--model", str(model_folder)),
-        *("--served-model-name", "shipped", "--host", "127.0.0.1", "--port", str(port)),
-        *("--block-size", str(BLOCK), "--enforce-eager", "--max-num-seqs", "8", "--dtype", "float32"),
-        *("--scheduling-policy", "priority", "--enable-prompt-tokens-details", "--enable-scale-out"),
-        *("--kv-events-config", f'{{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"{events}"}}'),
-    ]
-    environment = {**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-    url = f"http://127.0.0.1:{port}"
+def served(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServe]:
+    server = VllmServe(model_folder, tmp_path_factory.mktemp("serve"))
     try:
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            if process.poll() is not None:
-                break
-            try:
-                if httpx.get(f"{url}/health", trust_env=False).status_code == 200:
-                    break
-            except httpx.HTTPError:
-                time.sleep(0.5)
-        else:
-            raise AssertionError(f"not up after {START_S} s: {(folder / 'log').read_text()[-3000:]}")
-        assert process.poll() is None, (folder / "log").read_text()[-3000:]
-        yield Served(url, events, process)
+        server.start()
+        yield server
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+        server.clear(gently=True)
 
 
 TOKENIZER = load_tokenizer(locate().tokenizer_path)
@@ -95,7 +48,7 @@ SOURCE = Path(sys.modules["foretype_context.tokens"].__file__ or "").read_text("
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine(served: Served) -> AsyncIterator[VllmServerEngine]:
+async def engine(served: VllmServe) -> AsyncIterator[VllmServerEngine]:
     engine = VllmServerEngine.from_config(url=f"{served.url}/v1", vocabulary_tokens=TOKENIZER.vocabulary_tokens)
     await engine.start()
     yield engine
@@ -111,7 +64,7 @@ def tokens_of(chunks: list[Chunk]) -> list[int]:
     return [token for chunk in chunks for token in chunk.token_ids]
 
 
-async def running(served: Served) -> int:
+async def running(served: VllmServe) -> int:
     async with httpx.AsyncClient(trust_env=False) as client:
         return read_metrics((await client.get(f"{served.url}/metrics")).text).running
 
@@ -152,7 +105,7 @@ async def test_a_salt_is_a_cache_of_its_own(engine: VllmServerEngine) -> None:
 
 
 @pytest.mark.parametrize("endpoint", [True, False])
-async def test_an_abort_frees_the_engine(served: Served, engine: VllmServerEngine, endpoint: bool) -> None:
+async def test_an_abort_frees_the_engine(served: VllmServe, engine: VllmServerEngine, endpoint: bool) -> None:
     engine._abort_endpoint = endpoint  # pyright: ignore[reportPrivateUsage]
     seen = 0
     async for chunk in engine.generate(
@@ -179,7 +132,7 @@ async def test_prompts_it_cannot_take_are_refused(engine: VllmServerEngine) -> N
             await collect(engine, "x", ids)
 
 
-async def test_a_tokenizer_of_another_model_is_refused_at_start(served: Served) -> None:
+async def test_a_tokenizer_of_another_model_is_refused_at_start(served: VllmServe) -> None:
     other = VllmServerEngine.from_config(url=f"{served.url}/v1", vocabulary_tokens=TOKENIZER.vocabulary_tokens + 5000)
     with pytest.raises(EngineUnavailable, match="tokenizer do not match"):
         await other.start()
@@ -211,7 +164,7 @@ def session() -> Iterator[tuple[str, list[int], Origin]]:
 
 
 @pytest.mark.parametrize("events", [False, True])
-async def test_the_directory_predicts_the_engines_figure_on_a_replayed_session(served: Served, events: bool) -> None:
+async def test_the_directory_predicts_the_engines_figure_on_a_replayed_session(served: VllmServe, events: bool) -> None:
     fast = FastConfig(replicas=(f"{served.url}/v1",), kv_events=(served.events,) if events else ())
     pool: ReplicaPool = make_pool(fast, vocabulary_tokens=TOKENIZER.vocabulary_tokens)
     await pool.start()
