@@ -197,11 +197,8 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
             lambda ids: tokenizer.decode(ids[-_LAST_LINE_TOKENS:]).decode("utf-8", "replace"),
             _scripted_answer,
         )
-        options = {
-            "script": script,
-            "vocabulary_tokens": tokenizer.vocabulary_tokens,
-            "model": model_name or name,
-        } | options
+        # No vocabulary to check against: the ids are of the tokenizer that the script is written with.
+        options = {"script": script, "model": model_name or name} | options
     elif name == "openai":
         options = (
             _given(url=model, model=config.model.name, context_limit_tokens=config.model.context_limit_tokens) | options

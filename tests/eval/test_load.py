@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
 from foretype_client.ports import Endpoint, GatewayGone
 from foretype_eval.cli import bench
+from foretype_eval.load.aborts import AbortLog, relayed_s
 from foretype_eval.load.connection import Connection, open_connection
 from foretype_eval.load.drive import schedule
 from foretype_eval.load.recorder import Recorder, percentiles_ms
@@ -61,6 +63,20 @@ def test_shares_are_of_what_they_say() -> None:
     assert report["added_ms"]["max"] == pytest.approx(15, rel=2e-3)
 
 
+def test_a_cancel_counts_from_its_send_to_the_engines_abort_where_it_caused_one(tmp_path: Path) -> None:
+    path = tmp_path / "aborts"
+    log = AbortLog(path)
+    assert log.news() == {}
+    path.write_bytes(b"1500000000 c1:0-1\n2000000000 c2:1-1~2\n2500000000 c1:0-1\n30")
+    aborted_s = log.news()
+    assert aborted_s == {"0-1": 1.5, "1-1": 2.0}, "the first of several, and no line that is not whole yet"
+    sent_s = {"0-1": 1.25, "1-1": 2.25, "never-aborted": 1.0}
+    assert relayed_s(sent_s, aborted_s) == [0.25], "an abort before the cancel had another reason"
+    with path.open("ab") as more:
+        more.write(b"00000000 c9:4-4\n")
+    assert log.news() == {"4-4": 3.0}
+
+
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
 async def test_the_thin_websocket_speaks_with_a_real_server(size: int) -> None:
     async def echo(connection: ServerConnection) -> None:
@@ -105,7 +121,7 @@ async def test_a_gateway_under_a_little_load_answers_everything_and_keeps_nothin
     found = await run_load(options, progress=lambda *_: None)
     assert found["requests"] == 90 and found["unanswered"] == 0 and found["refused"] == 0
     assert found["leaked_slots"] == 0 and found["lost_connections"] == 0
-    assert found["cancel_ms"]["n"] > 0 and found["outcomes"]["cancelled"] > 0
+    assert found["cancel_ms"]["n"] > 0 and found["cancel_done_ms"]["n"] > 0 and found["outcomes"]["cancelled"] > 0
     assert 0 < found["cached_share"] < 1
     assert found["gateway_cpu_ms_per_request"] > 0 and found["of_it_engine_cpu_ms"] >= 0
     assert found["added_ms"]["p50"] <= found["added_ms"]["p99"]
@@ -124,7 +140,8 @@ async def test_every_scenario_runs_and_reports_what_it_is_for() -> None:
     over = found["overload"]
     assert over["capacity_rate"] > 0 and over["goodput_rate"] > 0 and over["leaked_slots"] == 0
     assert set(over["classes"]) == {"interactive", "block", "speculative"}
-    assert found["fairness"]["alone"][0]["ttft_ms"]["n"] > 0 and found["fairness"]["flood"]["offered_rate"] > 0
+    assert found["fairness"]["alone"][0]["queued_ms"]["n"] == found["fairness"]["alone"][0]["total_ms"]["n"] > 0
+    assert found["fairness"]["flood"]["offered_rate"] > 0
     assert found["sessions"]["sessions"] == 12 and found["sessions"]["bytes_per_idle_session"] is not None
     assert sum(found["churn"]["events"].values()) >= 60 and not any(found["churn"]["left"].values())
     assert found["rolling"]["restarts"] == 2 and found["rolling"]["lost_acknowledged"] == 0

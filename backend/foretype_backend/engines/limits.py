@@ -33,7 +33,7 @@ def check_prompt(
             f"the prompt has {len(token_ids)} tokens and the context {context_limit_tokens}; send at most "
             f"{context_limit_tokens - 1}"
         )
-    lowest, highest = min(token_ids), max(token_ids)
+    lowest, highest = min(token_ids), 0 if vocabulary_tokens is None else max(token_ids)
     if lowest < 0 or (vocabulary_tokens is not None and highest >= vocabulary_tokens):
         wrong = lowest if lowest < 0 else highest
         raise PromptRefused(

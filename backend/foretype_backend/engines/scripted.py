@@ -14,7 +14,8 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
 
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
@@ -28,6 +29,7 @@ from foretype_backend.engines.port import (
     Origin,
 )
 from foretype_backend.engines.prefix import ShadowPrefixCache
+from foretype_backend.prefix.chain import ChainMaker
 
 __all__ = ["Script", "ScriptedEngine", "copy_prompt", "fixed", "text_script"]
 
@@ -100,6 +102,8 @@ class ScriptedEngine:
         slots: requests computed at the same time; others wait, lowest `priority` value first.
         cache_blocks, block_tokens: size of the simulated prefix cache.
         vocabulary_tokens: ids at or above it are refused; None accepts any.
+        abort_log: file to which every abort appends its moment, nanoseconds of `time.perf_counter`, and its id, for who measures
+            how long a cancel takes to come here.
     """
 
     def __init__(
@@ -118,6 +122,7 @@ class ScriptedEngine:
         context_limit_tokens: int = 8192,
         vocabulary_tokens: int | None = None,
         model: str = "scripted",
+        abort_log: str | None = None,
     ) -> None:
         self._script = script
         self._sleep = sleep
@@ -129,6 +134,9 @@ class ScriptedEngine:
         self._free_slots = slots
         self._vocabulary_tokens = vocabulary_tokens
         self.cache = ShadowPrefixCache(cache_blocks, block_tokens)
+        self._chains = ChainMaker(
+            block_tokens, documents_max=_REMEMBERED
+        )  # of sessions, whose next prompt is like the last
         self._capabilities = Capabilities(
             salt=True,
             priority=True,
@@ -139,6 +147,8 @@ class ScriptedEngine:
             block_tokens=block_tokens,
             model=model,
         )
+        self._abort_log_path = abort_log
+        self._abort_log: BinaryIO | None = None
         self._started = False
         self._live: dict[str, _Live] = {}
         self._ledger = AbortLedger()
@@ -158,11 +168,16 @@ class ScriptedEngine:
 
     async def start(self) -> None:
         self._started = True
+        if self._abort_log_path is not None and self._abort_log is None:
+            self._abort_log = Path(self._abort_log_path).open("ab", buffering=0)  # noqa: ASYNC230, SIM115 - for measuring alone
 
     async def close(self) -> None:
         self._started = False
         for request_id in list(self._live):
             await self.abort(request_id)
+        if self._abort_log is not None:
+            self._abort_log.close()
+            self._abort_log = None
 
     def fail_next(self, error: Exception | None = None, *, after_tokens: int = 0) -> None:
         """The next request that is not spoken for raises `error` after that many tokens (counted as one restart)."""
@@ -233,7 +248,8 @@ class ScriptedEngine:
         if live.aborted or (request.deadline is not None and began > request.deadline):
             return None
         fault_after, fault = self._faults.popleft() if self._faults else (-1, None)
-        keys = self.cache.keys(prompt, salt=request.salt or "")
+        session = "" if request.origin is None else request.origin.session
+        keys = self._chains.keys(session, prompt, request.salt or "")
         cached_tokens = self.cache.cached_tokens(keys, len(prompt))
         self.requests.append(prompt)
         await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token, live)
@@ -265,6 +281,8 @@ class ScriptedEngine:
             raise first.fault
 
     async def abort(self, request_id: str) -> None:
+        if self._abort_log is not None:
+            self._abort_log.write(b"%d %s\n" % (time.perf_counter_ns(), request_id.encode()))
         live = self._live.get(request_id)
         if live is None:
             self._ledger.aborted(request_id)

@@ -118,7 +118,8 @@ def _print(result: dict[str, Any]) -> None:
     table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {where}")
     for column in ("ms", "n", "p50", "p95", "p99", "max"):
         table.add_column(column, justify="left" if column == "ms" else "right")
-    rows = {"added by the gateway": result.get("added_ms"), "cancel, sent to done": result.get("cancel_ms")}
+    rows = {"added by the gateway": result.get("added_ms"), "cancel, sent to engine": result.get("cancel_ms")}
+    rows["cancel, sent to done"] = result.get("cancel_done_ms")
     rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
     if "peer" in result:
         rows |= {"engine asked directly": result["direct"]["added_ms"], "whole answer": result["total_ms"]}

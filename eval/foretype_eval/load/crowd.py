@@ -13,6 +13,7 @@ from foretype_client.ports import GatewayGone
 
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.latency.requests import engine_counters
+from foretype_eval.load.aborts import AbortLog
 from foretype_eval.load.connection import Connection, open_connection
 from foretype_eval.load.developer import Developer, Habits
 from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, schedule
@@ -92,6 +93,7 @@ class Crowd:
         self.developers: list[Developer] = []
         self._connections: list[Connection] = []
         self._rng = Random(options.seed)
+        self._aborts = None if found.abort_log is None else AbortLog(found.abort_log)
 
     async def connect(self, progress: Progress) -> None:
         """Open every connection, and wait for every profile. Raises GatewayGone."""
@@ -146,7 +148,11 @@ class Crowd:
             await self._drive(rate, self._options.seconds, True, f"{rate:g}/s", progress)
         figures = usage.report(self._options.seconds, recorder.requests)
         await self.drain()
-        report = recorder.report(seconds=self._options.seconds, engine_first_s=self._options.frame_ms / 1000)
+        report = recorder.report(
+            seconds=self._options.seconds,
+            engine_first_s=self._options.frame_ms / 1000,
+            aborted_s=None if self._aborts is None else self._aborts.news(),
+        )
         self.book()
         return report | figures
 

@@ -140,7 +140,7 @@ class Developer:
             return None
         draw = self._rng.random()
         if draw < self._habits.supersede:
-            self.cancels += 1
+            self._booked_cancel(running[-1])
             return running[-1]
         if draw < self._habits.supersede + self._habits.cancel:
             self._cancel(running[-1])
@@ -150,8 +150,13 @@ class Developer:
         live = self.live.get(id)
         if live is not None and live.cancelled_s is None:
             live.cancelled_s = self._clock()
-            self.cancels += 1
+            self._booked_cancel(id)
             self._connection.send(_encode(Cancel(id=id)))
+
+    def _booked_cancel(self, id: str) -> None:
+        self.cancels += 1
+        if self.live[id].measured:
+            self.recorder.cancel_sent_s[id] = self._clock()
 
     def _send(self, id: str, step: Step, supersedes: str | None, *, as_text: bool) -> None:
         cache = self._cache
@@ -229,6 +234,7 @@ class Developer:
                 recorder.cancel_s.append(now - live.cancelled_s)
         else:
             recorder.total_s[live.class_].append(now - live.planned_s)
+            recorder.queued_s[live.class_].append(done.timings_ms.queue / 1000)
 
     def _in_time(self, live: _Live, now: float) -> None:
         self.recorder.answered_in_time += now - live.planned_s <= self._habits.deadline_ms / 1000

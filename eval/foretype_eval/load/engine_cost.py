@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from foretype_backend.engines.port import GenerationParams, GenerationRequest
+from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 
 from foretype_eval.load.drive import drive, quiet_collector
@@ -21,7 +21,7 @@ _SECONDS: Final = 2.0
 async def engine_cpu_ms(*, rate: float, prompt_tokens: int, frames: int, frame_ms: float, block_tokens: int) -> float:
     """Processor milliseconds per request of the engine alone, at this rate, in this process, on its present core.
 
-    A lower bound: the gateway's engine also looks for the prompt's last line. What the arrivals themselves cost is taken off.
+    A lower bound: the gateway's engine also looks for the prompt's last line, and for what is new in it. What the arrivals themselves cost is taken off.
     """
     engine = ScriptedEngine(
         fixed(range(frames + 1)),
@@ -32,10 +32,13 @@ async def engine_cpu_ms(*, rate: float, prompt_tokens: int, frames: int, frame_m
     )
     await engine.start()
     prompts = [list(range(start, start + prompt_tokens)) for start in range(64)]
+    origins = [Origin(session=str(number)) for number in range(64)]
     running: set[asyncio.Task[None]] = set()
 
     async def serve(number: int, params: GenerationParams) -> None:
-        async for _ in engine.generate(GenerationRequest(str(number), prompts[number % 64], params)):
+        async for _ in engine.generate(
+            GenerationRequest(str(number), prompts[number % 64], params, origin=origins[number % 64])
+        ):
             pass
 
     def ask(_due: float, number: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+from itertools import pairwise
 from typing import Any, Final
 
 from foretype_backend.identity.directory import KeyRecord, Tenant
@@ -45,9 +46,10 @@ async def fairness(
 ) -> dict[str, Any]:
     """The quiet tenant asks its share, the flood twenty of them.
 
-    Keys: `alone`, `beside` (each run's `ttft_ms` and `total_ms` of the quiet tenant's interactive requests, and how many of all
-    were `refused`), `moved_ms` (p99 of the first text beside the
-    flood less p99 without it, pair by pair), `moved_p99_ms` (their median), `flood` {`offered_rate`, `refused_share`}.
+    Keys: `alone`, `beside` (each run's `ttft_ms` and `total_ms` of the quiet tenant's interactive requests, of that the wait for a
+    slot in `queued_ms`, and how many of all were `refused`), `moved_ms` (p99 of the first text beside the flood less p99 without it,
+    pair by pair), `moved_p99_ms` (their median), `noise_ms` (what p99 differs by from one run without the flood to the next, which
+    nothing explains; their median), `flood` {`offered_rate`, `refused_share`}.
     """
     share = capacity / TENANTS
     runs: dict[str, list[Recorder]] = {"alone": [], "beside": []}
@@ -67,11 +69,14 @@ async def fairness(
         round(beside["ttft_ms"]["p99"] - alone["ttft_ms"]["p99"], 3)
         for alone, beside in zip(rows["alone"], rows["beside"], strict=True)
     ]
+    calm = [row["ttft_ms"]["p99"] for row in rows["alone"]]
+    noise = [abs(after - before) for before, after in pairwise(calm)]
     return {
         "share_rate": share,
         **rows,
         "moved_ms": moved,
         "moved_p99_ms": round(statistics.median(moved), 3),
+        "noise_ms": round(statistics.median(noise), 3) if noise else None,
         "flood": {
             "offered_rate": round(asked / (pairs * seconds), 1),
             "refused_share": round(refused / asked, 4) if asked else None,
@@ -82,6 +87,7 @@ async def fairness(
 def _row(books: Recorder) -> dict[str, Any]:
     return {
         "ttft_ms": percentiles_ms(books.ttft_s.get("interactive", [])),
+        "queued_ms": percentiles_ms(books.queued_s.get("interactive", [])),
         "total_ms": percentiles_ms(books.total_s.get("interactive", [])),
         "refused": sum(books.refused.values()),
     }

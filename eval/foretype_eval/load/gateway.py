@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
 import psutil
 from foretype_client.local import find_gateway
 from foretype_client.ports import Endpoint, GatewayGone
@@ -33,6 +34,7 @@ tokens_per_chunk = 1
 slots = {slots}
 cache_blocks = 65536
 block_tokens = {block}
+abort_log = {abort_log}
 [limits]
 max_running = {slots}
 max_waiting = {waiting}
@@ -40,11 +42,23 @@ max_waiting = {waiting}
 """
 
 
+def _profile(*, frame_ms: float, slots: int, waiting: int, abort_log: Path, more: str = "") -> str:
+    return _PROFILE.format(
+        block=BLOCK_TOKENS,
+        frame_s=frame_ms / 1000,
+        slots=slots,
+        waiting=waiting,
+        abort_log=msgspec.json.encode(str(abort_log)).decode(),
+        more=more,
+    )
+
+
 class Target(NamedTuple):
-    """Where to send, and the process to watch; None where it is not ours."""
+    """Where to send, the process to watch, and where its scripted engine notes aborts; None where it is not ours."""
 
     endpoint: Endpoint
     process: psutil.Process | None
+    abort_log: Path | None = None
 
     def cpu_s(self) -> float | None:
         if self.process is None:
@@ -90,12 +104,11 @@ async def target(
         yield Target(Endpoint(options.url, options.token), None)
         return
     with tempfile.TemporaryDirectory(prefix="foretype-load-") as folder:
-        state_dir = Path(folder)
+        state_dir, abort_log = Path(folder), None
         if options.engine in (None, "scripted") and options.profile is None:
             profile = state_dir / "scripted.toml"
-            profile.write_text(
-                _PROFILE.format(block=BLOCK_TOKENS, frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more="")
-            )
+            abort_log = state_dir / "aborts"
+            profile.write_text(_profile(frame_ms=frame_ms, slots=slots, waiting=waiting, abort_log=abort_log))
             options = GatewayOptions(profile=profile)
         async with private_gateway(options, state_dir=state_dir) as endpoint:
             record = await find_gateway(state_dir)
@@ -103,7 +116,7 @@ async def target(
             if process is not None and core is not None:
                 for thread in process.threads():
                     os.sched_setaffinity(thread.id, {core})
-            yield Target(endpoint, process)
+            yield Target(endpoint, process, abort_log)
 
 
 @contextlib.asynccontextmanager
@@ -122,9 +135,8 @@ async def team_target(
     with tempfile.TemporaryDirectory(prefix="foretype-load-") as name:
         folder, token = Path(name), secrets.token_hex(16)
         profile, token_file = folder / "team.toml", folder / "token"
-        profile.write_text(
-            _PROFILE.format(block=BLOCK_TOKENS, frame_s=frame_ms / 1000, slots=slots, waiting=waiting, more=more)
-        )
+        abort_log = folder / "aborts"
+        profile.write_text(_profile(frame_ms=frame_ms, slots=slots, waiting=waiting, abort_log=abort_log, more=more))
         token_file.write_text(token)
         arguments = (
             "serve",
@@ -155,7 +167,7 @@ async def team_target(
                 for thread in psutil.Process(process.pid).threads():
                     os.sched_setaffinity(thread.id, {core})
             url = line.split()[1].replace("http", "ws", 1) + "/v1/stream"
-            yield Target(Endpoint(url, token), psutil.Process(process.pid))
+            yield Target(Endpoint(url, token), psutil.Process(process.pid), abort_log)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)

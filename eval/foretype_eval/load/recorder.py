@@ -7,11 +7,13 @@ omission); HdrHistogram keeps three digits at any size.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
 from hdrh import histogram as hdrh  # pyright: ignore[reportMissingTypeStubs]
+
+from foretype_eval.load.aborts import relayed_s
 
 __all__ = ["Recorder", "percentiles_ms"]
 
@@ -41,11 +43,19 @@ _POINTS: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 
 @dataclass(slots=True)
 class Recorder:
-    """Counts and latencies (seconds) of the measured part of a run."""
+    """Counts and latencies (seconds) of the measured part of a run.
+
+    Attributes:
+        queued_s: waited for a slot, as the gateway told it of answered requests.
+        cancel_s: from an explicit cancel to its `done`.
+        cancel_sent_s: when a request was cancelled or superseded, by its id.
+    """
 
     ttft_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     total_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    queued_s: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     cancel_s: list[float] = field(default_factory=list[float])
+    cancel_sent_s: dict[str, float] = field(default_factory=dict[str, float])
     late_s: list[float] = field(default_factory=list[float])
     outcomes: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
@@ -60,8 +70,15 @@ class Recorder:
     needs: int = 0
     lost_connections: int = 0
 
-    def report(self, *, seconds: float, engine_first_s: float) -> dict[str, Any]:
-        """The figures. `engine_first_s` is what the scripted engine itself takes to its first frame."""
+    def report(
+        self, *, seconds: float, engine_first_s: float, aborted_s: Mapping[str, float] | None = None
+    ) -> dict[str, Any]:
+        """The figures.
+
+        Args:
+            engine_first_s: what the scripted engine itself takes to its first frame.
+            aborted_s: when it was told to abort, by request; None where that is not known.
+        """
         firsts = [value for values in self.ttft_s.values() for value in values]
         return {
             "requests": self.requests,
@@ -70,7 +87,8 @@ class Recorder:
             "added_ms": percentiles_ms([value - engine_first_s for value in firsts]),
             "ttft_ms": {name: percentiles_ms(values) for name, values in sorted(self.ttft_s.items())},
             "total_ms": {name: percentiles_ms(values) for name, values in sorted(self.total_s.items())},
-            "cancel_ms": percentiles_ms(self.cancel_s),
+            "cancel_ms": percentiles_ms(relayed_s(self.cancel_sent_s, aborted_s or {})),
+            "cancel_done_ms": percentiles_ms(self.cancel_s),
             "availability": round(self.answered_in_time / self.requests, 6) if self.requests else None,
             "refused": sum(self.refused.values()),
             "refused_by_code": dict(sorted(self.refused.items())),
