@@ -6,6 +6,7 @@ import asyncio
 import math
 from dataclasses import dataclass
 
+import msgspec
 from foretype_client.wire import Finish, RequestClass, Timings, Usage
 from foretype_context.profile import Stop
 
@@ -26,8 +27,7 @@ _NO_USAGE = Usage()
 _NO_TIMINGS = Timings()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One completion to serve.
 
     Attributes:
@@ -83,8 +83,7 @@ class Job:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a completion ended: `finish` or `refusal`, never both."""
 
     reason: Reason

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from foretype_context.profile import Stop
 from foretype_context.tokens import StreamDecoder, Tokenizer
 
@@ -18,8 +18,7 @@ _LEAST_LOGPROB = -100.0
 """What an impossible token counts as: JSON has no infinity, and a sum must stay a number."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(msgspec.Struct, frozen=True):
     """Deliverable text; `logprob` is the sum over the `tokens` tokens that became text since the last delta."""
 
     text: str

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from foretype_client.segment_cache import SegmentCache
 from foretype_client.wire import WireSegment
 from foretype_context.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
@@ -36,8 +36,7 @@ _INLINE_CHARS: Final = 1 << 16
 """Longer prompts are encoded in a thread (tiktoken releases the GIL), so that the event loop is never held up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt as an engine takes it: token ids, and the same as text for engines that refuse ids.
 
     Attributes:

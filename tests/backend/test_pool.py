@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from backend.replica import Replica
 from backend.world import until
@@ -260,11 +260,13 @@ async def test_a_language_whose_guesses_are_refused_goes_where_nothing_is_guesse
     guessing.guesses = 4
     speculation = SpeculationOptions(steps_min=10, probe_every=1000)
     async with pool_of(guessing, plain, options=PoolOptions(health=QUICK, speculation=speculation)) as pool:
-        go = replace(origin(document=""), language="go")
+        go = msgspec.structs.replace(origin(document=""), language="go")
         for at in range(40):
             params = GenerationParams(max_tokens=8)  # the server answers one token a step: no guess was accepted
             stream = pool.generate(
-                GenerationRequest(f"go-{at}", [at + 1] * 160, params, salt="s", origin=replace(go, repository=f"{at}"))
+                GenerationRequest(
+                    f"go-{at}", [at + 1] * 160, params, salt="s", origin=msgspec.structs.replace(go, repository=f"{at}")
+                )
             )
             assert [chunk async for chunk in stream][-1].finish is EngineFinish.LENGTH
         before = len(guessing.bodies)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
+import msgspec
 import redis
 import redis.asyncio
 from backend.redis_server import redis_server
@@ -59,7 +59,7 @@ def test_a_client_that_names_endless_documents_and_repositories_is_bounded() -> 
     for at in range(300):
         namespace = salts.namespace("t", f"r{at}")
         found = book.look_up(
-            replace(origin(document=f"{at}.py"), repository=f"r{at}"), [at, *IDS], salts.salt(namespace)
+            msgspec.structs.replace(origin(document=f"{at}.py"), repository=f"r{at}"), [at, *IDS], salts.salt(namespace)
         )
         book.sent(found, None, float(at))
     assert book.directory.statistics().used_blocks == 64 * 6  # the last documents; nobody holds what was before

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from foretype_client.wire import RequestClass
 
 __all__ = ["QUANTUM_TOKENS", "ClassQueue", "Ticket"]
@@ -22,8 +22,7 @@ QUANTUM_TOKENS: Final = 512
 """A turn lets an ordinary request or two start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     """What admission knows of a request. Times are seconds on the caller's clock.
 
     Attributes:

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
 from foretype_client.wire import RequestClass
 
 from foretype_backend.admission.outcomes import Decision, Reason, reason_of
@@ -60,14 +61,12 @@ class Limits:
     refuse_share: float = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     key: str
     decision: Decision = Decision.STARTED
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """A request that never started ends."""
 
     key: str
@@ -78,8 +77,7 @@ class Refuse:
         return reason_of(self.decision)
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """A running request is to end; it leaves by itself."""
 
     key: str

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import httpx
+import msgspec
 
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
@@ -246,7 +247,7 @@ class OpenAIEngine:
                     if event.last or (finish is not None and not self._features.usage):
                         end = self._end(finish or EngineFinish.END_TOKEN, event.cached_tokens)
                         counts = {"prompt_tokens": event.prompt_tokens, "generated_tokens": event.generated_tokens}
-                        stream.items.put_nowait(replace(end, **counts))
+                        stream.items.put_nowait(msgspec.structs.replace(end, **counts))
                         return
             if finish is None:
                 raise EngineUnavailable(f"{url}: the stream ended without a finish reason; retry", fault=Fault.GARBAGE)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+import msgspec
 from foretype_context.segments import PlacedSegment
 
 __all__ = [
@@ -71,8 +72,7 @@ class GenerationParams:
     draft_token_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Whose prompt it is and what it is made of: what routing and cache tiers go by. Engines need none of it to answer.
 
     Attributes:
@@ -89,8 +89,7 @@ class Origin:
     placed: tuple[PlacedSegment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationRequest:
+class GenerationRequest(msgspec.Struct, frozen=True):
     """What an engine is asked: a prompt, and how to go on after it.
 
     Attributes:
@@ -107,16 +106,15 @@ class GenerationRequest:
     id: str
     token_ids: Sequence[int]
     params: GenerationParams
-    prompt_text: str | None = field(default=None, kw_only=True)
-    priority: int = field(default=0, kw_only=True)
-    salt: str | None = field(default=None, kw_only=True)
-    deadline: float | None = field(default=None, kw_only=True)
-    origin: Origin | None = field(default=None, kw_only=True)
-    traceparent: str = field(default="", kw_only=True)
+    prompt_text: str | None = None
+    priority: int = 0
+    salt: str | None = None
+    deadline: float | None = None
+    origin: Origin | None = None
+    traceparent: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """Some more output.
 
     Attributes:

@@ -12,9 +12,10 @@ import contextlib
 import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 from foretype_context.languages import LANGUAGES
 from prometheus_client.registry import Collector
 
@@ -175,7 +176,9 @@ class ReplicaPool:
         while True:
             choice = self._choose(found, avoid | plain)
             member = self._members[choice.replica]
-            stream = member.engine.generate(request if not avoid else replace(request, id=f"{request_id}.{len(avoid)}"))
+            stream = member.engine.generate(
+                request if not avoid else msgspec.structs.replace(request, id=f"{request_id}.{len(avoid)}")
+            )
             spoke = False
             self._placed_at[request_id] = member.engine
             try:

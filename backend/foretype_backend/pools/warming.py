@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from foretype_backend.engines.port import EngineUnavailable, Origin
 from foretype_backend.pools.members import Members
@@ -86,7 +87,7 @@ class WarmUps:
         return None if found.held.get(choice.replica, 0) >= whole - block_tokens else choice.replica
 
     def _found_of(self, part: Part) -> LookUp:
-        origin = replace(part.origin, session=f"warm/{part.origin.session}", document="")
+        origin = msgspec.structs.replace(part.origin, session=f"warm/{part.origin.session}", document="")
         return self._book().look_up(origin, part.token_ids, part.salt)
 
     async def _compute(self, replica: str, part: Part) -> None:
