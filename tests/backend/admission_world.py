@@ -42,6 +42,7 @@ class Result:
 
     answered: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     ttft: dict[RequestClass, list[float]] = field(default_factory=dict[RequestClass, list[float]])
+    ttft_of: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     refused: Counter[str] = field(default_factory=Counter[str])
     refusals: list[tuple[float, Ticket]] = field(default_factory=list[tuple[float, Ticket]])
     asked: Counter[RequestClass] = field(default_factory=Counter[RequestClass])
@@ -127,6 +128,7 @@ class Simulation:
                 ttft_s = now - ticket.arrived
                 self.scheduler.first_token(ticket.key, now, uncached_tokens=1, prefill_s=1e-6, ttft_s=ttft_s)
                 result.ttft.setdefault(ticket.class_, []).append(ttft_s)
+                result.ttft_of.setdefault(ticket.tenant, []).append(ttft_s)
             elif kind == "leave":
                 ticket = live.pop(str(what))
                 result.completions.append(now)

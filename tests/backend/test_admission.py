@@ -361,7 +361,9 @@ def test_under_pressure_that_another_tenant_makes_a_modest_one_is_not_refused_an
     alone, beside = quiet_beside(), quiet_beside(flood)
     assert beside.refused["flood"] > 0 and not beside.refused["quiet"]
     assert beside.p99_s("quiet") - alone.p99_s("quiet") < 0.005
-    assert beside.completed_by(120.0) >= 0.88 * 24 / 0.12 * 120, "the headroom is a twelfth"
+    waited = sum(ttft_s > 0.021 for ttft_s in beside.ttft_of["quiet"]) / len(beside.ttft_of["quiet"])
+    assert waited < 0.005, "or chance decides what the p99 is"
+    assert beside.completed_by(120.0) >= 0.84 * 24 / 0.12 * 120, "the headroom is an eighth"
 
 
 def test_a_tenant_alone_has_every_slot_and_beside_another_leaves_the_last_ones() -> None:
@@ -372,7 +374,7 @@ def test_a_tenant_alone_has_every_slot_and_beside_another_leaves_the_last_ones()
     for _ in range(12):
         shares.taken("a")
         shares.started("a")
-    assert shares.headroom("a", 24) == 2 and shares.headroom("b", 24) == 0
+    assert shares.headroom("a", 24) == 3 and shares.headroom("b", 24) == 0
     assert not shares.modest("a", 24) and shares.modest("b", 24)
     assert shares.headroom("a", 3) == 0, "of three slots none is left free"
     shares.turn(11.5)

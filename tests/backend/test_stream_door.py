@@ -1,6 +1,8 @@
 """The stream door over a real socket: the wire of design section 3, and the outcome table of section 7."""
 
 import asyncio
+import contextlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -413,6 +415,20 @@ async def test_a_new_profile_is_sent_to_everybody() -> None:
         message = await peer.receive()
         assert isinstance(message, Profile)
         assert message.strategy == "next-2"
+
+
+async def test_many_are_told_of_a_profile_a_few_at_a_time_and_of_the_newest_alone() -> None:
+    async with gateway() as world, contextlib.AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(world.peer()) for _ in range(20)]
+        door = stream_door(world.app)
+        told = Counter[str]()
+        for connection in door.connections:
+            connection.send = lambda message: told.update([message.strategy])  # type: ignore[method-assign]
+        door.update_profile(profile(strategy="first"))
+        assert told == {"first": 16}, "the rest waits for the next turn"
+        door.update_profile(profile(strategy="second"))
+        await until(lambda: told["second"] == len(peers))
+        assert told == {"first": 16, "second": 20}
 
 
 async def test_shutdown_says_goaway() -> None:

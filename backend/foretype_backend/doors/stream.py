@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from foretype_client.wire import Goaway, Profile
@@ -29,6 +29,7 @@ __all__ = ["StreamDoor"]
 
 CLOSE_RESTART: Final = 1012
 CLOSE_TRY_LATER: Final = 1013
+_TOLD_AT_ONCE: Final = 16
 
 
 class StreamDoor:
@@ -97,11 +98,18 @@ class StreamDoor:
             self.block.service.disconnect(session)
 
     def update_profile(self, profile: Profile) -> None:
-        """Use another profile from now on, and tell every client."""
+        """Use another profile from now on, and tell every client: a few in each turn of the event loop, so that no request waits for all."""
         self.profile = profile
-        for connection in self.connections:
-            if connection.session.hello is not None:
-                connection.send(profile)
+        self._tell(profile, [one for one in self.connections if one.session.hello is not None])
+
+    def _tell(self, profile: Profile, connections: Sequence[Connection], told: int = 0) -> None:
+        if profile is not self.profile:
+            return  # a newer one is on its way to all
+        next_ = told + _TOLD_AT_ONCE
+        for connection in connections[told:next_]:
+            connection.send(profile)
+        if len(connections) > next_:
+            asyncio.get_running_loop().call_soon(self._tell, profile, connections, next_)
 
     def goaway(self, grace_ms: float) -> None:
         """Ask every client to move on within `grace_ms`, and take no new one."""
