@@ -96,6 +96,20 @@ def test_pauses_double_and_begin_anew_only_after_it_served_somebody() -> None:
     assert health.due(now + 10.0)
 
 
+def test_a_replica_that_starts_for_minutes_is_back_soon_after() -> None:
+    health, now = in_service(idle_s=5.0), 0.0
+    health.fault(Fault.LOST, "killed", now)
+    while now < 100.0:
+        while not health.due(now):
+            now += 0.25
+        health.failed("refused", now)
+    assert health.due(now + 5.0)
+    health.passed(now + 5.0)
+    health.fault(Fault.GARBAGE, "breaks what it is asked", now + 6.0)
+    assert not health.due(now + 35.0)
+    assert health.due(now + 36.0)
+
+
 def test_options_that_cannot_be_meant() -> None:
     with pytest.raises(ValueError, match="silence_s"):
         HealthOptions(silence_s=0)

@@ -4,8 +4,9 @@
 - A failure that the replica reports itself, and silence while requests wait, make it *suspect*: it is checked at once and
   stays in service meanwhile, since one bad prompt must not empty a fleet.
 - Being busy is no fault.
-- A replica that is out is checked again after half a second, then after twice that, up to half a minute; a check that it
-  passes brings it back. The pause starts from its beginning only when the replica has served somebody since.
+- A replica that is out is checked again after half a second, then after twice that, up to what an idle one is checked by; a check
+  that it passes brings it back. One that passes checks and fails requests stays out longer each time, up to half a minute: the pause
+  starts from its beginning only when the replica has served somebody since.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class HealthOptions:
     Attributes:
         idle_s: a replica that nobody heard of for so long is checked.
         silence_s: a replica with requests in flight that says nothing for so long is suspect.
-        first_pause_s, longest_pause_s: before a replica that is out is checked again.
+        first_pause_s, longest_pause_s: before a replica that was taken out is checked again.
     """
 
     idle_s: float = 5.0
@@ -135,7 +136,8 @@ class ReplicaHealth:
     def _out(self, reason: str, now: float) -> bool:
         was_in = self.in_service
         if was_in or now >= self._due_s:  # requests that fail together are one outage
-            self._due_s = now + self._pause_s
+            # A check costs what it costs an idle replica: one that starts for minutes is not missed for half of one more.
+            self._due_s = now + (self._pause_s if was_in else min(self._pause_s, self._options.idle_s))
             self._pause_s = min(2 * self._pause_s, self._options.longest_pause_s)
         self._standing, self.reason = Standing.OUT, reason
         self._outages += was_in
