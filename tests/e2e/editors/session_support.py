@@ -134,6 +134,7 @@ class Session:
             time.sleep(self._rng.choice([0.0, 0.0, 0.03, 0.08, 0.3]))
         self._editor.type(LAST)  # one more that every editor asks about: the end is when that is answered
         self.left += LAST
+        self._editor.caught_up()
         self._until(lambda text: text == self.text, "at the end")
 
     def _until(self, satisfied, what):
