@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex, shape_of
 from foretype_client.adaptive.mixture import TEMPLATE_WEIGHTS, beside, fitted_weights, with_proposals
-from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.model import AdaptiveModel, Spot
 from foretype_client.adaptive.renaming import renamed
+from foretype_client.adaptive.showing import ShowRule
 from foretype_client.adaptive.templates import Proposal
 from foretype_context.document import Document, Snapshot
 from hypothesis import given, settings
@@ -101,6 +104,14 @@ def test_a_template_may_stand_in_another_file() -> None:
     assert said() == [model.id_of("_height")]
 
 
+class Forgetful(AdaptiveModel):
+    """Follows every key, and keeps nothing that it found at the key before."""
+
+    def spot(self, snapshot: Snapshot, offset: int) -> Spot:
+        self._around = None
+        return super().spot(snapshot, offset)
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     LINES, LINES, st.lists(st.sampled_from(["a = 1", "b = 2", " b(c, a)", "return b"]), min_size=1, max_size=3), LINES
@@ -108,15 +119,15 @@ def test_a_template_may_stand_in_another_file() -> None:
 def test_what_is_kept_between_keys_changes_no_answer(
     before: list[str], after: list[str], typed: list[str], other: list[str]
 ) -> None:
-    model = AdaptiveModel(confidence_min=0.01)
-    model.learn("file:///b.py", "\n".join(other))
+    show = ShowRule(chance_min=0.01, floor=0.01, patience=math.inf)
+    model, forgetful = AdaptiveModel(show=show), Forgetful(show=show)
+    for one in (model, forgetful):
+        one.learn("file:///b.py", "\n".join(other))
     head, tail = "".join(line + "\n" for line in before), "".join("\n" + line for line in after)
     text = "\n".join(typed)
     for count in range(len(text) + 1):
-        fresh = AdaptiveModel(confidence_min=0.01)
-        fresh.learn("file:///b.py", "\n".join(other))
         whole, offset = head + text[:count] + tail, len(head) + count
-        expected, found = (one.suggest(snapshot(whole), offset) for one in (fresh, model))
+        expected, found = (one.suggest(snapshot(whole), offset) for one in (forgetful, model))
         assert (found is None) == (expected is None)
         if found is not None and expected is not None:
             assert found.confidence == pytest.approx(expected.confidence)

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from foretype_client.adaptive.evidence import LENGTHS, SOURCES, SPREADS, TIMES, Ints, Levels
+from foretype_client.adaptive.scoring import FEATURES
 from foretype_client.adaptive.stream import Ids
-from foretype_client.adaptive.templates import FEATURES, Proposal
+from foretype_client.adaptive.templates import Proposal
 
 __all__ = [
     "CELLS",

@@ -12,7 +12,9 @@ from foretype_client.adaptive.evidence import Levels, levels_of, places_in_file,
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import Weights, chances, fitted_weights, with_proposals
 from foretype_client.adaptive.others import OtherFiles, Others
+from foretype_client.adaptive.scoring import Scorer
 from foretype_client.adaptive.search import Next, best_line
+from foretype_client.adaptive.showing import SHOW_RULE, ShowRule, openings
 from foretype_client.adaptive.stream import LexemeStream
 from foretype_client.adaptive.surroundings import Answer, Spot, Surroundings
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable
@@ -26,17 +28,6 @@ _BLANKS: Final = " \t\r\f\v"
 _CHARS_MIN: Final = 3
 """Shorter texts are not worth a look: taking one costs a key as well."""
 _DRAFT_CHANCE_MIN: Final = 0.5
-_LEAST_SHARE: Final = 1 / 3
-_COST_CHARS: Final = 40
-"""Characters that a wrong text costs; decision 0007 says how it was chosen, and what it gains."""
-
-
-def _least(text: str, confidence_min: float) -> float:
-    """From which chance on a text is worth a look.
-
-    It gains its length where it is right, and costs a look where it is not: `chance * (characters + cost)` is what is compared.
-    """
-    return max(confidence_min * _LEAST_SHARE, confidence_min * _COST_CHARS / (len(text) + _COST_CHARS))
 
 
 class AdaptiveModel:
@@ -45,7 +36,7 @@ class AdaptiveModel:
     Args:
         table: None without one.
         weights: of the levels of evidence; those that ship by default.
-        confidence_min: a text of a few characters is not shown below; the longer it is, the less it takes (`_least`).
+        show: which texts are worth a look.
         steps_max: lexemes looked at in all while searching for the best line; bounds the time.
         documents_max: files kept, least recently used dropped first.
         chars_max: longer files are looked at through a window of this size around the cursor.
@@ -58,7 +49,7 @@ class AdaptiveModel:
         table: CorpusTable | None = None,
         *,
         weights: Weights | None = None,
-        confidence_min: float = 0.44,
+        show: ShowRule = SHOW_RULE,
         steps_max: int = 20,
         documents_max: int = 200,
         chars_max: int = 400_000,
@@ -67,7 +58,8 @@ class AdaptiveModel:
     ) -> None:
         self._table = table
         self._weights = fitted_weights() if weights is None else weights
-        self._confidence_min = confidence_min
+        self._scorer = Scorer(self._weights.templates)
+        self._show = show
         self._steps_max = steps_max
         self._documents_max = documents_max
         self._chars_max = chars_max
@@ -90,13 +82,23 @@ class AdaptiveModel:
         return list(self._streams)
 
     def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
-        found = self.candidate(snapshot, offset, least=self._confidence_min * _LEAST_SHARE)
-        return found if found is not None and found.confidence >= _least(found.text, self._confidence_min) else None
+        spot = self.spot(snapshot, offset)
+        following = self._next(spot)
+        keys = openings(following, self._vocabulary.lexeme, spot.half)
+        if max(keys.values(), default=0.0) < self._show.agreed_min:
+            return None
+        found = self._best(spot, following, self._show.floor)
+        if found is None or not self._show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
+            return None
+        return found
 
     def candidate(self, snapshot: Snapshot, offset: int, *, least: float = 0.02) -> LocalCandidate | None:
         """The most probable rest of the line; its confidence is the chance that all of it is right, `least` or more."""
         spot = self.spot(snapshot, offset)
-        found = best_line(self._next(spot), least=least, steps_max=self._steps_max)
+        return self._best(spot, self._next(spot), least)
+
+    def _best(self, spot: Spot, following: Next, least: float) -> LocalCandidate | None:
+        found = best_line(following, least=least, steps_max=self._steps_max)
         if found is None:
             return None
         text = self._spelled(found.ids)[len(spot.half) :].rstrip()
@@ -155,7 +157,7 @@ class AdaptiveModel:
         if LINE_END in path:
             return []
         half = "" if path else spot.half
-        return spot.around.templates.proposals((*spot.typed, *path), half, self._weights.templates)
+        return spot.around.templates.proposals((*spot.typed, *path), half, self._scorer)
 
     def id_of(self, lexeme: str) -> int:
         return self._vocabulary.ids([lexeme])[0]

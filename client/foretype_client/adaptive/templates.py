@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from foretype_client.adaptive.evidence import Ints
 from foretype_client.adaptive.lexemes import CLASSES, LINE_END, Vocabulary
 from foretype_client.adaptive.others import OtherFiles
 from foretype_client.adaptive.renaming import renamed
+from foretype_client.adaptive.scoring import RIGHT_STEP, RIVALS_STEP, Classes, Scorer, features_of
 from foretype_client.adaptive.stream import HEAD, MARGIN, SHAPE, LexemeStream, Marks
 
-__all__ = ["FEATURES", "Proposal", "Scene", "Templates"]
+__all__ = ["Proposal", "Scene", "Templates"]
 
 _ABOVE: Final = 4
 """Lines above that are compared."""
@@ -28,63 +28,7 @@ _BY_HEAD_MAX: Final = 32
 _OTHERS_MAX: Final = 12
 _RENAMES_TRIED: Final = 6
 
-# Classes of a proposal: what a fitted weight may depend on. Each is a small number; pairs are what the fit found worth having.
-_SIZES: Final = {
-    "source": 2,
-    "depth": 5,
-    "right": 6,
-    "wrong": 3,
-    "what": 6,
-    "half": 3,
-    "step": 2,
-    "renames": 3,
-    "near": 4,
-    "votes": 3,
-    "rivals": 4,
-}
-_PAIRS: Final = (
-    ("depth", "right"),
-    ("right", "wrong"),
-    ("what", "renames"),
-    ("what", "half"),
-    ("depth", "step"),
-    ("source", "depth"),
-    ("what", "right"),
-    ("votes", "depth"),
-    ("votes", "rivals"),
-    ("depth", "rivals"),
-)
-_NAMES: Final = tuple(_SIZES)
-_RIVALS_STEP: Final = (0, 1, 2, 2, 3)
 _NEAR: Final = (3, 20, 100)
-_RIGHT_STEP: Final = (0, 1, 2, 3, 3, 4, 4, 4, 5)
-
-
-def _offsets() -> tuple[dict[str, int], dict[tuple[str, str], int], int]:
-    single: dict[str, int] = {}
-    at = 1
-    for name, size in _SIZES.items():
-        single[name] = at
-        at += size
-    pairs: dict[tuple[str, str], int] = {}
-    for first, second in _PAIRS:
-        pairs[first, second] = at
-        at += _SIZES[first] * _SIZES[second]
-    return single, pairs, at
-
-
-_SINGLE, _PAIR, FEATURES = _offsets()
-
-
-def _plan() -> list[tuple[int, int, int, int]]:
-    """(first, second, size of the second, where) of each pair, by position in `_NAMES`."""
-    return [
-        (_NAMES.index(first), _NAMES.index(second), _SIZES[second], _PAIR[first, second]) for first, second in _PAIRS
-    ]
-
-
-_PLAN: Final = _plan()
-_SINGLES: Final = tuple(_SINGLE[name] for name in _NAMES)
 
 
 class Proposal(NamedTuple):
@@ -122,12 +66,21 @@ class _Template(NamedTuple):
 
 
 class _Aligned(NamedTuple):
-    """A template after what is typed: how many of its lexemes were right and wrong, and the substitutions that follow."""
+    """A template after what is typed: how many of its lexemes were right and wrong, and the substitutions that follow; `renames` of them change a name."""
 
     template: _Template
     subs: dict[int, int]
+    renames: int
     right: int
     wrong: int
+
+    @classmethod
+    def untyped(cls, template: _Template) -> _Aligned:
+        return cls(template, template.subs, _renames(template.subs), 0, 0)
+
+
+def _renames(subs: dict[int, int]) -> int:
+    return sum(old != new for old, new in subs.items())
 
 
 class Templates:
@@ -145,44 +98,42 @@ class Templates:
             self._above.append((int(self._marks[at, SHAPE]), scene.stream.line(int(self._lines[at]))))
         self._step = self._step_here()
         by_shape = list(self._by_shape())
-        self._known: dict[tuple[int, ...], list[_Aligned]] = {(): [_Aligned(one, one.subs, 0, 0) for one in by_shape]}
+        self._known: dict[tuple[int, ...], list[_Aligned]] = {(): [_Aligned.untyped(one) for one in by_shape]}
 
-    def proposals(self, typed: Sequence[int], half: str, weights: npt.NDArray[np.float64]) -> list[Proposal]:
+    def proposals(self, typed: Sequence[int], half: str, scorer: Scorer) -> list[Proposal]:
         """What comes after the lexemes `typed` of this line, surest first; `half` is what of it is typed already."""
-        best: dict[int, tuple[float, list[int]]] = {}
+        best: dict[int, tuple[float, Classes]] = {}
         votes: dict[int, int] = {}
+        at = len(typed)
+        halved = 0 if not half else 1 if len(half.strip()) < 3 else 2
         for one in self._aligned(tuple(typed)):
-            at = len(typed)
-            if at >= len(one.template.ids):
+            template = one.template
+            if at >= len(template.ids):
                 continue
-            id, what = self._said(one, one.template.ids[at])
+            id, what = self._said(one, template.ids[at])
             if half and not self._vocabulary.lexeme(id).startswith(half):
                 continue
             votes[id] = votes.get(id, 0) + 1
-            renames = sum(old != new for old, new in one.subs.items())
-            classes = [
-                one.template.source,
-                one.template.depth,
-                _RIGHT_STEP[min(one.right, len(_RIGHT_STEP) - 1)],
+            classes = Classes(
+                template.source,
+                template.depth,
+                RIGHT_STEP[min(one.right, len(RIGHT_STEP) - 1)],
                 min(one.wrong, 2),
                 what,
-                0 if not half else 1 if len(half.strip()) < 3 else 2,
-                one.template.step,
-                min(renames, 2),
-                one.template.near,
-                0,
-                0,
-            ]
-            score = float(weights[list(_features(classes))].sum())
+                halved,
+                template.step,
+                min(one.renames, 2),
+                template.near,
+            )
+            score = scorer(classes)
             if id not in best or score > best[id][0]:
                 best[id] = (score, classes)
-        found: list[tuple[float, Proposal]] = []
-        for id, (_, classes) in best.items():
-            classes[-2:] = min(votes[id] - 1, 2), _RIVALS_STEP[min(len(best), len(_RIVALS_STEP)) - 1]
-            features = _features(classes)
-            found.append((float(weights[list(features)].sum()), Proposal(id, features)))
-        found.sort(key=lambda pair: (-pair[0], pair[1].id))
-        return [proposal for _, proposal in found[:3]]
+        rivals = RIVALS_STEP[min(len(best), len(RIVALS_STEP)) - 1]
+        found = [
+            (id, classes._replace(votes=min(votes[id] - 1, 2), rivals=rivals)) for id, (_, classes) in best.items()
+        ]
+        found.sort(key=lambda pair: (-scorer(pair[1]), pair[0]))
+        return [Proposal(id, features_of(classes)) for id, classes in found[:3]]
 
     def _aligned(self, typed: tuple[int, ...]) -> list[_Aligned]:
         known = self._known.get(typed)
@@ -207,7 +158,8 @@ class Templates:
         first, second = self._vocabulary.classes((old, new))
         if first != second or first >= CLASSES or one.wrong >= 3:
             return None
-        return one._replace(subs={**one.subs, old: new}, wrong=one.wrong + 1)
+        subs = {**one.subs, old: new}
+        return one._replace(subs=subs, renames=_renames(subs), wrong=one.wrong + 1)
 
     def _said(self, one: _Aligned, old: int) -> tuple[int, int]:
         """What a template's lexeme is here, and how that is known (the class `what`)."""
@@ -305,12 +257,4 @@ class Templates:
         near = np.argsort(np.abs(at - self._place), kind="stable")[:_BY_HEAD_MAX]
         stream, lines, marks = self._scene.stream, self._lines, self._marks
         made = [self._template(stream, lines, marks, int(at[pick]), 0, 0) for pick in near.tolist()]
-        return [_Aligned(one, one.subs, 0, 0) for one in made]
-
-
-def _features(classes: Sequence[int]) -> tuple[int, ...]:
-    return (
-        0,
-        *(offset + value for offset, value in zip(_SINGLES, classes, strict=True)),
-        *(where + classes[first] * size + classes[second] for first, second, size, where in _PLAN),
-    )
+        return [_Aligned.untyped(one) for one in made]
