@@ -18,9 +18,9 @@ import typer
 from foretype_client.adaptive.lexemes import lex
 from foretype_client.adaptive.mixture import CELLS, TEMPLATE_WEIGHTS, Weights, beside, cells_in_order, chances
 from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.scoring import FEATURES
 from foretype_client.adaptive.surroundings import Spot
 from foretype_client.adaptive.table import CorpusTable, shipped_table
-from foretype_client.adaptive.templates import FEATURES
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 
@@ -28,6 +28,7 @@ from foretype_eval.console import fail
 from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 
 __all__ = [
+    "EditsSoFar",
     "Row",
     "Told",
     "WithFiles",
@@ -36,7 +37,6 @@ __all__ = [
     "fit",
     "fit_templates",
     "guess",
-    "known_before",
     "main",
     "rows_of",
     "told_of",
@@ -78,6 +78,22 @@ def known_before(model: AdaptiveModel, files: Mapping[str, str]) -> None:
         model.learn(path, text)
 
 
+class EditsSoFar:
+    """Lets a model know what a developer has typed by now: files that come before the one in hand are as the commit left them."""
+
+    def __init__(self, model: AdaptiveModel, commit: Commit, files: Mapping[str, str]) -> None:
+        known_before(model, files)
+        self._model = model
+        self._left = {stretch.path: stretch.before + stretch.target + stretch.after for stretch in commit.stretches}
+
+    def reached(self, path: str) -> None:
+        """The developer opens this file; files come in the commit's order."""
+        for earlier in list(self._left):
+            if earlier == path:
+                return
+            self._model.learn(earlier, self._left.pop(earlier))
+
+
 def rows_of(commits: Iterable[WithFiles], table: CorpusTable | None, *, places: int, seed: int) -> Iterator[Row]:
     """Up to `places` places in what each commit wrote, at a lexeme's start or inside it."""
     for model, spot, right in _spots(commits, AdaptiveModel(table), places, random.Random(seed)):
@@ -105,10 +121,11 @@ def _spots(
 ) -> Iterator[tuple[AdaptiveModel, Spot, int]]:
     """Places in what commits wrote, with the files as they stood then, and the lexeme that was written there."""
     for commit, files in commits:
-        known_before(model, files)
+        edits = EditsSoFar(model, commit, files)
         cuts = [(stretch, at, true) for stretch in commit.stretches for at, true in _places(stretch.target, rng)]
         for number in sorted(rng.sample(range(len(cuts)), min(places, len(cuts)))):
             stretch, at, true = cuts[number]
+            edits.reached(stretch.path)
             typed = stretch.before + stretch.target[:at]
             document = Document(stretch.path, typed + stretch.after, language=language_of(stretch.path))
             yield model, model.spot(document.snapshot(), len(typed)), model.id_of(true)

@@ -19,7 +19,7 @@ from foretype_client.local_model import CopyLine, LocalModel
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 
-from foretype_eval.adaptive.fit import WithFiles, commits_with_files, known_before
+from foretype_eval.adaptive.fit import EditsSoFar, WithFiles, commits_with_files
 from foretype_eval.console import fail, print_json
 from foretype_eval.replay.accept import MIN_LINE_CHARS
 from foretype_eval.replay.commits import Commit, RepositoryError, Stretch
@@ -48,14 +48,19 @@ class _Line(NamedTuple):
     end: int
 
 
-def typed(item: WithFiles, local: LocalModel, *, keys_max: int) -> Counts:
-    """One system types about `keys_max` keys of one commit; the same lines and the same rhythm for each system."""
+def typed(item: WithFiles, local: LocalModel, *, keys_max: int, edits_so_far: bool = True) -> Counts:
+    """One system types about `keys_max` keys of one commit; the same lines and the same rhythm for each system.
+
+    Args:
+        edits_so_far: other files that come earlier in the commit are as it left them, as in a replay; else as before it.
+    """
     commit, files = item
-    if isinstance(local, AdaptiveModel):
-        known_before(local, files)
+    edits = EditsSoFar(local, commit, files) if isinstance(local, AdaptiveModel) else None
     total = np.zeros(len(Counts._fields), np.int64)
     rhythm = random.Random(commit.id)
     for line in _drawn(commit, keys_max, random.Random(commit.id)):
+        if edits is not None and edits_so_far:
+            edits.reached(line.stretch.path)
         total += _typed_line(line, local, rhythm)
     return Counts(*map(int, total))
 
@@ -142,6 +147,7 @@ def main(
     repo: Annotated[list[Path], typer.Option(help="Git repository that nothing was fitted on.")],
     commits: Annotated[int, typer.Option(min=1, help="Newest commits of each.")] = 25,
     keys: Annotated[int, typer.Option(min=10, help="Keys typed of each commit, about.")] = 150,
+    edits_so_far: Annotated[bool, typer.Option(help="Earlier files of a commit are known as it left them.")] = True,
 ) -> None:
     """Measure the adaptive model on lines of commits, beside copying a line."""
     table = shipped_table()
@@ -151,7 +157,7 @@ def main(
             systems: dict[str, LocalModel] = {"adaptive": AdaptiveModel(table), "copy_line": CopyLine()}
             for item in commits_with_files(path, commits):
                 for name, local in systems.items():
-                    rows[name].append(typed(item, local, keys_max=keys))
+                    rows[name].append(typed(item, local, keys_max=keys, edits_so_far=edits_so_far))
     except RepositoryError as error:
         fail(str(error))
     if not rows["adaptive"]:

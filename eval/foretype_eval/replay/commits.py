@@ -106,19 +106,41 @@ def files_before(repo: Path, commit: str, *, suffixes: Sequence[str], bytes_max:
         listing = _git(repo, "ls-tree", "-r", "-z", "-l", f"{commit}^").decode("utf-8", "surrogateescape")
     except RepositoryError:  # the root commit has no parent
         return {}
-    found: dict[str, str] = {}
+    wanted: list[tuple[str, str]] = []
     for entry in filter(None, listing.split("\0")):
         head, path = entry.split("\t", 1)
-        size = head.split()[3]
+        _, _, id, size = head.split()
         if not path.endswith(tuple(suffixes)) or not size.isdigit() or not 0 < int(size) <= 50_000:
             continue
         bytes_max -= int(size)
         if bytes_max < 0:
             break
-        text = _blob(repo, f"{commit}^", path, Counter())
-        if text is not None:
-            found[path] = text
-    return found
+        wanted.append((path, id))
+    texts = _texts(repo, [id for _, id in wanted])
+    return {path: text for (path, _), text in zip(wanted, texts, strict=True) if text is not None}
+
+
+def _texts(repo: Path, ids: Sequence[str]) -> Iterator[str | None]:
+    """Blobs as text, in one run of git; None for what is missing, binary or not UTF-8."""
+    asked = "".join(f"{id}\n" for id in ids).encode()
+    answer = subprocess.run(
+        ["git", "-C", str(repo), "cat-file", "--batch"], input=asked, capture_output=True, check=True
+    )
+    rest = memoryview(answer.stdout)
+    at = 0
+    for _ in ids:
+        line_end = answer.stdout.index(b"\n", at)
+        head = bytes(rest[at:line_end]).split()
+        at = line_end + 1
+        if len(head) != 3:  # "<id> missing": a partial clone lists blobs that it does not have
+            yield None
+            continue
+        data = bytes(rest[at : at + int(head[2])])
+        at += int(head[2]) + 1
+        try:
+            yield None if b"\0" in data else data.decode("utf-8")
+        except UnicodeDecodeError:
+            yield None
 
 
 def stretches_of(path: str, old: str, new: str, hunks: Sequence[tuple[int, int, int, int]]) -> list[Stretch]:
