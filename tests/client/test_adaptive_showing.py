@@ -25,13 +25,12 @@ def test_a_text_that_the_next_key_decides_about_waits_for_it() -> None:
     assert RULE.allows(text, 0.4, 0.3)
 
 
-@given(st.text(min_size=1, max_size=99), st.floats(0, 1), st.floats(0, 1), st.floats(0, 9))
-def test_nothing_is_lost_where_no_key_is_probable_enough(
+@given(st.text(min_size=1, max_size=99), st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 9))
+def test_no_text_needs_less_than_what_its_first_character_says(
     text: str, chance: float, agreed: float, patience: float
 ) -> None:
     rule = ShowRule(patience=patience)
-    if agreed < rule.agreed_min:
-        assert not rule.allows(text, min(chance, agreed), agreed)
+    assert not rule.allows(text, chance, agreed) or chance >= rule.least(agreed) >= rule.floor
 
 
 def test_the_next_key_of_half_words_complete_words_and_line_ends() -> None:

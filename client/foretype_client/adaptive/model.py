@@ -85,9 +85,11 @@ class AdaptiveModel:
         spot = self.spot(snapshot, offset)
         following = self._next(spot)
         keys = openings(following, self._vocabulary.lexeme, spot.half)
-        if max(keys.values(), default=0.0) < self._show.agreed_min:
+        likeliest = max(keys.values(), default=0.0)
+        least = self._show.least(likeliest)
+        if least > likeliest:  # no text is more probable than its own first character
             return None
-        found = self._best(spot, following, self._show.floor)
+        found = self._best(spot, following, least)
         if found is None or not self._show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
             return None
         return found

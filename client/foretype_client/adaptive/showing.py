@@ -33,15 +33,13 @@ class ShowRule(NamedTuple):
     floor: float = 0.15
     patience: float = 0.5
 
-    def allows(self, text: str, chance: float, agreed: float) -> bool:
-        """Whether to show `text`; `agreed` is the chance that the next key is its first character."""
-        least = max(self.floor, self.chance_min * self.cost_chars / (len(text) + self.cost_chars))
-        return chance >= least and chance * self.patience >= 1 - agreed
+    def least(self, agreed: float) -> float:
+        """Chance that a text of any length needs; `agreed` is the chance that the next key is its first character."""
+        return max(self.floor, (1 - agreed) / self.patience)
 
-    @property
-    def agreed_min(self) -> float:
-        """What the next key must be worth at least: no text is more probable than its own first character."""
-        return max(self.floor, 1 / (1 + self.patience))
+    def allows(self, text: str, chance: float, agreed: float) -> bool:
+        """Whether to show `text`."""
+        return chance >= max(self.least(agreed), self.chance_min * self.cost_chars / (len(text) + self.cost_chars))
 
 
 SHOW_RULE: Final = ShowRule()
