@@ -114,7 +114,7 @@ class Connection:
                 return status.connecting(session.endpoint.url)  # its tokenizer is on the way
             return status.connected(session.profile.model, session.profile.service)
         if reason := session.statistics().last_error:
-            return status.lost(f"{reason}; it is tried again by itself, and until then this machine alone suggests")
+            return status.lost(f"{reason} (it is tried again by itself; until then this machine alone suggests)")
         return status.connecting(session.endpoint.url)
 
     def _client_options(self, options: Options) -> tuple[ClientOptions, Problem | None]:
