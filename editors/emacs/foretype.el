@@ -366,7 +366,7 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
     :multi-root t
     :new-connection (lsp-stdio-connection (lambda () foretype-command))
     :activation-fn (lambda (_file mode) (apply #'provided-mode-derived-p mode foretype-modes))
-    :initialization-options (lambda () (append foretype-options '(:suggestionGrew t :debounceMs 50)))
+    :initialization-options (lambda () (append foretype-options '(:suggestionGrew t :askEarly t :debounceMs 25)))
     :notification-handlers (lsp-ht ("foretype/didChangeStatus" #'foretype--told)
                                    ("foretype/suggestionGrew" #'foretype--grew))))
   (add-hook 'lsp-configure-hook #'foretype--configure t)

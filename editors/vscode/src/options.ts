@@ -6,7 +6,7 @@ const SHARED = ['debounceMs', 'multiLine', 'excludedGlobs', 'gatewayUrl', 'logLe
 /** What the server gets: at start, and again whenever a setting changes. */
 export function serverOptions(on: boolean, token: string): Record<string, unknown> {
   const settings = vscode.workspace.getConfiguration('foretype');
-  const options: Record<string, unknown> = { suggestionGrew: true };
+  const options: Record<string, unknown> = { suggestionGrew: true, askEarly: true };
   for (const name of SHARED) {
     options[name] = settings.get(name);
   }

@@ -3,7 +3,7 @@ local M = {}
 
 local METHOD = 'textDocument/inlineCompletion'
 local QUIET_MS = 30 -- keeps a burst of keys from becoming a burst of messages
-local DEBOUNCE_MS = 50 -- of the server, from the key on: what is left of it after these
+local DEBOUNCE_MS = 25 -- of the server, from the key on: it asks the model before it is asked itself
 local ghosts = vim.api.nvim_create_namespace('foretype')
 
 local offer = require('foretype.offer')
@@ -106,6 +106,15 @@ local function ask(bufnr)
   end
 end
 
+--- What is shown is a part of what is there now: ask again, unless a question is on its way.
+local function grew(_, params)
+  local bufnr = vim.uri_to_bufnr(params.textDocument.uri)
+  local state = buffers[bufnr]
+  if state and state.shown and not state.live and not state.timer:is_active() then
+    ask(bufnr)
+  end
+end
+
 local function moved(bufnr)
   local state = buffers[bufnr]
   if not state then
@@ -167,7 +176,12 @@ local function attach(bufnr)
       cmd = settings.cmd,
       root_dir = root,
       workspace_folders = { { uri = vim.uri_from_fname(root), name = root } },
-      init_options = vim.tbl_extend('keep', settings.options, { debounceMs = DEBOUNCE_MS }),
+      init_options = vim.tbl_extend('keep', settings.options, {
+        debounceMs = DEBOUNCE_MS,
+        askEarly = true,
+        suggestionGrew = true,
+      }),
+      handlers = { ['foretype/suggestionGrew'] = grew },
       get_language_id = require('foretype').language_id,
       capabilities = require('foretype.chat').capabilities(),
       flags = { debounce_text_changes = 0 },
