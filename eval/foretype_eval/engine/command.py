@@ -132,7 +132,13 @@ def _print(result: dict[str, Any]) -> None:
             continue
         for batch, run in found["batches"].items():
             share = run["accepted_share"]
-            accepted = "" if share is None else f", {share:.0%} of {run['guessed_tokens']:,} guesses accepted"
+            accepted = (
+                ""
+                if share is None
+                else (
+                    f", {share:.0%} of {run['guessed_tokens']:,} guesses accepted; it breaks even at {run['break_even_share']:.0%}"
+                )
+            )
             console.print(
                 f"{method}, {batch} at once: {run['tokens_per_s']} tokens/s, {run['times_off']} times off{accepted}"
             )

@@ -21,7 +21,7 @@ from foretype_models.artifacts import locate
 from foretype_eval.engine.options import EngineBenchOptions
 from foretype_eval.latency.workload import sites
 
-__all__ = ["Generated", "lossless", "measure_speculation"]
+__all__ = ["Generated", "Run", "figures", "lossless", "measure_speculation"]
 
 TIE = 1e-3
 """Where the two likeliest tokens differ by no more in log-probability, another order of sums may choose the other one."""
@@ -59,6 +59,15 @@ class Run(NamedTuple):
     def tokens_per_s(self) -> float:
         return sum(len(one.tokens) for some in self.made.values() for one in some) / self.seconds
 
+    @property
+    def steps(self) -> int:
+        """Of decoding; the first token comes out of the prefill."""
+        return sum(one.steps - 1 for some in self.made.values() for one in some)
+
+    @property
+    def step_s(self) -> float:
+        return sum(one.decode_s for some in self.made.values() for one in some) / self.steps
+
 
 Prompts = dict[str, list[list[int]]]
 """By language."""
@@ -79,7 +88,7 @@ async def measure_speculation(options: EngineBenchOptions) -> dict[str, Any]:
         base = base or runs
         methods[name] = {
             "seconds": round(time.perf_counter() - began, 2),
-            "batches": {str(batch): _figures(base[batch], run) for batch, run in runs.items()},
+            "batches": {str(batch): figures(base[batch], run) for batch, run in runs.items()},
         }
     return {
         "prompts": {
@@ -147,13 +156,22 @@ def lossless(base: Sequence[int], gaps: Sequence[float], other: Sequence[int]) -
     return "equal" if len(base) == len(other) else "different"
 
 
-def _figures(base: Run, found: Run) -> dict[str, Any]:
+def figures(base: Run, found: Run) -> dict[str, Any]:
+    """A batch size beside the same without speculation.
+
+    `break_even_share` is the share of the guesses that must be accepted for a token to take the time it takes without: a step that
+    takes so much longer has to give so many more tokens.
+    """
     made, accepted = found.guesses
+    slower = found.step_s / base.step_s
     return {
         "tokens_per_s": round(found.tokens_per_s, 1),
         "times_off": round(found.tokens_per_s / base.tokens_per_s, 3),
+        "step_times_off": round(slower, 3),
         "guessed_tokens": made,
+        "guesses_per_step": round(made / found.steps, 3),
         "accepted_share": round(accepted / made, 3) if made else None,
+        "break_even_share": round(max(0.0, slower - 1) * found.steps / made, 3) if made else None,
         "languages": _compared(base.made, found.made),
     }
 
