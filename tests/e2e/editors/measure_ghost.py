@@ -3,7 +3,7 @@
     python tests/e2e/editors/measure_ghost.py neovim|neovim-old|emacs|vscode [-n 30] [--rest-s 0.5] [--engine scripted]
 
 Each sample goes to a line of a module of the standard library, empties it, rests there for half a second as somebody does who
-looks before writing (`--rest-s`), retypes its start at 40 ms a key, and waits for ghost text that was not there before the last
+looks before writing (`--rest-s`), retypes its start at 20 ms a key (any slower and the text is there before the last key), and waits for ghost text that was not there before the last
 key. Three of ten suggestions are accepted, so that the debounce is that of a usual user. Neovim and Emacs run in a terminal of ours: visible is when the bytes that draw the text in
 its own colour arrive. VS Code runs in Chromium: visible is the first frame whose page holds the text. `stages_ms` says where the
 time went, from the key on, medians of the shown: the server had the change, the question, had answered it, it was visible.
@@ -37,7 +37,7 @@ from e2e.editors.terminal_support import environment, find
 from e2e.editors.vscode_support import VsCode
 from e2e.lsp_support import gateway
 
-KEY_S = 0.04
+KEY_S = 0.02
 REST_S = 0.5
 PATIENCE_S = 3.0
 ACCEPTED = (1, 4, 7)  # of ten

@@ -42,12 +42,25 @@ local function watch(client)
       asked.hide = function()
         handler(nil, { items = {} }, ctx)
       end
+      asked.again = function()
+        local now = vim.lsp.util.make_position_params(0, self.offset_encoding)
+        now.context = params.context
+        self:request(METHOD, now, handler, bufnr)
+      end
       shown[bufnr] = asked
       handler(nil, { items = items }, ctx)
     end, bufnr)
     asked.id = id
     live[bufnr] = sent and asked or nil
     return sent, id
+  end
+end
+
+--- What is shown is a part of what is there now: ask again, unless a question is on its way.
+local function grew(_, params)
+  local bufnr = vim.uri_to_bufnr(params.textDocument.uri)
+  if not live[bufnr] and offer.fitted(shown[bufnr]) and vim.fn.mode():sub(1, 1) == 'i' then
+    shown[bufnr].again()
   end
 end
 
@@ -88,8 +101,14 @@ function M.setup(settings)
     cmd = settings.cmd,
     filetypes = settings.filetypes,
     root_markers = settings.root_markers,
-    -- Neovim asks 200 ms after the last key, and tells of that key as late: a wait of the server's own would come on top.
-    init_options = vim.tbl_extend('keep', settings.options, { debounceMs = 0 }),
+    -- Neovim asks 200 ms after the last key. It tells of that key at once, so that the server can ask the model long before.
+    init_options = vim.tbl_extend('keep', settings.options, {
+      debounceMs = 50,
+      askEarly = true,
+      suggestionGrew = true,
+    }),
+    flags = { debounce_text_changes = 0 },
+    handlers = { ['foretype/suggestionGrew'] = grew },
     get_language_id = require('foretype').language_id,
     capabilities = require('foretype.chat').capabilities(),
     on_init = watch,
