@@ -24,7 +24,7 @@ from foretype_client.adaptive.showing import ShowRule
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.table import Row
 from foretype_context.document import Document, Snapshot
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 ANYTHING = ShowRule(chance_min=0.01, floor=0.01, patience=math.inf)
@@ -41,11 +41,13 @@ def at_end(model: AdaptiveModel, text: str) -> str | None:
     return None if found is None else found.text
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_lexemes_join_to_the_line(line: str) -> None:
     assert "".join(lex(line)) == line
 
 
+@settings(deadline=None)
 @given(st.lists(LINES, min_size=1, max_size=6))
 def test_a_stream_that_followed_edits_equals_a_fresh_one(versions: list[list[str]]) -> None:
     vocabulary = Vocabulary()
@@ -64,6 +66,7 @@ def test_a_stream_that_followed_edits_equals_a_fresh_one(versions: list[list[str
             assert spelled == (line.strip() + "\n" if line.strip() else "")
 
 
+@settings(deadline=None)
 @given(LINES, LINES, st.data())
 def test_typing_in_a_line_equals_reading_afresh(before: list[str], after: list[str], data: st.DataObject) -> None:
     vocabulary = Vocabulary()
@@ -90,6 +93,7 @@ def plain_search(ids: list[int], history: list[int]) -> dict[int, int]:
     return found
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=60), st.lists(st.integers(0, 3), min_size=1, max_size=8))
 def test_agreement_is_what_a_plain_search_finds(ids: list[int], history: list[int]) -> None:
     array: Ids = np.array(ids, np.int32)
@@ -98,6 +102,7 @@ def test_agreement_is_what_a_plain_search_finds(ids: list[int], history: list[in
     assert dict(zip(at.tolist(), lengths.tolist(), strict=True)) == plain_search(ids, history)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=0, max_size=60), st.lists(st.integers(0, 3), min_size=1, max_size=4))
 def test_sorted_text_knows_every_place_of_a_pair(ids: list[int], history: list[int]) -> None:
     found = set(Occurrences(np.array(ids, np.int32)).find(history).tolist())
@@ -112,6 +117,7 @@ def test_sorted_text_knows_every_place_of_a_pair(ids: list[int], history: list[i
 FILES = st.lists(st.lists(st.integers(0, 3), max_size=12), min_size=1, max_size=30)
 
 
+@settings(deadline=None)
 @given(FILES, st.data())
 def test_other_files_are_searched_as_if_sorted_afresh(texts: list[list[int]], data: st.DataObject) -> None:
     """Files come, go and move to the end in any order; below the limit nothing is forgotten, above it the latest stay."""
@@ -148,6 +154,7 @@ def test_the_line_being_written_is_no_evidence_for_itself() -> None:
 PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, CONTEXT_MAX), st.sampled_from([1, 3, 4])), max_size=30)
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(0, 40), st.lists(st.integers(0, 4), unique=True, max_size=3))
 def test_chances_are_probabilities_and_those_not_allowed_have_none(
     pairs: list[tuple[int, int, int]], in_line: int, row: list[int]
@@ -253,6 +260,7 @@ def test_an_empty_file_and_a_cursor_in_white_space_are_answered_with_nothing() -
     assert at_end(model, "   \n\t ") is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(TEXT, st.sampled_from(["\n", "\r\n", "\r", "\n\r", "\u2028", "\x0c"]))), TEXT, st.data())
 def test_any_text_is_answered_with_one_line_or_nothing(
     lines: list[tuple[str, str]], typed: str, data: st.DataObject

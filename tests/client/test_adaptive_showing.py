@@ -7,7 +7,7 @@ import pytest
 from foretype_client.adaptive.scoring import FEATURES, Classes, Scorer, features_of
 from foretype_client.adaptive.showing import ShowRule, openings
 from foretype_client.adaptive.surroundings import Answer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 RULE = ShowRule(chance_min=0.5, cost_chars=40, floor=0.1, patience=2)
@@ -25,6 +25,7 @@ def test_a_text_that_the_next_key_decides_about_waits_for_it() -> None:
     assert RULE.allows(text, 0.4, 0.3)
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1, max_size=99), st.floats(0, 1), st.floats(0, 1), st.floats(0.1, 9))
 def test_no_text_needs_less_than_what_its_first_character_says(
     text: str, chance: float, agreed: float, patience: float

@@ -51,6 +51,7 @@ def test_a_name_follows_the_parts_that_another_changed(name: str, old: str, new:
     assert renamed(name, old, new) == expected
 
 
+@settings(deadline=None)
 @given(st.text(max_size=12), st.text(max_size=12), st.text(max_size=12))
 def test_any_names_can_be_renamed(name: str, old: str, new: str) -> None:
     found = renamed(name, old, new)
