@@ -17,9 +17,13 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import apply_mask
 from websockets.http11 import Request
 from websockets.protocol import State
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # the library was built without its C code
+    from websockets.utils import apply_mask
 
 __all__ = ["EXTENSION", "Frame", "FrameChannel", "FrameProtocol", "channel_of"]
 

@@ -19,7 +19,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
-from websockets.frames import Frame, Opcode, apply_mask
+from websockets.frames import Frame, Opcode
+from websockets.utils import apply_mask
 
 HELLO = msgspec.msgpack.encode(Hello(v=1, client="test"))
 
