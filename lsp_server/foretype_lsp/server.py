@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from functools import cache
 from importlib.metadata import version
@@ -50,6 +51,9 @@ DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
 
 _About = TypeVar("_About", messages.DidOpen, messages.DidChange)
 
+_ASKS_AGAIN_S: Final = 0.3
+"""An editor that is told of growth asks again within this time."""
+
 _INVOKED: Final = 1
 _AUTOMATIC: Final = 2
 _POPUP_TRIGGERS: Final = [" ", "(", "[", "{", ".", ",", "=", ":", '"', "'"]
@@ -90,6 +94,7 @@ class Server(LanguageServer):
         self.shows_progress = self.watches_files = False
         self._flow: Flow | None = None
         self._asking = Asking()
+        self._grew_s: dict[str, float] = {}
         self.chat = Chat(self)
         self._problems: list[Problem] = []
         self._reported: set[Problem] = set()
@@ -120,6 +125,7 @@ class Server(LanguageServer):
     def grew(self, uri: str, suggestion_id: str) -> None:
         """Tell a client that understands it that asking again at the same place now gives more."""
         if self.options.suggestion_grew:
+            self._grew_s[uri] = asyncio.get_running_loop().time()
             self.protocol.notify(SUGGESTION_GREW, {"textDocument": {"uri": uri}, "id": suggestion_id})
 
     def add_problem(self, problem: Problem) -> None:
@@ -334,7 +340,10 @@ class Server(LanguageServer):
             return None  # a position in a text that we do not have
         offset = held.offset_at(request.position.position)
         info = request.context.selected_completion_info
-        trigger = Trigger.INVOKED if request.context.trigger_kind == _INVOKED else Trigger.AUTOMATIC
+        # VS Code can be made to ask again only as if the user had: who typed on meanwhile has not.
+        told = asyncio.get_running_loop().time() - self._grew_s.pop(snapshot.uri, -math.inf) < _ASKS_AGAIN_S
+        invoked = request.context.trigger_kind == _INVOKED and not told
+        trigger = Trigger.INVOKED if invoked else Trigger.AUTOMATIC
         selected = _selected(held, info) if info is not None else None
         asked = Asked(held, snapshot, place_of(held.lines, offset), offset, trigger, selected, superseded)
         return self._asking.answer(self._flow, asked, multi_line=self.options.multi_line)

@@ -537,3 +537,13 @@ async def test_an_editor_that_asks_at_once_needs_no_early_requests(client):
     client.open("x")
     client.insert(0, 1, "a")
     assert [what for what, _ in client.flow.told] == ["opened", "changed"]
+
+
+async def test_asking_again_for_what_grew_is_no_wish_of_the_users(client, settled):
+    client.initialize(options={"suggestionGrew": True})
+    client.open("x")
+    client.server.grew(URI, "s0")
+    for _ in range(2):
+        client.ask(0, 1, kind=1)
+        await settled()
+    assert [trigger for _, _, trigger, _, _ in client.flow.asked] == [Trigger.AUTOMATIC, Trigger.INVOKED]
