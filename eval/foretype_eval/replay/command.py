@@ -35,6 +35,9 @@ def replay(
     without: Annotated[str, typer.Option(help="Parts of it to switch off.")] = "",
     debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
     decide_ms: Annotated[float, typer.Option(min=0, help="A suggestion is read this long before it is taken.")] = 200.0,
+    growing: Annotated[
+        bool, typer.Option("--growing", help="The editor is shown beginnings, and asks again when they grow.")
+    ] = False,
     layout: Annotated[str | None, typer.Option(help="Prompt layout; default is the profile's.")] = None,
     suffix: Annotated[list[str] | None, typer.Option(help="File endings to type; default .py.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
@@ -72,6 +75,7 @@ def replay(
             debounce_ms=debounce_ms,
             layout=layout,
             decide_ms=decide_ms,
+            growing=growing,
             seed=seed,
             simulate=simulate,
             oracle=oracle,

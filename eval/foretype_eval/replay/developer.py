@@ -80,14 +80,23 @@ class Developer:
     Args:
         flow: the system under test, or None for `empty`.
         decide_s: a suggestion cannot be accepted before it was visible this long.
+        growing: the editor asks again when :meth:`grew` says that there is more of what it shows. What grows is one session,
+            right once what is visible of it is, and is read from when it last grew.
     """
 
-    def __init__(self, flow: Flow | None, *, rule: Rule, rng: Random, decide_s: float) -> None:
+    def __init__(self, flow: Flow | None, *, rule: Rule, rng: Random, decide_s: float, growing: bool = False) -> None:
         self._flow = flow
         self._rule = rule
         self._rng = rng
         self._decide_s = decide_s
+        self._growing = growing
+        self._grew = asyncio.Event()
+        self._right = False
         self.tally = Tally()
+
+    def grew(self, uri: str, suggestion: Suggestion) -> None:
+        """Asking again at the same place gives more."""
+        self._grew.set()
 
     async def type(self, stretch: Stretch, *, root: str, language: str) -> None:
         """Type one stretch, key by key."""
@@ -107,27 +116,29 @@ class Developer:
             due_s = loop.time() + gap_s(self._rng, after_newline=done > 0 and stretch.target[done - 1] == "\n")
             self.tally.opportunities += 1
             offset = base + done
+            self._grew.clear()
             suggestion = await self._wait_for(flow, document.snapshot(), offset, due_s)
-            if suggestion is not None:
-                merged = bool(visible) and visible == suggestion.text
-                if not merged:
+            entered, shown = 0, suggestion is not None
+            while suggestion is not None:
+                if not visible or visible != suggestion.text:
                     since_s = loop.time()
                 left = stretch.target[:done].rpartition("\n")[2]
                 names = slices_of(suggestion.text, language, left)
-                self._saw(suggestion, remaining, names, merged=merged)
+                self._saw(suggestion, remaining, names, merged=self._merges(visible, suggestion.text))
+                visible = suggestion.text
                 taken = decide(self._rule, suggestion.text, remaining, self._rng)
                 moment_s = max(since_s + self._decide_s, loop.time())
                 if taken is not None and moment_s < due_s:
                     await asyncio.sleep(moment_s - loop.time())
                     entered = self._take(flow, document, offset, suggestion, taken)
                     self.tally.count(names, characters=entered)
-                    done += entered
-                    visible = ""
-                    if not taken.wrong:
-                        continue
-                visible = suggestion.text[len(key) :] if suggestion.text.startswith(key) else ""
-            else:
-                visible = ""
+                    break
+                suggestion = await self._more(flow, document.snapshot(), offset, due_s)
+            self.tally.shown += shown
+            if entered:
+                done, visible = done + entered, ""
+                continue
+            visible = visible[len(key) :] if shown and visible.startswith(key) else ""
             await asyncio.sleep(max(0.0, due_s - loop.time()))
             document.apply([Edit(base + done, base + done, key)], document.version + 1)
             done += len(key)
@@ -144,15 +155,33 @@ class Developer:
         await asyncio.wait([asked], timeout=delay)
         return asked.result() if asked.done() else None
 
+    async def _more(self, flow: Flow, snapshot: Snapshot, offset: int, due_s: float) -> Suggestion | None:
+        """What is shown once it has grown, if it does before the next key."""
+        if not self._growing:
+            return None
+        try:
+            async with asyncio.timeout(max(0.0, due_s - asyncio.get_running_loop().time())):
+                await self._grew.wait()
+        except TimeoutError:
+            return None
+        self._grew.clear()
+        return await self._wait_for(flow, snapshot, offset, due_s)
+
+    def _merges(self, visible: str, text: str) -> bool:
+        """Whether a display goes on with what is visible."""
+        return bool(visible) and (text.startswith(visible) if self._growing else text == visible)
+
     def _saw(self, suggestion: Suggestion, remaining: str, names: Sequence[str], *, merged: bool) -> None:
         """Displays whose resulting text is the same are one session, right if its text is what was written."""
         tally = self.tally
-        tally.shown += 1
+        right = decide(Rule.LINE, suggestion.text, remaining, self._rng) is not None
         if not merged:
             tally.sessions += 1
-            right = decide(Rule.LINE, suggestion.text, remaining, self._rng) is not None
-            tally.sessions_right += right
-            tally.count(names, sessions=1, right=right)
+            tally.count(names, sessions=1)
+        if right and not (merged and (self._right or not self._growing)):
+            tally.sessions_right += 1
+            tally.count(names, right=1)
+        self._right = right or (merged and self._right)
         tally.by_source[str(suggestion.source)] = tally.by_source.get(str(suggestion.source), 0) + 1
 
     def _take(self, flow: Flow, document: Document, offset: int, suggestion: Suggestion, taken: Accepted) -> int:

@@ -19,7 +19,8 @@ import msgspec
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import CorpusTable, shipped_table
 from foretype_client.cache import CompletionCache
-from foretype_client.flow import CompletionFlow
+from foretype_client.flow import CompletionFlow, FlowOptions
+from foretype_client.inflight import AnswerRules
 from foretype_client.local_model import CopyLine, LocalModel
 from foretype_client.policy import Policy, PolicyOptions
 from foretype_client.switches import Switches
@@ -60,6 +61,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
         previous_model: another model file; the product with it is the row `previous_model`.
         with_, without: parts of the client's policy that are switched on, and off (:class:`foretype_client.switches.Switches`).
         decide_ms: how long a suggestion must be visible before it can be accepted.
+        growing: the editor is answered with beginnings and asks again when they grow, as those with a plugin of ours.
     """
 
     repo: Path
@@ -73,6 +75,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     with_: Sequence[str] = ()
     without: Sequence[str] = ()
     decide_ms: float = 200.0
+    growing: bool = False
     seed: int = 0
     simulate: bool = False
     oracle: float = 0.0
@@ -134,6 +137,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         "with": list(options.with_),
         "without": list(options.without),
         "decide_ms": options.decide_ms,
+        "growing": options.growing,
         "layout": options.layout,
         "latency": "trace" if trace is not None else "measured",
         "simulate": options.simulate,
@@ -208,6 +212,7 @@ async def _work(
             cache=CompletionCache(),
             local=local,
             rng=random.Random(seed),
+            options=FlowOptions(answer=AnswerRules.growing() if options.growing else AnswerRules()),
         )
     elif system != "empty":
         flow = StrictFlow(
@@ -216,7 +221,15 @@ async def _work(
             debounce_s=options.debounce_ms / 1000,
             local=local if system not in NEURAL else None,
         )
-    developer = Developer(flow, rule=options.rule, rng=random.Random(seed), decide_s=options.decide_ms / 1000)
+    developer = Developer(
+        flow,
+        rule=options.rule,
+        rng=random.Random(seed),
+        decide_s=options.decide_ms / 1000,
+        growing=options.growing and completion is not None,
+    )
+    if completion is not None:
+        completion.on_grew = developer.grew
     for stretch in commit.stretches:
         await developer.type(stretch, root=root, language=language_of(stretch.path))
     if completion is not None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import msgspec
 from foretype_client.ports import Call, Gateway, GatewayError, GatewayGone
@@ -33,6 +35,10 @@ __all__ = [
 ]
 
 
+_PIECE: Final = re.compile(r"[^\S\n]*(?:\w{1,8}|[^\w\s]{1,3})|\s+")
+"""What a token of code is about: a part of a word or some punctuation, with the blanks before it."""
+
+
 class TraceError(Exception):
     """A latency trace cannot be read; the message names the file, the line and the field."""
 
@@ -42,6 +48,12 @@ class TraceRow(msgspec.Struct, frozen=True):
 
     deltas_ms: list[float]
     done_ms: float
+
+    def times_ms(self, count: int) -> list[float]:
+        """When each of `count` tokens comes: as in this row, and then at its mean pace."""
+        times = self.deltas_ms or [self.done_ms]
+        pace_ms = (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else 0.0
+        return [times[i] if i < len(times) else times[-1] + (i + 1 - len(times)) * pace_ms for i in range(count)]
 
 
 class LatencyTrace:
@@ -252,13 +264,13 @@ class SimulatedGateway(ReplayGateway):
 
     def complete(self, call: Call) -> _Stream:
         row = self._rng.choice(self._trace.rows)
-        text = self._predict(call)
-        first_ms = row.deltas_ms[0] if row.deltas_ms else row.done_ms
-        deltas = [(first_ms, Delta(id=call.id, text=text, tokens=max(1, len(text) // 4)))] if text else []
+        pieces = _PIECE.findall(self._predict(call))
+        times = row.times_ms(len(pieces))
+        deltas = [(ms, Delta(id=call.id, text=text, tokens=1)) for ms, text in zip(times, pieces, strict=True)]
         usage = Usage(prompt_tokens=call.prompt_tokens or 0, generated_tokens=sum(d.tokens for _, d in deltas))
         done = Done(id=call.id, finish=Finish.END_OF_MIDDLE, usage=usage)
 
         async def answer() -> Answer:
-            return deltas, max(row.done_ms, first_ms), done
+            return deltas, max([row.done_ms if len(row.deltas_ms) < 2 else 0.0, *times]), done
 
         return self._open(call, answer)
