@@ -2,11 +2,10 @@ import * as vscode from 'vscode';
 import {
   CloseAction,
   ErrorAction,
-  LanguageClient,
+  type LanguageClient,
   type LanguageClientOptions,
   RevealOutputChannelOn,
   type ServerOptions,
-  State,
 } from 'vscode-languageclient/node';
 
 import { Chat, EXPLAIN, DOCUMENT, COMPLETE, type Target } from './chat';
@@ -14,12 +13,14 @@ import { type Explained, Explainer } from './explain';
 import { Installer, NotInstalled } from './install';
 import { locate } from './locate';
 import { serverOptions } from './options';
+import { QuietClient } from './quiet';
 import { Rested } from './rested';
 import { type Status, StatusItem } from './status';
 
 const TOKEN = 'foretype.token';
 const OFF = 'foretype.off';
 const SELECTOR = [{ scheme: 'file' }, { scheme: 'untitled' }];
+const MENDED = 'see the log, correct foretype.server.path or install it anew, then restart';
 const RESTARTS_MAX = 4;
 const RESTARTS_WITHIN_MS = 180_000;
 
@@ -32,6 +33,7 @@ class Extension {
   private readonly installer: Installer;
   private client: LanguageClient | undefined;
   private restarts: number[] = [];
+  private round = new AbortController(); // aborted when another start overtakes this one
   private asking: NodeJS.Timeout | undefined;
 
   constructor(private readonly context: vscode.ExtensionContext) {
@@ -59,7 +61,6 @@ class Extension {
       this.status,
       this.explainer,
       this.chat,
-      this.installer,
       new Rested((document, position) => this.rested(document, position)),
       ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
       vscode.workspace.onDidChangeConfiguration((event) => this.onConfiguration(event)),
@@ -67,50 +68,47 @@ class Extension {
   }
 
   async start(): Promise<void> {
-    const settings = vscode.workspace.getConfiguration('foretype');
-    const command = await this.server(settings);
-    if (command === undefined) {
-      return;
-    }
-    this.log.info(`server: ${command}`);
-    const server: ServerOptions = { command, args: ['lsp', ...settings.get<string[]>('server.arguments', [])] };
-    const client = new LanguageClient('foretype', 'Foretype', server, await this.clientOptions());
-    client.onNotification('foretype/didChangeStatus', (status: Status) => this.status.show(status));
-    client.onNotification('foretype/suggestionGrew', (grown: { textDocument: { uri: string } }) => this.grew(grown));
-    client.onDidChangeState(({ newState }) => {
-      if (newState === State.Stopped && this.client === client) {
-        this.status.say('degraded', 'the language server ended; see the log, then restart it');
-      }
-    });
-    this.client = client;
+    this.round.abort();
+    const { signal } = (this.round = new AbortController());
     try {
-      await client.start();
+      const settings = vscode.workspace.getConfiguration('foretype');
+      const command = await this.server(settings, signal);
+      const options = await this.clientOptions(command);
+      if (!signal.aborted) {
+        await this.connect({ command, args: ['lsp', ...settings.get<string[]>('server.arguments', [])] }, options);
+      }
     } catch (error) {
-      this.fail(`the language server did not start: ${error instanceof Error ? error.message : String(error)}`);
+      if (!signal.aborted) {
+        const reason = error instanceof Error ? error.message : String(error);
+        this.fail(error instanceof NotInstalled ? reason : `the language server did not start (${reason}): ${MENDED}`);
+      }
     }
   }
 
-  /** The command of the server: as set, as found, or as this extension installs it. Undefined when that failed, and was said. */
-  private async server(settings: vscode.WorkspaceConfiguration): Promise<string | undefined> {
+  private async connect(server: ServerOptions & { command: string }, options: LanguageClientOptions): Promise<void> {
+    this.log.info(`server: ${server.command}`);
+    const client = new QuietClient('foretype', 'Foretype', server, options);
+    client.onNotification('foretype/didChangeStatus', (status: Status) => this.status.show(status));
+    client.onNotification('foretype/suggestionGrew', (grown: { textDocument: { uri: string } }) => this.grew(grown));
+    this.client = client;
+    await client.start(); // throws where the program cannot be run, or ends before it answers
+  }
+
+  /** The command of the server: as set, as found, or as this extension installs it. Throws NotInstalled. */
+  private async server(settings: vscode.WorkspaceConfiguration, signal: AbortSignal): Promise<string> {
     const setting = settings.get<string>('server.path', '');
     const found = await locate(setting);
     if (found !== undefined) {
       return found;
     }
     if (setting) {
-      this.fail(`${setting} is no program: correct or empty foretype.server.path, then restart`);
-      return undefined;
+      throw new NotInstalled(`${setting} is no program: correct or empty foretype.server.path`);
     }
-    try {
-      const installed = await this.installer.command(settings.get<string>('python.path', ''));
-      if (installed === undefined) {
-        this.fail("no `foretype` on the PATH or in ~/.local/bin: install it (pip install 'foretype[local]') or set foretype.server.path, then restart");
-      }
-      return installed;
-    } catch (error) {
-      this.fail(error instanceof NotInstalled ? error.message : `the language server was not installed: ${String(error)}`);
-      return undefined;
+    const installed = await this.installer.command(settings.get<string>('python.path', ''), signal);
+    if (installed === undefined) {
+      throw new NotInstalled("no `foretype` on the PATH or in ~/.local/bin: install it (pip install 'foretype[local]') or set foretype.server.path, then restart");
     }
+    return installed;
   }
 
   private async explain(): Promise<void> {
@@ -132,16 +130,21 @@ class Extension {
   }
 
   async stop(): Promise<void> {
+    this.round.abort();
     clearTimeout(this.asking);
     const client = this.client;
     this.client = undefined;
-    if (client?.isRunning()) {
-      await client.stop();
+    try {
+      if (client?.isRunning()) {
+        await client.stop();
+      }
+      await client?.dispose();
+    } catch (error) {
+      this.log.info(`stopping: ${String(error)}`); // one whose start failed refuses, and has let go of its process by itself
     }
-    await client?.dispose();
   }
 
-  private async clientOptions(): Promise<LanguageClientOptions> {
+  private async clientOptions(command: string): Promise<LanguageClientOptions> {
     const token = (await this.context.secrets.get(TOKEN)) ?? '';
     return {
       documentSelector: SELECTOR,
@@ -150,7 +153,7 @@ class Extension {
       initializationOptions: serverOptions(this.on, token),
       errorHandler: {
         error: () => ({ action: ErrorAction.Continue, handled: true }),
-        closed: () => this.closed(),
+        closed: () => this.closed(command),
       },
       initializationFailedHandler: () => false,
       middleware: {
@@ -165,13 +168,14 @@ class Extension {
     };
   }
 
-  private closed(): { action: CloseAction; handled: boolean } {
+  private closed(command: string): { action: CloseAction; handled: boolean } {
     const now = Date.now();
     this.restarts = [...this.restarts.filter((at) => now - at < RESTARTS_WITHIN_MS), now];
     if (this.restarts.length <= RESTARTS_MAX) {
+      this.status.say('starting', 'the language server ended and is started again');
       return { action: CloseAction.Restart, handled: true };
     }
-    this.fail(`the language server ended ${this.restarts.length} times; see the log, then restart it`);
+    this.fail(`${command} ended ${this.restarts.length} times: ${MENDED}`);
     return { action: CloseAction.DoNotRestart, handled: true };
   }
 
@@ -243,7 +247,8 @@ class Extension {
   }
 
   private async onConfiguration(event: vscode.ConfigurationChangeEvent): Promise<void> {
-    if (event.affectsConfiguration('foretype.server')) {
+    const other = event.affectsConfiguration('foretype.server') || (event.affectsConfiguration('foretype.python') && !this.client);
+    if (other) {
       await this.restart();
     } else if (event.affectsConfiguration('foretype')) {
       await this.sendOptions();

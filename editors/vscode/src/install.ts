@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { access, mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import * as path from 'node:path';
@@ -9,7 +9,7 @@ const PROBE = 'import sys, venv, ensurepip; sys.exit(0 if sys.version_info >= (3
 const STALE_MS = 900_000;
 const POLL_MS = 1000;
 
-/** Why the server could not be installed, and what to do about it. */
+/** Why there is no server to start, and what to do about it. */
 export class NotInstalled extends Error {}
 
 /**
@@ -17,8 +17,6 @@ export class NotInstalled extends Error {}
  * comes from the package index. A second window waits for the first one.
  */
 export class Installer {
-  private child: ChildProcess | undefined;
-
   constructor(
     private readonly carried: string,
     private readonly storage: string,
@@ -26,8 +24,11 @@ export class Installer {
     private readonly log: (line: string) => void,
   ) {}
 
-  /** The `foretype` command of that environment, installed where it is not yet; undefined if no wheel is carried. */
-  async command(python: string): Promise<string | undefined> {
+  /**
+   * The `foretype` command of that environment, installed where it is not yet; undefined if no wheel is carried. `signal`
+   * stops what is under way. Throws NotInstalled.
+   */
+  async command(python: string, signal: AbortSignal): Promise<string | undefined> {
     const wheel = (await readdir(this.carried).catch(() => [])).find((name) => name.endsWith('.whl'));
     if (!wheel) {
       return undefined;
@@ -46,6 +47,9 @@ export class Installer {
     while (!(await mkdir(lock).then(() => true, () => false))) {
       this.say('another window is installing the language server');
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+      if (signal.aborted) {
+        throw new NotInstalled('stopped');
+      }
       if (await isDone()) {
         return command;
       }
@@ -55,7 +59,7 @@ export class Installer {
       }
     }
     try {
-      await this.install(python, home, file);
+      await this.install(python, home, file, signal);
       await writeFile(marker, digest);
       return command;
     } finally {
@@ -63,31 +67,26 @@ export class Installer {
     }
   }
 
-  /** Stop what is under way. */
-  dispose(): void {
-    this.child?.kill();
-  }
-
-  private async install(setting: string, home: string, wheel: string): Promise<void> {
+  private async install(setting: string, home: string, wheel: string, signal: AbortSignal): Promise<void> {
     this.say('looking for Python 3.11 or newer');
-    const python = await this.python(setting);
+    const python = await this.python(setting, signal);
     this.say('making an environment for the language server');
     await rm(home, { recursive: true, force: true });
-    await this.run(python, ['-m', 'venv', home], 'no environment could be made; the log says why');
+    await this.run(signal, python, ['-m', 'venv', home], 'no environment could be made; the log says why');
     this.say('installing the language server (about a minute, once)');
     const pip = [path.join(home, WINDOWS ? 'Scripts' : 'bin', WINDOWS ? 'python.exe' : 'python'), '-m', 'pip', 'install'];
     const quiet = ['--disable-pip-version-check', '--no-input', '--prefer-binary', '--progress-bar', 'off'];
     const pins = path.join(this.carried, 'lock.txt');
     const pinned = await access(pins).then(() => ['-c', pins], () => []);
     await this.run(
-      pip[0]!, [...pip.slice(1), ...quiet, ...pinned, `${wheel}[local]`],
+      signal, pip[0]!, [...pip.slice(1), ...quiet, ...pinned, `${wheel}[local]`],
       'packages could not be installed: is the package index reachable? The log says more; restart the server to try again',
     );
   }
 
-  private async python(setting: string): Promise<string> {
+  private async python(setting: string, signal: AbortSignal): Promise<string> {
     for (const candidate of setting ? [setting] : PYTHONS) {
-      if (await this.run(candidate, ['-c', PROBE]).then(() => true, () => false)) {
+      if (await this.run(signal, candidate, ['-c', PROBE]).then(() => true, () => false)) {
         return candidate;
       }
     }
@@ -97,9 +96,9 @@ export class Installer {
     );
   }
 
-  private run(command: string, args: string[], failure = ''): Promise<void> {
+  private run(signal: AbortSignal, command: string, args: string[], failure = ''): Promise<void> {
     return new Promise((resolve, reject) => {
-      const child = (this.child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], windowsHide: true }));
+      const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], windowsHide: true, signal });
       const told = (chunk: Buffer): void => {
         for (const line of chunk.toString().split('\n').filter((text) => text.trim())) {
           this.log(line);

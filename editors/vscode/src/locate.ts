@@ -1,5 +1,5 @@
 import { constants } from 'node:fs';
-import { access } from 'node:fs/promises';
+import { access, stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import * as path from 'node:path';
 
@@ -26,7 +26,7 @@ export async function locate(setting: string): Promise<string | undefined> {
 async function runnable(file: string): Promise<boolean> {
   try {
     await access(file, constants.X_OK);
-    return true;
+    return (await stat(file)).isFile();
   } catch {
     return false;
   }

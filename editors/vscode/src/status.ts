@@ -27,7 +27,7 @@ export class StatusItem implements vscode.Disposable {
   /** A state that the server cannot tell of itself: it is not there. */
   say(state: Status['state'], detail: string): void {
     this.last = undefined;
-    this.draw(state, '', [detail]);
+    this.draw(state, '', detail, []);
   }
 
   show(status: Status): void {
@@ -36,14 +36,13 @@ export class StatusItem implements vscode.Disposable {
     const share = counts.cachedShare === null ? '' : ` · ${Math.round(counts.cachedShare * 100)} %`;
     const latency = counts.lastLatencyMs === null ? '' : ` ${Math.round(counts.lastLatencyMs)} ms${share}`;
     const lines = [
-      status.detail,
       status.model && `model: ${status.model}`,
       status.gateway && `gateway: ${status.gateway}`,
       counts.cachedShare !== null && `prompt tokens not computed: ${Math.round(counts.cachedShare * 100)} %`,
       `suggestions: ${counts.suggested}, accepted: ${counts.accepted}`,
       ...status.problems.map((problem) => `setting ${problem}`),
     ];
-    this.draw(status.state, status.state === 'ready' ? latency : '', lines.filter((line) => typeof line === 'string' && line));
+    this.draw(status.state, status.state === 'ready' ? latency : '', status.detail, lines);
   }
 
   /** The state in words, for the command. */
@@ -53,11 +52,11 @@ export class StatusItem implements vscode.Disposable {
 
   private lines: string[] = [];
 
-  private draw(state: Status['state'], latency: string, lines: (string | false)[]): void {
-    this.lines = lines as string[];
+  private draw(state: Status['state'], latency: string, detail: string, more: (string | false)[]): void {
+    this.lines = [detail, ...more].filter((line) => typeof line === 'string' && line !== '') as string[];
     this.item.text = `${ICONS[state]} Foretype${latency}`;
     this.item.tooltip = [`Foretype: ${state}`, ...this.lines].join('\n');
-    this.item.accessibilityInformation = { label: `Foretype ${state}${latency}` };
+    this.item.accessibilityInformation = { label: `Foretype ${state}${latency}${detail && `: ${detail}`}` };
     this.item.backgroundColor = state === 'degraded' ? new vscode.ThemeColor('statusBarItem.warningBackground') : undefined;
   }
 

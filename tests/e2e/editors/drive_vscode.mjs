@@ -23,6 +23,10 @@ const commands = {
     await page.goto(url, { waitUntil: 'domcontentloaded' });
     await page.waitForSelector('.monaco-editor .view-line', { timeout: 60_000 });
   },
+  reload: async () => {
+    await page.reload({ waitUntil: 'domcontentloaded' });
+    await page.waitForSelector('.monaco-editor .view-line', { timeout: 60_000 });
+  },
   // Not by a click: on a busy machine something may lie over the text for a while.
   focus: () =>
     page.waitForFunction((selector) => {
@@ -30,11 +34,17 @@ const commands = {
       input?.focus();
       return input !== null && document.activeElement === input;
     }, INPUT, { timeout: 60_000 }).then(() => null),
+  // Into the text of the first cell of the notebook that is open.
+  cell: async () => {
+    await page.click('.notebookOverlay .code-cell-row .view-line', { timeout: 60_000 });
+  },
   palette: ({ shown }) =>
     page.waitForFunction((wanted) => {
       const widget = document.querySelector('.quick-input-widget');
       return (widget !== null && widget.offsetParent !== null) === wanted;
     }, shown, { timeout: 60_000 }).then(() => null),
+  // The palette's first row is this one.
+  picked: ({ text }) => page.locator('.quick-input-list .monaco-list-row').first().filter({ hasText: text }).waitFor({ timeout: 60_000 }),
   press: async ({ keys }) => {
     for (const key of keys) {
       await page.keyboard.press(key);
@@ -72,6 +82,8 @@ const commands = {
   text: () => page.evaluate(() => [...document.querySelectorAll('.view-line')].map((node) => node.textContent).join('\n').replaceAll('\u00a0', ' ')),
   // What the editor shows that keys go to.
   active: () => page.evaluate(() => document.activeElement?.closest('.editor-instance')?.querySelector('.view-lines')?.textContent.replaceAll('\u00a0', ' ') ?? ''),
+  // Name of the file that the active tab shows.
+  tab: () => page.evaluate(() => document.querySelector('.tab.active')?.getAttribute('data-resource-name') ?? ''),
   status: () => page.evaluate(() => document.querySelector('[id="foretype.foretype.foretype.status"], [id*="foretype.status"]')?.getAttribute('aria-label') ?? null),
   // Notifications that popped up: there must never be any of ours.
   notifications: () => page.evaluate(() => [...document.querySelectorAll('.notification-list-item-message')].map((node) => node.textContent)),

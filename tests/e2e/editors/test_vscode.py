@@ -198,21 +198,6 @@ def test_into_an_empty_vscode_the_extension_brings_its_own_server(tmp_path):
         it.close()
 
 
-def test_with_the_wrong_python_the_status_says_what_to_do(tmp_path):
-    old = tmp_path / "python"
-    old.write_text("#!/bin/sh\nexit 3\n")
-    old.chmod(0o755)
-    it = VsCode(tmp_path, CART, {"foretype.python.path": str(old)}, env_more=PLAIN)
-    try:
-        it.do("focus")
-        it.until(lambda: "degraded" in (it.do("status") or ""), "degraded")
-        it.type("x = 1")
-        assert it.saved().startswith("x = 1")
-        assert it.do("notifications") == []
-    finally:
-        it.close()
-
-
 def running(folder):
     """Language servers that VS Code started out of a folder."""
     found = []

@@ -46,6 +46,7 @@ class VsCode:
         self.file.write_text(source)
         data, extensions = folder / "data", folder / "extensions"
         (data / "User").mkdir(parents=True)
+        self._data = data
         (data / "User/settings.json").write_text(json.dumps(settings))
         env = environment(folder, FORETYPE_PLAYWRIGHT=str(tools))
         env |= {"PATH": f"{node.parent}:{env['PATH']}", **(env_more or {})}
@@ -84,6 +85,13 @@ class VsCode:
             self.close()
             raise
 
+    def configure(self, settings: dict):
+        """Give this machine settings and load the window anew: those of programs are not taken from the user's once it runs."""
+        (self._data / "Machine").mkdir(exist_ok=True)
+        (self._data / "Machine/settings.json").write_text(json.dumps(settings))
+        self.do("reload")
+        self.do("focus")
+
     def do(self, command, **options):
         """One command of drive_vscode.mjs."""
         self._browser.stdin.write(json.dumps({"command": command, **options}) + "\n")
@@ -98,9 +106,19 @@ class VsCode:
 
     def run(self, title):
         """Run a command by its title, through the command palette."""
-        self.press("F1")
+        self._pick("F1", title)
+
+    def open(self, file: Path):
+        """Open a file by its path."""
+        self._pick("Control+p", str(file), file.name)
+        self.until(lambda: self.do("tab") == file.name, f"{file.name} is open")
+
+    def _pick(self, key, text, row=""):
+        self.press(key)
         self.do("palette", shown=True)
-        self.type(title)
+        self.type(text)
+        if row:
+            self.do("picked", text=row)
         self.press("Enter")
         self.do("palette", shown=False)
 
@@ -117,6 +135,8 @@ class VsCode:
         end_s = time.monotonic() + deadline_s
         while not satisfied():
             if time.monotonic() > end_s:
+                if pictures := os.environ.get("FORETYPE_SCREENSHOTS"):
+                    self.do("screenshot", path=f"{pictures}/vscode-never-{time.time_ns()}.png")
                 raise TimeoutError(f"never: {what}; ghost text {self.ghost()!r}, status {self.do('status')!r}")
             time.sleep(0.05)
 
