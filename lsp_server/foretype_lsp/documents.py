@@ -124,9 +124,7 @@ class Documents:
         if changes:
             held.document.apply(list(_edits(held.lines, changes)), _next(held, version))
             if held.lines.chars > MAX_DOCUMENT_BYTES:
-                self._hold(
-                    uri, "", language=held.document.language, version=held.document.version, excluded=_TOO_LARGE
-                )
+                self._hold(uri, "", language=held.document.language, version=held.document.version, excluded=_TOO_LARGE)
         return Outcome.APPLIED
 
     def lose(self, uri: str) -> None:
