@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from foretype_backend.identity.schema import SCOPE_MAX_CHARS, epochs, gateways, state, tenants
 from foretype_backend.identity.store import IdentityStore, NotThere, need_tenant
@@ -146,12 +147,8 @@ class Purges:
         if higher:
             async with self._store.changing() as connection:
                 for (tenant, scope), epoch in higher.items():
-                    where = (epochs.c.tenant == tenant, epochs.c.scope == scope)
-                    now = (await connection.execute(select(epochs.c.epoch).where(*where))).scalar()
-                    if now is None:
-                        await connection.execute(insert(epochs).values(tenant=tenant, scope=scope, epoch=epoch))
-                    elif now < epoch:
-                        await connection.execute(update(epochs).where(*where).values(epoch=epoch))
+                    if epoch > await _kept(connection, tenant, scope):
+                        await _keep(connection, tenant, scope, epoch)
 
     async def _end(self, tenant: str, scope: str) -> tuple[int, int]:
         """The new epoch, and the version of the store that has it."""
@@ -165,10 +162,8 @@ class Purges:
                 epoch = known.epoch + 1
                 await connection.execute(update(tenants).where(tenants.c.name == tenant).values(epoch=epoch))
             else:
-                where = (epochs.c.tenant == tenant, epochs.c.scope == scope)
-                epoch = ((await connection.execute(select(epochs.c.epoch).where(*where))).scalar() or 0) + 1
-                if not (await connection.execute(update(epochs).where(*where).values(epoch=epoch))).rowcount:
-                    await connection.execute(insert(epochs).values(tenant=tenant, scope=scope, epoch=epoch))
+                epoch = await _kept(connection, tenant, scope) + 1
+                await _keep(connection, tenant, scope, epoch)
             version = (await connection.execute(select(state.c.value).where(state.c.name == "version"))).scalar_one()
         return epoch, int(version)
 
@@ -187,6 +182,21 @@ class StorePurger:
             raise PurgeFailed(str(error), field="tenant" if len(scope) <= SCOPE_MAX_CHARS else "repository") from error
         except StoreError as error:
             raise PurgeFailed(str(error)) from error
+
+
+async def _kept(connection: AsyncConnection, tenant: str, scope: str) -> int:
+    """A repository's epoch; 0 before its first purge."""
+    found = await connection.execute(select(epochs.c.epoch).where(_is(tenant, scope)))
+    return found.scalar() or 0
+
+
+async def _keep(connection: AsyncConnection, tenant: str, scope: str, epoch: int) -> None:
+    if not (await connection.execute(update(epochs).where(_is(tenant, scope)).values(epoch=epoch))).rowcount:
+        await connection.execute(insert(epochs).values(tenant=tenant, scope=scope, epoch=epoch))
+
+
+def _is(tenant: str, scope: str) -> ColumnElement[bool]:
+    return and_(epochs.c.tenant == tenant, epochs.c.scope == scope)
 
 
 def _silent(for_s: float) -> str:

@@ -29,16 +29,20 @@ __all__ = ["Texts", "read_key"]
 _NONCE_BYTES: Final = 12
 
 
-def read_key(path: Path, field: str = "telemetry.key_file") -> bytes:
+def read_key(path: Path) -> bytes:
     """The key in `path`, made on first use with mode 0600. Raises StoreError."""
     try:
         with contextlib.suppress(FileExistsError):
             make_secret(path)
         key = path.read_bytes()
     except OSError as error:
-        raise StoreError(f"{field}: {path}: {error.strerror}; give a file that this user can read") from error
+        raise StoreError(
+            f"telemetry.key_file: {path}: {error.strerror}; give a file that this user can read"
+        ) from error
     if len(key) != SECRET_BYTES:
-        raise StoreError(f"{field}: {path} has {len(key)} bytes, not {SECRET_BYTES}; make one: openssl rand 32")
+        raise StoreError(
+            f"telemetry.key_file: {path} has {len(key)} bytes, not {SECRET_BYTES}; make one: openssl rand 32"
+        )
     return key
 
 
