@@ -23,16 +23,19 @@ class MiddleLoss(nn.Module):
     """Cross-entropy in nats in which a target of a middle counts ``weight`` times.
 
     A tenth of a row is middle, and it is all that is ever generated: a small model spends its few parameters there.
+    The token that ends a middle counts ``end_weight`` times that again: one target of a middle among many, and the one
+    that decides whether a right line is followed by an invented one.
     """
 
-    def __init__(self, model: LanguageModel, weight: float) -> None:
+    def __init__(self, model: LanguageModel, weight: float, end_weight: float = 1.0) -> None:
         super().__init__()
-        self.model, self.weight = model, weight
+        self.model, self.weight, self.end_weight = model, weight, end_weight
 
     def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
         """Weighted mean over targets that are not -100; both (batch, length)."""
         logits = self.model(ids).flatten(0, 1).float()
         losses = functional.cross_entropy(logits, targets.flatten(), ignore_index=-100, reduction="none")
         counted = (targets != -100).float()
-        weights = (torch.where(is_middle(ids), self.weight, 1.0) * counted).flatten()
+        middle = torch.where(targets == END, self.weight * self.end_weight, self.weight)
+        weights = (torch.where(is_middle(ids), middle, 1.0) * counted).flatten()
         return (losses * weights).sum() / weights.sum().clamp(min=1)

@@ -53,6 +53,7 @@ class TrainConfig:
     optimizer: str = "muon"
     teacher_weight: float = 0.7
     middle_weight: float = 1.0
+    end_weight: float = 1.0
 
 
 def load_config(path: Path) -> tuple[ModelConfig, TrainConfig]:
@@ -146,8 +147,8 @@ class Run:
         loss: Any = self.model.loss
         if teacher is not None:
             loss = DistilledLoss(self.model, open_model(teacher, self.device), config.teacher_weight)
-        elif config.middle_weight != 1.0:
-            loss = MiddleLoss(self.model, config.middle_weight)
+        elif config.middle_weight != 1.0 or config.end_weight != 1.0:
+            loss = MiddleLoss(self.model, config.middle_weight, config.end_weight)
         self.loss = torch.compile(loss, dynamic=False)
         out.mkdir(parents=True, exist_ok=True)
         if (out / "last.pt").exists():

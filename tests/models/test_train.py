@@ -250,6 +250,8 @@ def test_targets_of_a_middle_count_as_often_as_is_said() -> None:
         weights = torch.tensor([1.0, 3.0, 3.0, 3.0, 1.0, 1.0])
         assert middles.MiddleLoss(model, 3.0)(ids, targets) == pytest.approx(float((each * weights).sum() / 12))
         assert middles.MiddleLoss(model, 1.0)(ids, targets) == pytest.approx(float(model.loss(ids, targets)))
+        weights[3] = 15.0  # the end of the middle, five times a target of a middle
+        assert middles.MiddleLoss(model, 3.0, 5.0)(ids, targets) == pytest.approx(float((each * weights).sum() / 24))
 
 
 def test_rows_of_the_sampler_end_every_middle_they_begin(store: Path, encoding: tiktoken.Encoding) -> None:
