@@ -35,7 +35,9 @@ def version_of(program):
 def environment(folder: Path, **more):
     """An environment in which a program has no past: its own home, and the rest of ours."""
     home = folder / "home"
-    home.mkdir(exist_ok=True)
+    # Two Neovims that begin at once, the editor and the one that asks it, may both make the folder of their log: the one that
+    # loses says so and waits for Enter.
+    (home / ".local" / "state" / "nvim").mkdir(parents=True, exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "TMUX", "NVIM", "VIM"))}
     return {**kept, "HOME": str(home), "SHELL": "/bin/sh", "LANG": "C.UTF-8", "TERM": "screen-256color", **more}
 
