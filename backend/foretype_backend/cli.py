@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from foretype_backend.config import Config, ConfigError, load_config
-from foretype_backend.prefix.secret import check_salt_file
+from foretype_backend.secret_file import SALT_FIELD, check_secret_files, read_secret
 
 if TYPE_CHECKING:
     from foretype_client.tracing.spans import Tracing
@@ -93,7 +93,7 @@ def serve(
 
     try:
         config = read()
-        check_salt_file(config)
+        check_secret_files(config)
         if config.gateway.workers > 1:
             raise typer.Exit(_run_workers(config, log_level))
         _run(config, read, log_level, listen_fd, place)
@@ -433,10 +433,10 @@ def _salts(config: Config, identity: Identity | None) -> SaltBook:
     """Salts of this deployment's secret; every gateway of it needs the same file to share caches."""
     from foretype_backend.prefix.epochs import EpochsUnreadable, read_epochs
     from foretype_backend.prefix.salt import SaltBook
-    from foretype_backend.prefix.secret import read_secret
 
     try:
-        salts = SaltBook(read_secret(config, state_dir(config)), read_epochs(_epochs_path(config)))
+        secret = read_secret(SALT_FIELD, config.identity.salt_file, state_dir(config) / "identity" / "salt")
+        salts = SaltBook(secret, read_epochs(_epochs_path(config)))
     except EpochsUnreadable as error:
         raise ConfigError("state_dir", str(error)) from error
     if identity is not None:

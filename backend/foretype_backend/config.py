@@ -27,7 +27,7 @@ Sources, strongest first: command-line flags, the TOML file given by `--profile`
 | `telemetry.enabled` | true | keep what clients report of suggestions; else it is acknowledged and dropped |
 | `telemetry.url` | `telemetry/events.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
 | `telemetry.text_url` | `telemetry/texts` in the state directory | opted-in text: a folder, or `s3://bucket/prefix` |
-| `telemetry.key_file` | `telemetry/key` in the state directory | 32 bytes that texts are encrypted with, made on first use |
+| `telemetry.key_file` | `telemetry/key` in the state directory | 32 bytes that texts are encrypted with, made on first use where none is named |
 | `limits.max_running`, `max_waiting` | 64, 256 | requests in the engine at once, and waiting |
 | `limits.live_per_connection` | 64 | live requests of one connection; beyond it `overloaded` |
 | `limits.max_tokens` | 1024 | most tokens that one request may generate |
@@ -388,7 +388,7 @@ def _check_fast(config: Config) -> None:
         raise ConfigError(
             "identity.salt_file",
             "replicas shared by tenants need one secret, the same on every gateway; make a file with "
-            "`foretype config new-salt FILE`, and name it here",
+            "`foretype config new-secret FILE`, and name it here",
         )
 
 

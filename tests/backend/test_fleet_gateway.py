@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import stat
 import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -18,8 +17,6 @@ from backend.replica import Replica
 from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.launch import prepare
-from foretype_backend.operations.config_check import app as config_commands
-from foretype_backend.operations.config_check import check_file
 from foretype_backend.pools.attach import attach_pool, attach_purger
 from foretype_backend.pools.build import make_pool
 from foretype_backend.pools.config import FastConfig
@@ -236,49 +233,6 @@ async def process(profile: Path, state: Path) -> AsyncGenerator[asyncio.subproce
         if started.returncode is None:
             started.kill()
         await started.communicate()
-
-
-@pytest.mark.parametrize(
-    ("name", "secret", "told"),
-    [("salt", b"short", "has 5 bytes"), (".", None, "is a directory"), ("slat", None, "config new-salt")],
-)
-async def test_a_secret_that_salts_cannot_be_made_of_ends_the_start(
-    tmp_path: Path, name: str, secret: bytes | None, told: str
-) -> None:
-    file = tmp_path / name
-    if secret is not None:
-        file.write_bytes(secret)
-    replica = Replica(vocabulary=TOKENIZER.vocabulary_tokens)
-    await replica.start()
-    profile = tmp_path / "team.toml"
-    profile.write_text(
-        f"[pool.fast]\nreplicas = ['{replica.url}/v1']\n[model]\ntokenizer = '{locate().tokenizer_path}'\n"
-        f"grammar = 'foretype-1'\n[identity]\nenabled = true\nsalt_file = '{file}'\n"
-    )
-    async with process(profile, tmp_path / "state") as gateway:
-        assert gateway.stderr is not None
-        async with asyncio.timeout(30):
-            said = (await gateway.stderr.read()).decode()
-            assert await gateway.wait() == 2
-    assert "identity.salt_file" in said
-    assert told in said.lower()
-    await replica.stop()
-    finding = check_file(profile)
-    assert finding is not None
-    assert (finding.field, finding.line) == ("identity.salt_file", 8)
-    assert told in finding.message.lower()
-
-
-def test_the_command_makes_a_secret_once_and_for_its_user_alone(tmp_path: Path) -> None:
-    file = tmp_path / "salt"
-    assert CliRunner().invoke(config_commands, ["new-salt", str(file)]).exit_code == 0
-    made = file.read_bytes()
-    assert (len(made), stat.S_IMODE(file.stat().st_mode)) == (32, 0o600)
-    again = CliRunner().invoke(config_commands, ["new-salt", str(file)])
-    assert again.exit_code == 2
-    assert "FILE" in again.output
-    assert file.read_bytes() == made
-    assert list(tmp_path.iterdir()) == [file]
 
 
 async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_models(tmp_path: Path) -> None:

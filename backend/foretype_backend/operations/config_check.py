@@ -13,8 +13,7 @@ import typer
 
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.operations.certificate import Certificate
-from foretype_backend.prefix.secret import check_salt_file
-from foretype_backend.secret_file import make_secret
+from foretype_backend.secret_file import check_secret_files, make_secret
 
 __all__ = ["Finding", "app", "check_file", "line_of"]
 
@@ -54,7 +53,7 @@ def check_file(path: Path) -> Finding | None:
     """The first thing that is wrong with a file, or None. Reads the files that it names, opens nothing."""
     try:
         config = load_config(profile=path)
-        check_salt_file(config)
+        check_secret_files(config)
         certificate = Certificate.of(config)
         if certificate is not None and certificate.expired(datetime.now(UTC)):
             raise ConfigError("gateway.tls_cert_file", f"expired on {certificate.expires:%Y-%m-%d}; renew it")
@@ -99,17 +98,23 @@ def check(
     raise typer.Exit(0 if finding is None else 2)
 
 
-@app.command("new-salt")
-def new_salt(
+@app.command("new-secret")
+def new_secret(
     file: Annotated[
-        Path, typer.Argument(help="where to write it; `[identity] salt_file` of every gateway names a copy")
+        Path,
+        typer.Argument(
+            help="where to write it; `identity.salt_file` or `telemetry.key_file` of every gateway names a copy"
+        ),
     ],
 ) -> None:
-    """Make the secret that cache salts are made of. A file that is there is never replaced."""
+    """Make the secret of cache salts, or the key of opted-in texts. A file that is there is never replaced."""
     try:
         make_secret(file)
     except OSError as error:
-        told = "is there already, and replacing it would make every cache cold" if file.exists() else error.strerror
+        told = (
+            "is there already, and without it caches are cold and texts unreadable" if file.exists() else error.strerror
+        )
         typer.echo(f"foretype config: FILE: {file} {told}; give another path", err=True)
         raise typer.Exit(2) from error
-    typer.echo(f"{file}: 32 bytes, for this user alone; name a copy of it in `[identity] salt_file` of every gateway")
+    where = "`identity.salt_file` or `telemetry.key_file`, one secret for each"
+    typer.echo(f"{file}: 32 bytes, for this user alone; name a copy of it in {where}, on every gateway")

@@ -41,7 +41,7 @@ class Privacy:
     ) -> None:
         self.url = url or str(directory / "events.db")
         self.text_url = text_url or str(directory / "texts")
-        self.key_file = key_file or directory / "key"
+        self._key_file, self._own_key = key_file, directory / "key"
 
     def show(self) -> dict[str, Any]:
         """Places, and for each tenant its flags, retention in days, and what there is of it."""
@@ -63,7 +63,12 @@ class Privacy:
                     "holds": "text around suggestions, encrypted; only of tenants with store_text",
                     "retention": "text_days",
                 },
-                {"what": "key", "place": str(self.key_file), "holds": "key of the texts", "retention": "until removed"},
+                {
+                    "what": "key",
+                    "place": str(self._key_file or self._own_key),
+                    "holds": "key of the texts",
+                    "retention": "until removed",
+                },
             ],
             "tenants": tenants or [{**Consent("default")._asdict(), "events": 0, "texts": 0}],
         }
@@ -145,7 +150,7 @@ class Privacy:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[tuple[Store, Texts | None]]:
-        texts = Texts(self.text_url, read_key(self.key_file)) if self._has_texts() else None
+        texts = Texts(self.text_url, read_key(self._key_file, self._own_key)) if self._has_texts() else None
         store = await Store.open(self.url)
         try:
             yield store, texts

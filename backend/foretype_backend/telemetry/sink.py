@@ -161,7 +161,7 @@ class TelemetrySink:
 
     def _open_texts(self) -> Texts:
         module = import_module("foretype_backend.telemetry.texts")
-        key = module.read_key(Path(self._config.key_file or self._directory / "key"))
+        key = module.read_key(self._config.key_file, self._directory / "key")
         return module.Texts(self._config.text_url or str(self._directory / "texts"), key)
 
     async def _consent(self, store: Store, tenant: str) -> Consent:

@@ -6,7 +6,6 @@ object can be passed off as another. Paths say tenant, user and day, which is wh
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
@@ -21,7 +20,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
-from foretype_backend.secret_file import SECRET_BYTES, make_secret
+from foretype_backend.config import ConfigError
+from foretype_backend.secret_file import KEY_FIELD, SECRET_BYTES, read_secret
 from foretype_backend.telemetry.errors import StoreError
 
 __all__ = ["Texts", "read_key"]
@@ -29,21 +29,12 @@ __all__ = ["Texts", "read_key"]
 _NONCE_BYTES: Final = 12
 
 
-def read_key(path: Path) -> bytes:
-    """The key in `path`, made on first use with mode 0600. Raises StoreError."""
+def read_key(named: str | Path | None, own: Path) -> bytes:
+    """The key in the file that is named, or in `own`, made on first use with mode 0600. Raises StoreError."""
     try:
-        with contextlib.suppress(FileExistsError):
-            make_secret(path)
-        key = path.read_bytes()
-    except OSError as error:
-        raise StoreError(
-            f"telemetry.key_file: {path}: {error.strerror}; give a file that this user can read"
-        ) from error
-    if len(key) != SECRET_BYTES:
-        raise StoreError(
-            f"telemetry.key_file: {path} has {len(key)} bytes, not {SECRET_BYTES}; make one: openssl rand 32"
-        )
-    return key
+        return read_secret(KEY_FIELD, named, own)
+    except ConfigError as error:
+        raise StoreError(str(error)) from error
 
 
 class Texts:
