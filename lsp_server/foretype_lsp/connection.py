@@ -88,7 +88,7 @@ class Connection:
             self._changed.set()
 
         def on_grew(uri: str, suggestion: Suggestion) -> None:
-            server.grew(uri, suggestion.id)
+            server.suggestions.grew(uri, suggestion.id)
 
         session.on_profile, session.on_connection, client.flow.on_grew = on_profile, on_connection, on_grew
         server.attach(client.flow)

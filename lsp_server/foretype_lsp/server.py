@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from cattrs import Converter
-from foretype_client.policy import Trigger
 from foretype_client.sources.shelf import Sources
-from foretype_client.suggestion import SelectedCompletion
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from foretype_lsp import messages
-from foretype_lsp.asking import Asked, Asking, Flow
+from foretype_lsp.asking import Flow
 from foretype_lsp.chat.commands import ACTION_KINDS, Chat
-from foretype_lsp.completions import ACCEPT_COMMAND, EXPLAIN_COMMAND, menu_item, place_of
 from foretype_lsp.documents import Documents, Held, Outcome, path_of
 from foretype_lsp.globs import first_match
 from foretype_lsp.log import set_level
@@ -37,27 +33,16 @@ from foretype_lsp.positions import Encoding
 from foretype_lsp.protocol import Protocol as JsonRpc
 from foretype_lsp.status import Counts, Status, StatusMachine
 from foretype_lsp.stdio import process_alive
+from foretype_lsp.suggesting import Suggestions
 
-__all__ = ["DID_CHANGE_STATUS", "STATUS", "SUGGESTION_GREW", "Server"]
+__all__ = ["DID_CHANGE_STATUS", "STATUS", "Server"]
 
 _log: Final = logging.getLogger(__name__)
 
 STATUS: Final = "foretype/status"
 DID_CHANGE_STATUS: Final = "foretype/didChangeStatus"
-SUGGESTION_GREW: Final = "foretype/suggestionGrew"
-CURSOR_RESTED: Final = "foretype/cursorRested"
-DID_SHOW: Final = "textDocument/didShowCompletion"
-DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
 
 _About = TypeVar("_About", messages.DidOpen, messages.DidChange)
-
-_ASKS_AGAIN_S: Final = 0.3
-"""An editor that is told of growth asks again within this time."""
-
-_INVOKED: Final = 1
-_AUTOMATIC: Final = 2
-_POPUP_TRIGGERS: Final = [" ", "(", "[", "{", ".", ",", "=", ":", '"', "'"]
-"""Beside the letters of words, where menus ask by themselves."""
 
 
 class Server(LanguageServer):
@@ -79,7 +64,6 @@ class Server(LanguageServer):
             converter_factory=_converter,
         )
         self.overrides = overrides or {}
-        self._popup = popup
         self.options = Options()
         self.documents = Documents()
         self.status = StatusMachine(version("foretype"))
@@ -92,9 +76,8 @@ class Server(LanguageServer):
         self.on_progress_cancelled: Callable[[object], None] = lambda token: None
         self.sources = Sources.none()
         self.shows_progress = self.watches_files = False
-        self._flow: Flow | None = None
-        self._asking = Asking()
-        self._grew_s: dict[str, float] = {}
+        self.flow: Flow | None = None
+        self.suggestions = Suggestions(self, popup=popup)
         self.chat = Chat(self)
         self._problems: list[Problem] = []
         self._reported: set[Problem] = set()
@@ -109,24 +92,18 @@ class Server(LanguageServer):
 
     def attach(self, flow: Flow | None) -> None:
         """Use this flow from now on; it learns of the documents that are open."""
-        self._flow = flow
+        self.flow = flow
         if flow is not None:
             for held in self.documents:
-                if self._obstacle(held) is None:
+                if self.obstacle(held) is None:
                     flow.document_opened(held.snapshot())
 
     def use_sources(self, sources: Sources) -> None:
         """Tell these sources of documents and folders from now on; they learn of the documents that are open."""
         self.sources = sources
         for held in self.documents:
-            if self._obstacle(held) is None:
+            if self.obstacle(held) is None:
                 sources.opened(held.document.uri, held.document.text)
-
-    def grew(self, uri: str, suggestion_id: str) -> None:
-        """Tell a client that understands it that asking again at the same place now gives more."""
-        if self.options.suggestion_grew:
-            self._grew_s[uri] = asyncio.get_running_loop().time()
-            self.protocol.notify(SUGGESTION_GREW, {"textDocument": {"uri": uri}, "id": suggestion_id})
 
     def add_problem(self, problem: Problem) -> None:
         """Report something about an option that showed only when it was used."""
@@ -158,29 +135,16 @@ class Server(LanguageServer):
             types.WINDOW_WORK_DONE_PROGRESS_CANCEL: self._on_progress_cancel,
             types.WORKSPACE_EXECUTE_COMMAND: self._on_command,
             types.TEXT_DOCUMENT_CODE_ACTION: self.chat.code_actions,
-            CURSOR_RESTED: self._on_rested,
-            DID_SHOW: self._on_shown,
-            DID_PARTIALLY_ACCEPT: self._on_partially_accepted,
             STATUS: lambda params: msgspec.to_builtins(self._current_status()),
+            **self.suggestions.handlers,
         }
-        # One of the two: an editor that knows both would ask both, and one question would void the other.
-        asks, asked_by, answer = (
-            (types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(_POPUP_TRIGGERS), self._on_completion)
-            if self._popup
-            else (types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions(), self._on_inline_completion)
-        )
-        features[asks] = answer
         manager = self.protocol.fm  # its decorators take plain functions only
         cast("dict[str, Any]", manager.features).update(features)  # pyright: ignore[reportUnknownMemberType]
-        self._commands: dict[str, Callable[..., Any]] = {
-            ACCEPT_COMMAND: self._on_accepted,
-            EXPLAIN_COMMAND: self._on_explain,
-            **self.chat.commands,
-        }
+        self._commands: dict[str, Callable[..., Any]] = {**self.suggestions.commands, **self.chat.commands}
         cast("dict[str, Any]", manager.commands).update(self._commands)  # pyright: ignore[reportUnknownMemberType]
         # Without an options object pygls has the handler but does not advertise it (pygls #577).
         options = cast("dict[str, Any]", manager.feature_options)  # pyright: ignore[reportUnknownMemberType]
-        options[asks] = asked_by
+        options[self.suggestions.question] = self.suggestions.question_options
         options[types.TEXT_DOCUMENT_CODE_ACTION] = types.CodeActionOptions(ACTION_KINDS)
 
     def _on_initialize(self, params: types.InitializeParams) -> None:
@@ -250,12 +214,12 @@ class Server(LanguageServer):
     def _on_open(self, params: object) -> None:
         document = self._read_about_text(params, messages.DidOpen).text_document
         held = self.documents.open(document.uri, document.text, language=document.language_id, version=document.version)
-        if (obstacle := self._obstacle(held)) is not None:
+        if (obstacle := self.obstacle(held)) is not None:
             _log.info("no suggestions in %s: %s", held.file, obstacle)
             return
         self.sources.opened(held.document.uri, held.document.text)
-        if self._flow is not None:
-            self._flow.document_opened(held.snapshot())
+        if self.flow is not None:
+            self.flow.document_opened(held.snapshot())
 
     def _on_change(self, params: object) -> None:
         change = self._read_about_text(params, messages.DidChange)
@@ -263,13 +227,13 @@ class Server(LanguageServer):
         outcome = self.documents.change(uri, change.content_changes, version=change.text_document.version)
         if outcome is not Outcome.APPLIED:
             _log.debug("change ignored: %s", outcome)
-        elif (held := self.documents.get(uri)) and self._obstacle(held) is None:
+        elif (held := self.documents.get(uri)) and self.obstacle(held) is None:
             self.sources.changed(held.document.uri, held.document.text)
-            if self._flow is not None:
+            if self.flow is not None:
                 snapshot = held.snapshot()
-                self._flow.document_changed(snapshot)
+                self.flow.document_changed(snapshot)
                 if self.options.ask_early and (offset := held.typed_to(change.content_changes)) is not None:
-                    self._flow.typed(snapshot, offset)
+                    self.flow.typed(snapshot, offset)
 
     def _read_about_text(self, params: object, type_: type[_About]) -> _About:
         """Parameters that carry text. If they cannot be read, the text is not known any more: guessing would be wrong."""
@@ -284,8 +248,8 @@ class Server(LanguageServer):
         held = self.documents.close(messages.read(params, messages.DidClose).text_document.uri)
         if held is not None:
             self.sources.closed(held.document.uri)
-        if held is not None and self._flow is not None:
-            self._flow.document_closed(held.snapshot())
+        if held is not None and self.flow is not None:
+            self.flow.document_closed(held.snapshot())
 
     def _on_save(self, params: object) -> None:
         self.sources.saved(messages.read(params, messages.DidSave).text_document.uri)
@@ -299,12 +263,16 @@ class Server(LanguageServer):
         self.chat.cancelled(token)
         self.on_progress_cancelled(token)
 
+    def explain_none(self, why: str) -> None:
+        """Say why the document that was asked about gets no suggestions; empty where it may get some."""
+        self.tell(self.status.asked(why))
+
     def usable(self, uri: str) -> Held | str:
         """An open document that may be sent, or why not."""
         held = self.documents.get(uri)
-        return Outcome.UNKNOWN if held is None else self._obstacle(held) or held
+        return Outcome.UNKNOWN if held is None else self.obstacle(held) or held
 
-    def _obstacle(self, held: Held) -> str | None:
+    def obstacle(self, held: Held) -> str | None:
         """Why a document gets no suggestions, or None."""
         if held.excluded is not None:
             return held.excluded
@@ -315,52 +283,7 @@ class Server(LanguageServer):
         glob = first_match(self.options.excluded_globs, (held.file, held.document.path))
         return None if glob is None else f"excluded by {glob}"
 
-    # Suggestions
-
-    def _on_inline_completion(self, params: object) -> Coroutine[Any, Any, dict[str, Any] | None] | None:
-        return self._ask(messages.read(params, messages.InlineCompletion))
-
-    def _on_completion(self, params: object) -> Coroutine[Any, Any, dict[str, Any]]:
-        request = messages.read(params, messages.Completion)
-        automatic = messages.InlineCompletion(request.text_document, request.position, messages.Context(_AUTOMATIC))
-        return _as_menu(self._ask(automatic))
-
-    def _ask(self, request: messages.InlineCompletion) -> Coroutine[Any, Any, dict[str, Any] | None] | None:
-        """Note what is asked now; the coroutine waits for the answer."""
-        held = self.documents.get(request.text_document.uri)
-        obstacle = None if held is None else self._obstacle(held)
-        self.tell(self.status.asked(f"none in {PurePath(held.file).name}: {obstacle}" if held and obstacle else ""))
-        if held is None or self._flow is None or obstacle is not None:
-            self._asking.counts["answered"] += 1
-            return None
-        snapshot = held.snapshot()
-        superseded = self._asking.supersede(snapshot.uri)
-        if request.text_document.version not in (None, snapshot.version):
-            self._asking.counts["answered"] += 1
-            return None  # a position in a text that we do not have
-        offset = held.offset_at(request.position.position)
-        info = request.context.selected_completion_info
-        # VS Code can be made to ask again only as if the user had: who typed on meanwhile has not.
-        told = asyncio.get_running_loop().time() - self._grew_s.pop(snapshot.uri, -math.inf) < _ASKS_AGAIN_S
-        invoked = request.context.trigger_kind == _INVOKED and not told
-        trigger = Trigger.INVOKED if invoked else Trigger.AUTOMATIC
-        selected = _selected(held, info) if info is not None else None
-        asked = Asked(held, snapshot, place_of(held.lines, offset), offset, trigger, selected, superseded)
-        return self._asking.answer(self._flow, asked, multi_line=self.options.multi_line)
-
-    def _on_accepted(self, *arguments: Any) -> None:
-        if len(arguments) != 1 or not isinstance(arguments[0], str):
-            raise messages.InvalidParams(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
-        self._asking.counts["accepted"] += 1
-        if self._flow is not None:
-            self._flow.accepted(arguments[0])
-
-    def _on_explain(self, *arguments: Any) -> dict[str, Any] | None:
-        """What a suggestion was made from: of the id in its item's command, or of the last one."""
-        if len(arguments) > 1 or not all(isinstance(one, str) for one in arguments):
-            raise messages.InvalidParams(f"{EXPLAIN_COMMAND} takes [id], or [] for the last suggestion")
-        explained = self._flow.explain(*arguments) if self._flow is not None else None
-        return None if explained is None else msgspec.to_builtins(explained)
+    # Commands
 
     def _on_command(self, params: object) -> Any:
         asked = messages.read(params, messages.ExecuteCommand)
@@ -368,30 +291,12 @@ class Server(LanguageServer):
             raise messages.InvalidParams(f"no command {asked.command!r}; there are {', '.join(self._commands)}")
         return command(*(asked.arguments or ()))
 
-    def _on_rested(self, params: object) -> None:
-        rested = messages.read(params, messages.Rested)
-        held = self.documents.get(rested.text_document.uri)
-        if held is not None and self._flow is not None and self._obstacle(held) is None:
-            self._flow.rested(held.snapshot(), held.offset_at(rested.position.position))
-
-    def _on_shown(self, params: object) -> None:
-        suggestion_id = messages.read(params, messages.Shown).item.suggestion_id
-        if self._flow is not None and suggestion_id is not None:
-            self._flow.shown(suggestion_id)
-
-    def _on_partially_accepted(self, params: object) -> None:
-        report = messages.read(params, messages.PartiallyAccepted)
-        suggestion_id = report.item.suggestion_id or ""
-        characters = self._asking.accepted_characters(suggestion_id, report.accepted_length)
-        if self._flow is not None and characters is not None:
-            self._flow.partially_accepted(suggestion_id, characters)
-
     # Status
 
     def _current_status(self) -> Status:
-        flow = self._flow.status() if self._flow is not None else None
+        flow = self.flow.status() if self.flow is not None else None
         names = ("answered", "suggested", "superseded", "cancelled", "stale", "accepted")
-        counts = Counts(**{name: self._asking.counts[name] for name in names})
+        counts = Counts(**{name: self.suggestions.counts[name] for name in names})
         if flow is not None:
             counts = msgspec.structs.replace(
                 counts,
@@ -415,17 +320,6 @@ class Server(LanguageServer):
 def _converter() -> Converter:
     """One for all servers of a process: it writes code for each type it meets, which takes longer than all the rest."""
     return default_converter()
-
-
-async def _as_menu(answer: Coroutine[Any, Any, dict[str, Any] | None] | None) -> dict[str, Any]:
-    """An answer as a `CompletionList`; incomplete, so that the menu asks again with the next key."""
-    inline = (await answer if answer is not None else None) or {"items": []}
-    return {"isIncomplete": True, "items": [menu_item(made) for made in inline["items"]]}
-
-
-def _selected(held: Held, info: messages.Selected) -> SelectedCompletion:
-    start, end = held.offset_at(info.range.start.position), held.offset_at(info.range.end.position)
-    return SelectedCompletion(min(start, end), max(start, end), info.text)
 
 
 def _uri_of(params: object) -> str | None:

@@ -458,10 +458,10 @@ async def test_single_line_only_ends_a_suggestion_with_its_first_line(client, se
 
 async def test_growth_is_told_only_to_clients_that_understand_it(client):
     client.initialize()
-    client.server.grew(URI, "s0")
+    client.server.suggestions.grew(URI, "s0")
     assert client.notifications("foretype/suggestionGrew") == []
     client.notify("workspace/didChangeConfiguration", settings={"foretype": {"suggestionGrew": True}})
-    client.server.grew(URI, "s0")
+    client.server.suggestions.grew(URI, "s0")
     assert client.notifications("foretype/suggestionGrew") == [{"textDocument": {"uri": URI}, "id": "s0"}]
 
 
@@ -542,7 +542,7 @@ async def test_an_editor_that_asks_at_once_needs_no_early_requests(client):
 async def test_asking_again_for_what_grew_is_no_wish_of_the_users(client, settled):
     client.initialize(options={"suggestionGrew": True})
     client.open("x")
-    client.server.grew(URI, "s0")
+    client.server.suggestions.grew(URI, "s0")
     for _ in range(2):
         client.ask(0, 1, kind=1)
         await settled()
