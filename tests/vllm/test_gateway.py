@@ -15,6 +15,7 @@ from foretype_client.ports import Call
 from foretype_client.session import Session
 from foretype_client.wire import Delta, Done
 from foretype_context.segments import Kind, Scope, Segment, Source
+from vllm_world.guard import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,6 +28,7 @@ async def serve(*arguments: str) -> asyncio.subprocess.Process:
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
     )
 
 
@@ -38,7 +40,7 @@ async def url(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> A
     )
     process = await serve("--profile", str(profile))
     assert process.stdout is not None and process.stderr is not None
-    drained = asyncio.create_task(process.stderr.read())
+    drained, guard = asyncio.create_task(process.stderr.read()), Guard(process.pid)
     async with asyncio.timeout(START_S):
         while not (line := (await process.stdout.readline()).decode()).startswith("ready"):
             assert line, (await drained).decode()[-2000:]
@@ -47,6 +49,7 @@ async def url(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> A
     async with asyncio.timeout(30):
         await process.wait()
         await drained
+    guard.close()
 
 
 async def complete(session: Session, name: str) -> tuple[str, Done]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import psutil
+from vllm_world.guard import Guard
 
 __all__ = ["BLOCK", "VllmServe"]
 
@@ -21,7 +22,10 @@ START_S = 240.0
 
 
 class VllmServe:
-    """A server on a port of its own, which it keeps; ready when `start` returns. `folder` holds its log."""
+    """A server on a port of its own, which it keeps; ready when `start` returns, and gone with this process at the latest.
+
+    `folder` holds its log.
+    """
 
     def __init__(self, model: Path, folder: Path) -> None:
         with socket.socket() as probe:
@@ -39,6 +43,7 @@ class VllmServe:
             *("--kv-events-config", f'{{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"{self.events}"}}'),
         ]
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: Guard | None = None
 
     def start(self) -> None:
         """Returns when it is healthy; raises AssertionError with the end of its log."""
@@ -47,6 +52,7 @@ class VllmServe:
             self._process = subprocess.Popen(
                 self._command, env={**os.environ, **own}, stdout=log, stderr=log, start_new_session=True
             )
+        self._guard = Guard(self._process.pid)
         ends_s = time.monotonic() + START_S
         while time.monotonic() < ends_s and self._process.poll() is None:
             with contextlib.suppress(httpx.HTTPError):
@@ -80,3 +86,6 @@ class VllmServe:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(10)
         self._process = None
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
