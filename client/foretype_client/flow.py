@@ -15,21 +15,20 @@ from typing import Any
 from foretype_context.document import Snapshot
 from foretype_context.finish import finish as finish_text
 from foretype_context.profile import Profile
-from foretype_context.syntax import in_comment_or_string
 
 from foretype_client.answers import Answers
 from foretype_client.attempt import Attempt, FlowOptions
 from foretype_client.background import Background
 from foretype_client.cache import CompletionCache
+from foretype_client.deciding import Deciding
 from foretype_client.early import Early
 from foretype_client.explaining import Explanations
-from foretype_client.feedback import Accepted, Ended, Feedback, FeedbackEvent, PartiallyAccepted, Taken
+from foretype_client.feedback import Feedback, FeedbackEvent
 from foretype_client.inflight import Flight
-from foretype_client.judging import Finisher, Question, selected_rest
+from foretype_client.judging import Finisher
 from foretype_client.local_model import LocalModel
-from foretype_client.places import Place
 from foretype_client.planning import PlanBook, Planner
-from foretype_client.policy import Ask, Decision, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
+from foretype_client.policy import Policy, Trigger
 from foretype_client.ports import Clock, Gateway, GatewayError
 from foretype_client.requests import Requests
 from foretype_client.sources.shelf import Sources
@@ -85,34 +84,42 @@ class CompletionFlow:
         observer: FlowObserver | None = None,
     ) -> None:
         self._gateway = gateway
-        self._assembler_for = assembler_for
         self._clock = clock
-        self._policy = policy
-        self._policy_state = PolicyState()
-        self._cache = cache
-        switches = policy.options.switches
+        self._file_chars_max = policy.options.file_chars_max
+        options, switches = options or FlowOptions(), policy.options.switches
         self._feedback = feedback or Feedback.of(switches)
-        self._ids = _Ids(rng)
-        self._answers = Answers(cache, self._feedback, finisher, local, new_id=self._ids.new, tell=self._tell)
+        ids = _Ids(rng)
+        self._answers = Answers(cache, self._feedback, finisher, local, new_id=ids.new, tell=self._tell)
         self._requests = Requests(
             gateway, clock, progressed=self._progressed, sent=None if observer is None else observer.sent
         )
-        self._options = options or FlowOptions()
-        self._sources = sources or Sources.none()
+        self._cache = cache
         self._book = PlanBook()
+        self._deciding = Deciding(
+            gateway,
+            assembler_for,
+            clock=clock,
+            policy=policy,
+            answers=self._answers,
+            requests=self._requests,
+            book=self._book,
+            sources=sources or Sources.none(),
+            options=options,
+            new_id=ids.new,
+        )
         self._background = Background(
             gateway,
             assembler_for,
             self._requests,
             self._book,
             cache,
-            new_id=self._ids.new,
+            new_id=ids.new,
             clock=clock,
             switches=switches,
-            options=self._options.background,
-            deadline_ms=self._options.deadline_ms,
+            options=options.background,
+            deadline_ms=options.deadline_ms,
         )
-        self._early = Early(clock, attempt=self._early_attempt, answered=self._is_here)
+        self._early = Early(clock, attempt=self._deciding.early, answered=self._deciding.is_here)
         self._explanations = Explanations()
         self.on_grew = on_grew
         self.on_event = on_event
@@ -129,7 +136,7 @@ class CompletionFlow:
 
     def learn(self, uri: str, text: str) -> None:
         """A file of the user's that the local candidate may draw on; open documents are learned by themselves."""
-        if not self._closed and len(text) <= self._policy.options.file_chars_max:
+        if not self._closed and len(text) <= self._file_chars_max:
             self._answers.learn(uri, text)
 
     def document_changed(self, snapshot: Snapshot) -> None:
@@ -149,7 +156,7 @@ class CompletionFlow:
     def typed(self, snapshot: Snapshot, offset: int) -> None:
         """The last change ended at character `offset`, where a question is expected: its request need not wait for it."""
         if not self._closed:
-            self._early.expect(self._track(snapshot), self._question(snapshot, offset))
+            self._early.expect(self._track(snapshot), self._deciding.question(snapshot, offset))
 
     def document_closed(self, snapshot: Snapshot) -> None:
         self._tell(self._feedback.closed(snapshot.uri, self._clock()))
@@ -192,7 +199,7 @@ class CompletionFlow:
         """
         if self._closed:
             return None
-        pending = Pending(self._question(snapshot, offset, trigger, selected))
+        pending = Pending(self._deciding.question(snapshot, offset, trigger, selected))
         document = self._track(snapshot)
         document.asked_s = pending.question.asked_s
         document.take_over(pending)
@@ -229,7 +236,7 @@ class CompletionFlow:
             state = FlowState.OFFLINE
         elif self._gateway.profile is None:
             state = FlowState.STARTING
-        elif self._clock() < self._policy_state.paused_until_s:
+        elif self._deciding.paused(self._clock()):
             state = FlowState.PAUSED
         requests = self._requests
         return self._tally.status(state, requests=requests.sent, cancelled=requests.cancelled, running=requests.running)
@@ -248,7 +255,7 @@ class CompletionFlow:
         question = pending.question
         now = self._clock()
         self._tell(self._feedback.moved(question.place, now) + self._feedback.settle(now))
-        result = self._at_once(document, question, now)
+        result = self._deciding.at_once(document, question, now)
         if not isinstance(result, Attempt):
             self._requests.drop(document.sort(question.place).diverged)
             return result
@@ -262,102 +269,6 @@ class CompletionFlow:
                 return turn
             await pending.sleep(turn - self._clock())
         return Outcome.SUPERSEDED
-
-    def _at_once(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | str | Attempt:
-        """The answer that needs no waiting, or the attempt to get one from the gateway."""
-        visible = self._answers.visible(document, question, now, local=False)
-        if visible is not None:
-            return visible
-        found = self._answers.cached(document, question, now)
-        if isinstance(found, Suggestion):
-            return found
-        decision = self._policy.decide(self._policy_state, self._ask(document, question), now)
-        if isinstance(decision, Skip) and decision.reason is not SkipReason.PAUSED:
-            return decision.reason
-        # A local suggestion that is visible and still right stays: nothing flickers, and nothing is asked.
-        reason = found or self._unready(question) or (decision.reason if isinstance(decision, Skip) else None)
-        if (local := self._answers.visible(document, question, now, local=True)) is not None:
-            return local
-        profile = question.profile
-        planner = None if reason is not None or profile is None else self._assembler_for(profile)
-        if planner is None or profile is None:
-            return self._answers.local(document, question, now) or reason or Outcome.NOT_READY
-        sure = self._answers.local(document, question, now, min_confidence=profile.local_min_confidence)
-        if sure is not None:
-            return sure
-        return self._attempt(document, question, profile, planner, _due_s(decision, now))
-
-    def _early_attempt(self, document: TrackedDocument, question: Question) -> Attempt | None:
-        """The attempt to ask the gateway what `question` will ask, if it will."""
-        now = self._clock()
-        decision = self._policy.decide(self._policy_state, self._ask(document, question), now)
-        profile = question.profile
-        if isinstance(decision, Skip) or profile is None or self._unready(question) is not None:
-            return None
-        planner = self._assembler_for(profile)
-        return None if planner is None else self._attempt(document, question, profile, planner, _due_s(decision, now))
-
-    def _is_here(self, document: TrackedDocument, question: Question) -> bool:
-        profile = question.profile
-        sure = profile.local_min_confidence if profile is not None else 0.0
-        return self._answers.here(document, question, self._clock(), min_confidence=sure)
-
-    def _question(
-        self,
-        snapshot: Snapshot,
-        offset: int,
-        trigger: Trigger = Trigger.AUTOMATIC,
-        selected: SelectedCompletion | None = None,
-    ) -> Question:
-        offset = min(max(offset, 0), len(snapshot.text))
-        profile = self._gateway.profile
-        place = Place.of(snapshot, offset, profile)
-        return Question(snapshot, offset, place, trigger, selected, profile, self._clock())
-
-    def _attempt(
-        self,
-        document: TrackedDocument,
-        question: Question,
-        profile: Profile,
-        planner: Planner,
-        due_s: float,
-    ) -> Attempt:
-        return Attempt(
-            document,
-            question,
-            profile,
-            planner,
-            due_s=due_s,
-            book=self._book,
-            sources=self._sources,
-            answers=self._answers,
-            requests=self._requests,
-            new_id=self._ids.new,
-            clock=self._clock,
-            options=self._options,
-        )
-
-    def _unready(self, question: Question) -> Outcome | None:
-        if not self._gateway.connected:
-            return Outcome.OFFLINE
-        if question.profile is not None and not question.profile.service.asks:
-            return Outcome.SHED
-        return Outcome.SELECTED_MISMATCH if selected_rest(question) is None else None
-
-    def _ask(self, document: TrackedDocument, question: Question) -> Ask:
-        snapshot, offset = question.snapshot, question.offset
-        right = snapshot.text[offset : snapshot.line_end(snapshot.line_of(offset))]
-        options = self._policy.options
-        return Ask(
-            trigger=question.trigger,
-            left=question.place.line_prefix,
-            right=right,
-            changed_s=document.changed_s,
-            characters=len(snapshot.text),
-            excluded=document.reason_excluded(snapshot),
-            in_comment_or_string=not options.in_comments_and_strings and in_comment_or_string(snapshot, offset),
-            deleted=document.only_deleted(offset),
-        )
 
     def _progressed(self, document: TrackedDocument, flight: Flight) -> None:
         """A request has more text, or has ended."""
@@ -383,22 +294,15 @@ class CompletionFlow:
             self._background.landed(
                 flight, now
             )  # that these are refused first says nothing about what the user asks for
-        elif isinstance(flight.error, GatewayError) and flight.error.retry_after_ms is not None:
-            retry_after_ms = flight.error.retry_after_ms
-            self._policy_state = self._policy.pause(self._policy_state, retry_after_ms=retry_after_ms, now=now)
+        elif isinstance(flight.error, GatewayError):
+            self._deciding.refused(flight.error, now)
         if flight.error is not None:
             self._tally.detail = str(flight.error) or type(flight.error).__name__
 
     def _tell(self, events: list[FeedbackEvent]) -> None:
         now = self._clock()
         for event in events:
-            accepted = isinstance(event, Accepted) and event.how is not Taken.TYPED
-            refused = isinstance(event, Ended) and event.rejected
-            if accepted or isinstance(event, PartiallyAccepted):
-                self._policy_state = self._policy.took(self._policy_state, now)
-            # What a local candidate guessed says nothing about whether asking the gateway is welcome.
-            if (accepted or refused) and event.served_from != Origin.LOCAL:
-                self._policy_state = self._policy.reacted(self._policy_state, accepted=accepted, now=now)
+            self._deciding.reacted(event, now)
             if self._observer is not None:
                 self._observer.told(event)
             if self.on_event is not None:
@@ -414,10 +318,6 @@ class CompletionFlow:
         if document.pending is not None:
             document.pending.supersede()
         self._requests.drop(document.flights)
-
-
-def _due_s(decision: Decision, now: float) -> float:
-    return decision.until_s if isinstance(decision, Wait) else now
 
 
 class _Ids:
