@@ -18,7 +18,6 @@ from starlette.middleware import Middleware
 from starlette.routing import Route, WebSocketRoute
 
 from foretype_backend.admission.accounts import Accounts
-from foretype_backend.admission.ladder import profile_at
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.config import Config
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
@@ -105,7 +104,7 @@ def create_app(
         max_connections=config.gateway.max_connections,
         block=None if quality is None else quality.block,
     )
-    service.on_rung = lambda rung: stream.update_profile(profile_at(profile, rung))
+    service.on_rungs = stream.tell
     if salts is not None:
         salts.ended.append(lambda tenant, _scope: stream.forget(tenant))
     if identity is not None:
@@ -148,7 +147,7 @@ def create_app(
             Route("/admin/status", admin.status, methods=["GET"]),
             Route("/metrics", health.metrics, methods=["GET"]),
             Route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"]),
-            *PlaygroundDoor(tokenizer, lambda: stream.profile, keeper).routes(),
+            *PlaygroundDoor(tokenizer, stream.profile_of, keeper).routes(),
         ],
         middleware=[Middleware(GuardMiddleware, keeper=keeper, max_body_bytes=limits.max_frame_bytes)],
     )
@@ -165,10 +164,8 @@ def _use(service: Service, stream: StreamDoor, keeper: Gatekeeper, config: Confi
     keeper.use(config)
     service.use(config.limits, _admission(config))
     stream.limits, stream.max_connections = config.limits, config.gateway.max_connections
-    service.on_rung = lambda rung: stream.update_profile(profile_at(profile, rung))
-    shown = profile_at(profile, service.ladder.rung)
-    if shown != stream.profile:
-        stream.update_profile(shown)
+    if profile != stream.profile:
+        stream.update_profile(profile)
 
 
 def stream_door(app: Starlette) -> StreamDoor:

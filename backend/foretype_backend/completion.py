@@ -71,6 +71,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.max_tokens if opened is None else max(self.max_tokens, opened.max_tokens)
 
     @property
+    def cost_tokens(self) -> int:
+        """What it takes of its tenant's share; a prompt is mostly cached, and computing a token costs less than generating one."""
+        return max(1, self.max_tokens + len(self.prompt.ids) // 8)
+
+    @property
     def origin(self) -> Origin:
         """What routing and cache tiers go by."""
         return Origin(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from foretype_client.wire import RequestClass, Usage
+from foretype_context.profile import Service
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from foretype_backend.admission.ladder import RUNGS
 from foretype_backend.admission.outcomes import Decision, Reason
 from foretype_backend.admission.scheduler import SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
@@ -181,15 +183,27 @@ class Metrics:
         self._watch("foretype_leases_away_seconds", "Since the ledger of budgets answered.", away_s)
 
     def watch_load(
-        self, *, level: Callable[[], int], rung: Callable[[], int], queued_tokens: Callable[[], int]
+        self, *, level: Callable[[], int], rungs: Callable[[], Collection[Service]], queued_tokens: Callable[[], int]
     ) -> None:
-        """Show shedding, the rung of the ladder (0 is the full service), and what is queued: the signal to scale on."""
+        """Show shedding, the rungs of the ladder, and what is queued: the signal to scale on.
+
+        Args:
+            rungs: of tenants that are not fully served. How many are on each is told, and never who: names have no bound.
+        """
         for name, help_, read in (
             ("foretype_shedding_level", "Lowest classes that are refused as a whole.", level),
-            ("foretype_service_rung", "Rung of the degradation ladder; 0 is the full service.", rung),
+            (
+                "foretype_service_rung",
+                "Rung of the tenant that is served least; 0 is the full service.",
+                lambda: max(map(RUNGS.index, rungs()), default=0),
+            ),
             ("foretype_queued_uncached_tokens", "Prompt tokens that wait or are being computed.", queued_tokens),
         ):
             self._watch(name, help_, read)
+        told = "Tenants on each rung of the degradation ladder below the full service."
+        tenants = Gauge("foretype_service_tenants", told, ["rung"], registry=self.registry)
+        for rung in RUNGS[1:]:
+            tenants.labels(rung).set_function(lambda rung=rung: sum(one is rung for one in rungs()))
 
     def watch_certificate(self, expires_s: Callable[[], float]) -> None:
         """Show when clients begin to refuse the gateway's certificate, in seconds since 1970."""

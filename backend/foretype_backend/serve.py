@@ -16,10 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 
 from foretype_client.wire import RequestClass
-from foretype_context.profile import Service as Rung
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission import scheduler
@@ -87,8 +86,8 @@ class Service:
         self._objectives_s = {} if admission is None else objectives_s(admission)
         self._scheduler = make_scheduler(limits, admission)
         self.ladder = Ladder()
-        self.on_rung: Callable[[Rung], None] = lambda _: None
-        """Called when clients are to be told of another rung of the ladder."""
+        self.on_rungs: Callable[[Collection[str]], None] = lambda _: None
+        """Called with the tenants that are on another rung of the ladder now, whose clients are to be told."""
         self.tracer: RequestTracer | None = None
         """Takes spans of every request; None where nothing is traced."""
         self._records: dict[str, Record] = {}
@@ -104,7 +103,7 @@ class Service:
         )
         self.metrics.watch_load(
             level=lambda: 0 if self._scheduler.pressure is None else self._scheduler.pressure.level,
-            rung=lambda: list(Rung).index(self.ladder.rung),
+            rungs=lambda: self.ladder.below.values(),
             queued_tokens=lambda: self._scheduler.queued_tokens,
         )
 
@@ -357,7 +356,7 @@ class Service:
             tenant=principal.tenant,
             weight=principal.weight,
             uncached_tokens=len(job.prompt.ids) - self._guess_cached(len(job.prompt.ids)),
-            cost_tokens=max(1, job.max_tokens + len(job.prompt.ids) // 8),
+            cost_tokens=job.cost_tokens,
             objective_s=self._objectives_s.get(job.objective or job.class_.value),
             arrived=now,
         )
@@ -388,15 +387,12 @@ class Service:
             if record is None:
                 continue
             self.metrics.decided(record.job.class_, effect.decision)
-            if record.job.class_ is RequestClass.INTERACTIVE:
-                self.ladder.decided(shed=not isinstance(effect, scheduler.Stop) and effect.decision in SHED)
-            if isinstance(effect, scheduler.Start):
-                record.decide(None)
-            elif isinstance(effect, scheduler.Refuse):
-                record.decide(effect.reason)
-            else:
+            if isinstance(effect, scheduler.Stop):
                 self._stop(record, effect.reason)
-        if self._ticking is None and (self._records or self._level):
+                continue
+            self._weigh(record.job, shed=effect.decision in SHED)
+            record.decide(None if isinstance(effect, scheduler.Start) else effect.reason)
+        if self._ticking is None and (self._records or self._unsettled):
             tick_s = _WAITING_TICK_S if self._scheduler.waiting else _TICK_S
             self._ticking = asyncio.get_running_loop().call_later(tick_s, self._tick)
 
@@ -404,14 +400,26 @@ class Service:
         self._ticking = None
         now, pressure = self._now(), self._scheduler.pressure
         self._apply(self._scheduler.tick(now))
-        if pressure is not None and self.ladder.turn(level=pressure.level, highest=pressure.highest, now=now):
-            self.on_rung(self.ladder.rung)
+        if pressure is not None:
+            changed = self.ladder.turn(level=pressure.level, highest=pressure.highest, now=now)
+            if changed:
+                self.on_rungs(changed)
+
+    def _weigh(self, job: Job, *, shed: bool) -> None:
+        """What a tenant asks counts for its rung."""
+        self.ladder.decided(
+            job.tenant,
+            weight=job.principal.weight,
+            tokens=job.cost_tokens,
+            interactive=job.class_ is RequestClass.INTERACTIVE,
+            shed=shed,
+        )
 
     @property
-    def _level(self) -> int:
-        """How far from the full service: above 0 something has to be looked at again."""
+    def _unsettled(self) -> bool:
+        """Not everybody is fully served: something has to be looked at again, whether or not requests come."""
         pressure = self._scheduler.pressure
-        return 0 if pressure is None else pressure.level + (self.ladder.rung is not Rung.FULL)
+        return pressure is not None and (pressure.level > 0 or self.ladder.moving)
 
     def _stop(self, record: Record, reason: Reason) -> None:
         """Abort the engine's work at once; the request's own task then sees the end of the stream."""

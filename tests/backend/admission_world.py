@@ -6,8 +6,10 @@ import heapq
 import itertools
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from foretype_backend.admission.outcomes import Decision
 from foretype_backend.admission.pressure import Pressure
 from foretype_backend.admission.scheduler import Limits, Refuse, Scheduler, Start, Ticket
 from foretype_client.wire import RequestClass
@@ -78,6 +80,9 @@ class Simulation:
         self._service_s, self._ttft_s = service_s, ttft_s
         self._pressure = pressure
         self.scheduler = Scheduler(Limits(max_running=slots, max_waiting=4 * slots), pressure)
+        self.watch: Callable[[Ticket, Decision], None] = lambda _ticket, _decision: None
+        """Told of everything that starts or is refused; `ticked` of every tenth of a second."""
+        self.ticked: Callable[[float], None] = lambda _now: None
 
     def run(self, sources: list[Source], *, seconds: float, until_s: float | None = None) -> Result:
         result, order = Result(), itertools.count()
@@ -90,6 +95,8 @@ class Simulation:
 
         def carry_out(effects: list[object], now: float) -> None:
             for effect in effects:
+                if isinstance(effect, Start | Refuse):
+                    self.watch(live[effect.key], effect.decision)
                 if isinstance(effect, Start):
                     later(now + self._ttft_s, "first", effect.key)
                     later(now + self._service_s * self._chance.uniform(0.9, 1.1), "leave", effect.key)
@@ -136,4 +143,5 @@ class Simulation:
                 carry_out([*self.scheduler.leave(ticket.key, now)], now)
             else:
                 carry_out([*self.scheduler.tick(now)], now)
+                self.ticked(now)
         return result

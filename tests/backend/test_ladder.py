@@ -1,36 +1,48 @@
 """The degradation ladder, and clients that are told of it."""
 
+from collections.abc import Mapping
+
+from backend.admission_world import Simulation, typing_tenant
 from backend.world import gateway, profile
-from foretype_backend.admission.ladder import Ladder, profile_at
-from foretype_client.wire import Profile
+from foretype_backend.admission.ladder import RUNGS, Ladder, profile_at
+from foretype_backend.admission.outcomes import SHED
+from foretype_backend.admission.pressure import Pressure
+from foretype_backend.app import stream_door
+from foretype_client.wire import Profile, RequestClass
 from foretype_context.profile import Service
 from foretype_lsp.status import State, StatusMachine
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-RUNGS = list(Service)
 
-
-def climb(ladder: Ladder, seconds: float, *, level: int, shed: float, begin: float) -> list[Service]:
-    """Rungs over the time, one entry per change; `shed` of a hundred requests a second."""
-    seen: list[Service] = []
+def climb(
+    ladder: Ladder, seconds: float, *, level: int, begin: float, asked: Mapping[str, tuple[int, float]]
+) -> list[tuple[str, Service]]:
+    """Changes in the order of time. `asked` a second by each tenant: a tenth of it in each tick, and the share that is shed."""
+    seen: list[tuple[str, Service]] = []
+    owed = dict.fromkeys(asked, 0.0)
     for tick in range(int(seconds * 10)):
-        for number in range(10):
-            ladder.decided(shed=number < shed * 10)
-        if ladder.turn(level=level, highest=5, now=begin + tick / 10):
-            seen.append(ladder.rung)
+        for tenant, (rate, shed) in asked.items():
+            for _ in range(rate // 10):
+                owed[tenant] += shed
+                ladder.decided(tenant, weight=1.0, tokens=100, interactive=True, shed=owed[tenant] >= 1)
+                owed[tenant] -= owed[tenant] >= 1
+        changed = ladder.turn(level=level, highest=5, now=begin + tick / 10)
+        seen += [(tenant, ladder.rung(tenant)) for tenant in sorted(changed)]
     return seen
 
 
 def test_it_goes_down_and_up_one_rung_at_a_time() -> None:
     ladder = Ladder()
-    assert climb(ladder, 20, level=5, shed=0.9, begin=0) == RUNGS[1:]
-    assert climb(ladder, 40, level=0, shed=0.0, begin=20) == RUNGS[-2::-1]
+    assert climb(ladder, 20, level=5, begin=0, asked={"a": (100, 0.9)}) == [("a", rung) for rung in RUNGS[1:]]
+    assert climb(ladder, 40, level=0, begin=20, asked={"a": (100, 0.0)}) == [("a", rung) for rung in RUNGS[-2::-1]]
+    assert not ladder.moving
 
 
 def test_what_passes_quickly_changes_nothing() -> None:
     ladder = Ladder()
-    assert climb(ladder, 1.5, level=5, shed=0.0, begin=0) == []
-    assert climb(ladder, 1.5, level=0, shed=0.0, begin=1.5) == []
-    assert climb(ladder, 1.5, level=5, shed=0.0, begin=3) == []
+    for begin, level in ((0, 5), (1.5, 0), (3, 5)):
+        assert climb(ladder, 1.5, level=level, begin=begin, asked={"a": (100, 0.0)}) == []
 
 
 def test_it_stops_at_the_rung_that_the_load_asks_for() -> None:
@@ -40,8 +52,98 @@ def test_it_stops_at_the_rung_that_the_load_asks_for() -> None:
         (5, 0.2, Service.OWN_ENGINE),
     ):
         ladder = Ladder()
-        climb(ladder, 30, level=level, shed=shed, begin=0)
-        assert ladder.rung is last
+        climb(ladder, 30, level=level, begin=0, asked={"a": (100, shed)})
+        assert ladder.rung("a") is last
+
+
+def test_a_flood_moves_the_tenant_that_floods_and_nobody_else() -> None:
+    ladder = Ladder()
+    climb(ladder, 30, level=5, begin=0, asked={"flood": (400, 0.6), "quiet": (20, 0.0), "typing": (40, 0.2)})
+    assert ladder.below == {"flood": Service.CACHE_ONLY}
+    assert (ladder.rung("quiet"), ladder.lowest) == (Service.FULL, Service.CACHE_ONLY)
+    climb(ladder, 60, level=0, begin=30, asked={"quiet": (20, 0.0)})
+    assert (ladder.below, ladder.moving) == ({}, False), "a tenant that has gone comes up too, and is forgotten"
+
+
+def test_where_all_ask_too_much_all_move() -> None:
+    ladder = Ladder()
+    climb(ladder, 30, level=5, begin=0, asked=dict.fromkeys("abc", (100, 0.3)))
+    assert ladder.below == dict.fromkeys("abc", Service.OWN_ENGINE)
+
+
+def test_who_asks_too_seldom_to_tell_is_judged_with_its_like() -> None:
+    """Ten tenants of five requests a second, a third of them refused: none has asked twenty times."""
+    ladder = Ladder()
+    few = [f"t{number}" for number in range(10)]
+    for tick in range(300):
+        for at, tenant in enumerate(few):
+            if (tick + at) % 2 == 0:
+                ladder.decided(tenant, weight=1.0, tokens=100, interactive=True, shed=(tick + at) % 6 == 0)
+        ladder.turn(level=5, highest=5, now=tick / 10)
+    assert ladder.below == dict.fromkeys(few, Service.OWN_ENGINE)
+
+
+def test_who_is_within_its_part_goes_when_half_of_its_requests_are_refused_all_the_same() -> None:
+    ladder = Ladder()
+    climb(ladder, 30, level=5, begin=0, asked={"flood": (400, 0.3), "quiet": (20, 0.6)})
+    assert ladder.below == {"flood": Service.OWN_ENGINE, "quiet": Service.OWN_ENGINE}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.dictionaries(st.sampled_from("abcd"), st.tuples(st.integers(1, 40), st.floats(0, 1)), max_size=4),
+        st.floats(0.01, 4.0),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=60)
+@given(STEPS)
+def test_rungs_are_taken_one_at_a_time_and_in_the_end_all_are_forgotten(
+    steps: list[tuple[int, dict[str, tuple[int, float]], float]],
+) -> None:
+    ladder, now = Ladder(), 0.0
+    moved: dict[str, tuple[float, int]] = {}
+    for level, asked, passed_s in steps:
+        now += passed_s
+        for tenant, (count, shed) in asked.items():
+            for number in range(count):
+                ladder.decided(tenant, weight=1.0, tokens=100, interactive=True, shed=number < count * shed)
+        changed = ladder.turn(level=level, highest=5, now=now)
+        for tenant in changed:
+            rung = RUNGS.index(ladder.rung(tenant))
+            when, before = moved.get(tenant, (-9.0, 0))
+            assert abs(rung - before) == 1
+            assert now - when >= (2.0 if rung > before else 5.0)
+            moved[tenant] = (now, rung)
+        assert {tenant: RUNGS[rung] for tenant, (_, rung) in moved.items() if rung} == ladder.below
+    for _ in range(60):
+        now += 1
+        ladder.turn(level=0, highest=5, now=now)
+    assert (ladder.below, ladder.moving) == ({}, False)
+
+
+def test_beside_a_flood_on_the_real_scheduler_no_other_tenant_moves() -> None:
+    """Virtual time: ten slots of 50 ms; a tenant asks a tenth of that, another twenty times as much."""
+    ladder = Ladder()
+    pressure = Pressure({RequestClass.INTERACTIVE: 0.1})
+    world = Simulation(slots=10, service_s=0.05, ttft_s=0.01, pressure=pressure)
+    world.watch = lambda ticket, decision: ladder.decided(
+        ticket.tenant,
+        weight=ticket.weight,
+        tokens=ticket.cost_tokens,
+        interactive=ticket.class_ is RequestClass.INTERACTIVE,
+        shed=decision in SHED,
+    )
+    seen: set[str] = set()
+    world.ticked = lambda now: seen.update(ladder.turn(level=pressure.level, highest=pressure.highest, now=now))
+    sources = [typing_tenant(name, rate=rate, objective_s=0.1) for name, rate in (("quiet", 20.0), ("flood", 400.0))]
+    world.run(sources, seconds=30.0)
+    assert seen == {"flood"}
+    assert ladder.rung("flood") is Service.CACHE_ONLY
+    assert ladder.rung("quiet") is Service.FULL
 
 
 def test_every_rung_asks_for_less() -> None:
@@ -52,15 +154,36 @@ def test_every_rung_asks_for_less() -> None:
     assert profile_at(full, Service.FULL) == full
 
 
-async def test_clients_are_told_and_show_it() -> None:
-    async with gateway() as world, world.peer() as peer:
-        world.service.on_rung(Service.NO_RETRIEVAL)
-        told = await peer.receive()
+async def test_clients_of_a_tenant_are_told_and_show_it() -> None:
+    async with gateway() as world, world.peer() as first, world.peer() as second:
+        door = stream_door(world.app)
+        loaded, other = sorted(door.connections, key=lambda one: one.session.name)
+        loaded.principal = type(loaded.principal)(tenant="flood")
+        climb(world.service.ladder, 3, level=4, begin=0, asked={"flood": (400, 0.0), other.principal.tenant: (20, 0.0)})
+        world.service.on_rungs({"flood"})
+        told = await first.receive()
         assert isinstance(told, Profile)
         assert (told.service, told.budgets.context_tokens) == (Service.NO_RETRIEVAL, 0)
-        assert "foretype_service_rung 0.0" in world.service.metrics.render().decode()
+        door.update_profile(profile(strategy="next"))
+        for peer, service in ((first, Service.NO_RETRIEVAL), (second, Service.FULL)):
+            told = await peer.receive()
+            assert isinstance(told, Profile)
+            assert (told.strategy, told.service) == ("next", service)
+        text = world.service.metrics.render().decode()
+        assert "foretype_service_rung 1.0" in text
+        assert 'foretype_service_tenants{rung="no_retrieval"} 1.0' in text
+        assert "flood" not in text, "names have no bound"
     status = StatusMachine("1")
     assert status.connected("m", Service.CACHE_ONLY) is not None
     assert (status.status.state, "overloaded" in status.status.detail) == (State.DEGRADED, True)
     assert status.connected("m") is not None
     assert status.status.state is State.READY
+
+
+async def test_every_request_that_starts_or_is_refused_counts_for_its_tenant_once() -> None:
+    async with gateway() as world, world.peer() as peer:
+        seen: list[tuple[str, bool]] = []
+        world.service.ladder.decided = lambda tenant, **asked: seen.append((tenant, asked["shed"]))  # type: ignore[method-assign]
+        await peer.ask("one")
+        await peer.ask("two", class_=RequestClass.BLOCK)
+        assert seen == [("default", False)] * 2

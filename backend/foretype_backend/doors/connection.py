@@ -76,13 +76,13 @@ class Host(Protocol):
 
     service: Service
     renderer: Renderer
-    profile: Profile
     limits: LimitsConfig
     block: BlockPool | None
     feedback: FeedbackIntake
     changed: ChangeSink
     left: Callable[[str], None]
 
+    def profile_of(self, tenant: str) -> Profile: ...
     def cancel(self, key: str) -> bool: ...
     def is_live(self, key: str) -> bool: ...
     def disconnect(self, session: str) -> None: ...
@@ -103,6 +103,7 @@ class Connection:
         self._encoder: PromptEncoder | None = None  # most connections are silent, and need none
         self._batches = 0
         self._closing = False
+        self._told: Profile | None = None
         self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
         self._loop = asyncio.get_running_loop()
 
@@ -110,6 +111,13 @@ class Connection:
         """Drop the texts and ids that are kept for later requests; the client is asked for them again."""
         self.session.cache = SegmentCache(self.session.cache.capacity_bytes)
         self._encoder = None
+
+    def tell(self) -> None:
+        """Send the profile of its tenant, unless it was the last one that was sent."""
+        profile = self.door.profile_of(self.principal.tenant)
+        if profile is not self._told:
+            self._told = profile
+            self.send(profile)
 
     def send(self, message: GatewayMessage) -> None:
         """Write a message, or keep it while the peer is slow; never blocks. Deltas of one completion merge while they wait."""
@@ -183,7 +191,7 @@ class Connection:
                     self._cancel(message.id)
             case Hello():
                 self.session.greet(message)
-                self.send(self.door.profile)
+                self.tell()
             case Have():
                 self._have(message)
             case Changed():

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from foretype_client.wire import Goaway, Profile
+from foretype_context.profile import Service as Rung
 from starlette.websockets import WebSocket
 
+from foretype_backend.admission.ladder import profile_at
 from foretype_backend.config import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
 from foretype_backend.doors.connection import ChangeSink, Connection
@@ -51,6 +53,8 @@ class StreamDoor:
         self.service = service
         self.renderer = renderer
         self.profile = profile
+        """Of the full service."""
+        self._at: dict[Rung, Profile] = {}
         self.keeper = keeper
         self.limits = limits
         self.max_connections = max_connections
@@ -97,19 +101,33 @@ class StreamDoor:
         if self.block is not None:
             self.block.service.disconnect(session)
 
-    def update_profile(self, profile: Profile) -> None:
-        """Use another profile from now on, and tell every client: a few in each turn of the event loop, so that no request waits for all."""
-        self.profile = profile
-        self._tell(profile, [one for one in self.connections if one.session.hello is not None])
+    def profile_of(self, tenant: str) -> Profile:
+        """What clients of a tenant are told: the profile at its rung of the ladder."""
+        rung = self.service.ladder.rung(tenant)
+        found = self._at.get(rung)
+        if found is None:
+            found = self._at[rung] = profile_at(self.profile, rung)
+        return found
 
-    def _tell(self, profile: Profile, connections: Sequence[Connection], told: int = 0) -> None:
-        if profile is not self.profile:
-            return  # a newer one is on its way to all
+    def update_profile(self, profile: Profile) -> None:
+        """Use another profile from now on, and tell every client."""
+        self.profile = profile
+        self._at.clear()
+        self._tell([one for one in self.connections if one.session.hello is not None])
+
+    def tell(self, tenants: Collection[str]) -> None:
+        """Tell the clients of these tenants what is told to them now."""
+        self._tell(
+            [one for one in self.connections if one.principal.tenant in tenants and one.session.hello is not None]
+        )
+
+    def _tell(self, connections: Sequence[Connection], told: int = 0) -> None:
+        """A few in each turn of the event loop, so that no request waits for all."""
         next_ = told + _TOLD_AT_ONCE
         for connection in connections[told:next_]:
-            connection.send(profile)
+            connection.tell()
         if len(connections) > next_:
-            asyncio.get_running_loop().call_soon(self._tell, profile, connections, next_)
+            asyncio.get_running_loop().call_soon(self._tell, connections, next_)
 
     def goaway(self, grace_ms: float) -> None:
         """Ask every client to move on within `grace_ms`, and take no new one."""

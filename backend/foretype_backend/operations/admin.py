@@ -10,6 +10,7 @@ from prometheus_client.core import Metric
 from starlette.requests import Request
 from starlette.responses import Response
 
+from foretype_backend.admission.ladder import RUNGS
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
@@ -57,7 +58,8 @@ class AdminDoor:
             "uptime_s": round(self._clock() - self._started, 1),
             "connections": len(self._stream.connections),
             "draining": self._stream.draining,
-            "service": self._stream.profile.service.value,
+            "service": self._stream.service.ladder.lowest.value,
+            "rungs": {tenant: RUNGS.index(rung) for tenant, rung in self._stream.service.ladder.below.items()},
             "pools": {name: _pool(service) for name, service in self._pools.items()},
             "chat_tpot_p99_ms": self._chat.tpot_p99_ms(),
             "chat_templates": [template._asdict() for template in self._chat.templates.report()],

@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 from prometheus_client.core import Metric
 
+from foretype_backend.admission.ladder import RUNGS
+
 __all__ = ["LARGEST", "SMALLEST", "SUMMED", "Family", "counters", "merged", "merged_reports", "metrics_of", "taken"]
 
 SUMMED: Final = frozenset(
@@ -38,6 +40,7 @@ LARGEST: Final = frozenset(
         "foretype_replica_kv_use_ratio",
         "foretype_replica_standing",
         "foretype_service_rung",
+        "foretype_service_tenants",
         "foretype_shedding_level",
         "foretype_speculation_accepted_share",
         "foretype_speculation_pays",
@@ -114,6 +117,7 @@ def merged_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Reports of `/admin/status` as one: counts add up; times, levels and ages are the worst one's; a hit rate is counted again."""
     report = _together("", list(reports))
     report["workers"] = len(reports)
+    report["service"] = RUNGS[max(report["rungs"].values(), default=0)].value
     for pool in report["pools"].values():
         engine = pool["engine"]
         pool["hit_rate"] = engine["cached_tokens"] / engine["prompt_tokens"] if engine["prompt_tokens"] else None
@@ -121,7 +125,7 @@ def merged_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 _WORST: Final = frozenset(
-    {"uptime_s", "shedding_level", "chat_tpot_p99_ms", "p99_ttft_ms", "identity", "replicas", "kv_use"}
+    {"uptime_s", "shedding_level", "chat_tpot_p99_ms", "p99_ttft_ms", "identity", "replicas", "kv_use", "rungs"}
 )
 _OF_ONE: Final = frozenset({"version", "model", "service", "chat_templates"})
 

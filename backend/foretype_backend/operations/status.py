@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import httpx
 import msgspec
@@ -14,9 +14,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from foretype_backend.admission.ladder import RUNGS
 from foretype_backend.admission.outcomes import SHED
 
 __all__ = ["fetch", "status", "table"]
+
+_NAMED: Final = 8
 
 
 def status(
@@ -75,6 +78,11 @@ def table(report: dict[str, Any]) -> Group:
     for name, values in rows.items():
         grid.add_row(name, *values)
     parts: list[Any] = [Text(head), grid]
+    below = sorted(report["rungs"].items(), key=lambda one: -one[1])
+    if below:
+        more = f", and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
+        told = ", ".join(f"{tenant} {RUNGS[rung]}" for tenant, rung in below[:_NAMED])
+        parts.append(Text(f"served less: {told}{more}"))
     for template in report["chat_templates"]:
         if template["changing"]:
             told = f"template {template['template']}: its beginning changes after {template['stable_characters']} characters"

@@ -72,10 +72,10 @@ class PlaygroundDoor:
     """Serves the playground.
 
     Args:
-        profile: what clients are told now.
+        profile: what clients of a tenant are told now.
     """
 
-    def __init__(self, tokenizer: Tokenizer, profile: Callable[[], Profile], keeper: Gatekeeper) -> None:
+    def __init__(self, tokenizer: Tokenizer, profile: Callable[[str], Profile], keeper: Gatekeeper) -> None:
         self._tokenizer = tokenizer
         self._profile = profile
         self._keeper = keeper
@@ -129,7 +129,12 @@ class PlaygroundDoor:
         started = time.perf_counter()
         async with self._turn:  # off the loop: a first parse takes milliseconds
             try:
-                plan, version = await asyncio.to_thread(self._planned, self._name(request, body.page), body)
+                plan, version = await asyncio.to_thread(
+                    self._planned,
+                    self._profile(principal_of(request.scope).tenant),
+                    self._name(request, body.page),
+                    body,
+                )
             except ProfileUnusable as error:
                 return _error(503, "engine_unavailable", f"no prompt can be made for this model: {error}", None)
         answer = _as_object(plan, version, body)
@@ -151,8 +156,7 @@ class PlaygroundDoor:
     def _name(self, request: Request, page: str) -> str:
         return f"{principal_of(request.scope).credential}/{page}"
 
-    def _planned(self, name: str, body: _Ask) -> tuple[Plan, int]:
-        profile = self._profile()
+    def _planned(self, profile: Profile, name: str, body: _Ask) -> tuple[Plan, int]:
         if self._assembler is None or self._assembler.profile is not profile:
             self._assembler = Assembler(self._tokenizer, profile)
         return self._pages.plan(
