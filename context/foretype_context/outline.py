@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tree_sitter import Node, Tree
+from tree_sitter import Node
 
-from foretype_context.languages import language_spec, parser_for
+from foretype_context.languages import language_spec
 from foretype_context.node_types import (
     BODIES,
     CLASSES,
@@ -26,16 +26,13 @@ from foretype_context.node_types import (
     WRAPPERS,
     defined_name,
 )
-from foretype_context.parsing import node_text, parse_in_steps
+from foretype_context.parsing import node_text, parse_bounded
 from foretype_context.tokens import well_formed
 
-__all__ = ["OUTLINE_CHARS", "Part", "defines", "outline", "parse_bounded", "parts_of"]
+__all__ = ["OUTLINE_CHARS", "Part", "defines", "outline", "parts_of"]
 
 OUTLINE_CHARS: Final = 1_000
 """200 to 300 tokens of source."""
-
-PARSE_STEPS: Final = 3_000
-"""Progress calls of a parse before it is given up: 30 to 150 ms. Ordinary files of 50 KB take a tenth of it."""
 
 _TEXT_CHARS_MAX: Final = 100_000
 _MAX_DEPTH: Final = 12
@@ -144,12 +141,6 @@ def _capped(lines: Sequence[str], limit_chars: int) -> str:
         kept.append(line + "\n")
         used += len(line) + 1
     return "".join(kept)
-
-
-def parse_bounded(text: bytes, language: str, *, steps: int = PARSE_STEPS) -> Tree | None:
-    """A tree of the text, or None where there is no grammar or the parser needs too long (adversarial or broken source)."""
-    parser = parser_for(language)
-    return None if parser is None else parse_in_steps(parser, text, steps)
 
 
 def parts_of(text: str, language: str) -> list[Part]:

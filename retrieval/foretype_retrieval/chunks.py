@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_retrieval.definitions import Definition, Kind, definitions, parse_bounded
+from foretype_context.parsing import parse_bounded
+
+from foretype_retrieval.definitions import Definition, Kind, definitions
 
 __all__ = ["MAX_CHUNKS_PER_FILE", "SHOWN_CHARS", "Chunk", "chunk_text"]
 

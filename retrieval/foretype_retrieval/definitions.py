@@ -6,25 +6,18 @@ function body, so that its cost is that of a file's outline.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from foretype_context.languages import parser_for
 from foretype_context.node_types import CLASSES, FUNCTION_VALUES, FUNCTIONS, NEVER, WRAPPERS, defined_name
-from foretype_context.parsing import node_text, parse_in_steps
+from foretype_context.parsing import node_text
 from tree_sitter import Node, Tree
 
-__all__ = ["Definition", "Kind", "definitions", "parse_bounded"]
+__all__ = ["Definition", "Kind", "definitions"]
 
 MAX_DEPTH: Final = 12
 MAX_VISITED: Final = 50_000
-PARSE_STEPS: Final = 3_500
-"""Progress calls of a parse before it is given up: 30 to 150 ms. Ordinary files of 50 KB take a tenth of it."""
-
-PARSE_SECONDS: Final = 1.0
-"""Of processor time, thirty times what the slowest ordinary file takes: the same text gets the same verdict but for attacks."""
 
 
 class Kind(IntEnum):
@@ -72,27 +65,6 @@ _BODIES_OF_CLASSES: Final = frozenset(
         "translation_unit",
     }
 )
-
-
-def parse_bounded(
-    text: bytes,
-    language: str,
-    *,
-    steps: int = PARSE_STEPS,
-    seconds: float = PARSE_SECONDS,
-    clock: Callable[[], float] = time.thread_time,
-) -> Tree | None:
-    """A tree of the text, or None where there is no grammar or the parser needs too long (adversarial or broken source).
-
-    Args:
-        steps: progress calls and reads; equal for equal text, so that an index does not depend on how busy the machine is.
-        seconds: of processor time, for source that makes single steps slow.
-    """
-    parser = parser_for(language)
-    if parser is None:
-        return None
-    until = clock() + seconds
-    return parse_in_steps(parser, text, steps, late=lambda: clock() > until)
 
 
 def definitions(tree: Tree, source: bytes) -> Iterator[Definition]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from foretype_context.parsing import PARSE_STEPS, parse_bounded
 from foretype_retrieval import scan as scanning
 from foretype_retrieval.chunks import chunk_text
-from foretype_retrieval.definitions import PARSE_STEPS, parse_bounded
 from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.indexing import open_index, update_workspace
 from foretype_retrieval.scan import WorkspaceGone, scan

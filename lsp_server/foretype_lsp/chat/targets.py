@@ -11,8 +11,8 @@ from typing import Final
 
 from foretype_context.languages import language_spec
 from foretype_context.node_types import CLASSES, FUNCTION_VALUES, FUNCTIONS, WRAPPERS, defined_name
-from foretype_context.outline import defines, parse_bounded
-from foretype_context.parsing import node_text
+from foretype_context.outline import defines
+from foretype_context.parsing import node_text, parse_bounded
 from foretype_context.syntax import indent_columns
 from foretype_context.tokens import well_formed
 from tree_sitter import Node
