@@ -8,9 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import msgspec
+import uvicorn.server
 from foretype_backend.app import create_app
 from foretype_backend.config import Config, GatewayConfig, LimitsConfig
 from foretype_backend.engines.port import Engine
@@ -88,7 +90,8 @@ class World:
             yield peer
 
     def http(self, **options: Any) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=20, **options)
+        # Nobody's certificates are read: that takes longer than most tests do.
+        return httpx.AsyncClient(base_url=self.url, trust_env=False, timeout=20, verify=False, **options)
 
     async def idle(self) -> None:
         """Wait until the gateway and its engine have nothing left."""
@@ -168,6 +171,17 @@ def complete(id: str = "r1", **fields: Any) -> Complete:
     return Complete(id=id, **(given | fields))
 
 
+class _Hurried:
+    """asyncio for uvicorn, which looks ten times a second whether it shall end and whether everybody has gone."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    @staticmethod
+    async def sleep(delay_s: float) -> None:
+        await asyncio.sleep(delay_s / 20)
+
+
 @contextlib.asynccontextmanager
 async def gateway(
     engine: Engine | None = None,
@@ -190,8 +204,9 @@ async def gateway(
     await engine.start()
     app = create_app(config, engine, tokenizer, with_profile or profile(), tokenizer_file=TOKENIZER_FILE, **app_options)
     try:
-        async with running(app, config) as (host, port):
-            yield World(app, engine, app.state.service, config, host, port)
+        with patch.object(uvicorn.server, "asyncio", _Hurried()):
+            async with running(app, config) as (host, port):
+                yield World(app, engine, app.state.service, config, host, port)
     finally:
         await engine.close()
 
