@@ -34,7 +34,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         received: seconds on the service's `clock`, which measures stages.
         deadline: seconds on the event loop's clock, which is coarser (uvloop: milliseconds) and drives timers.
         key: unique among live requests of this gateway.
-        session: whose it is: a cancel or `supersedes` reaches requests of the same session only.
+        session: whose it is.
         prefill_only: compute and cache the prompt, generate nothing.
         principal: who asks, and pays.
         objective: the promise it is held to, where it is not that of its class (`fim`).
@@ -50,7 +50,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
     class_: RequestClass = RequestClass.INTERACTIVE
     document: str = ""
-    supersedes: str | None = None
     stop: Stop = _NO_STOP
     temperature: float = 0.0
     prefill_only: bool = False

@@ -91,7 +91,6 @@ class Service:
         self.tracer: RequestTracer | None = None
         """Takes spans of every request; None where nothing is traced."""
         self._records: dict[str, Record] = {}
-        self._aborts: set[asyncio.Task[None]] = set()
         self._cached_share = 0.0
         self._ticking: asyncio.TimerHandle | None = None
         self.metrics = Metrics(
@@ -133,14 +132,18 @@ class Service:
         self._apply(self._scheduler.cancel(key, self._now()))
         return True
 
+    def supersede(self, key: str, session: str) -> bool:
+        """End a live request of a session for another that comes in its place, as :meth:`cancel` does."""
+        if key not in self._records:
+            return False
+        self._apply(self._scheduler.supersede(key, session, self._now()))
+        return True
+
     def finish(self, key: str) -> None:
         """End a running request as if it had reached its token limit; what was delivered stands."""
         record = self._records.get(key)
         if record is not None:
             record.enough = True
-
-    def is_live(self, key: str) -> bool:
-        return key in self._records
 
     def disconnect(self, session: str) -> None:
         """End everything of a session."""
@@ -206,7 +209,7 @@ class Service:
         try:
             async with asyncio.timeout_at(job.deadline) as guard:
                 record.guard = guard
-                self._apply(self._scheduler.arrive(ticket, loop.time(), job.supersedes))
+                self._apply(self._scheduler.arrive(ticket, loop.time()))
                 refused = await record.decision
                 if refused is not None:
                     return self._ended(record, refused, "admission refused it")
@@ -336,7 +339,7 @@ class Service:
                 if isinstance(stream, AsyncGenerator):
                     await stream.aclose()
                 else:
-                    await self.engine.abort(record.engine_id)
+                    self.engine.abort(record.engine_id)
         except TimeoutError:
             _log.error("the engine did not release a request within %.0f ms", self.limits.abort_grace_ms)
         except EngineUnavailable:
@@ -425,17 +428,13 @@ class Service:
         """Abort the engine's work at once; the request's own task then sees the end of the stream."""
         loop = asyncio.get_running_loop()
         record.stop(reason)
-        task = loop.create_task(self.engine.abort(record.engine_id))
-        self._aborts.add(task)
-        task.add_done_callback(self._aborted)
+        try:
+            self.engine.abort(record.engine_id)
+        except Exception as error:  # noqa: BLE001 - an adapter's fault; the grace below ends the request all the same
+            log_fault(_log, "abort failed", error)
         grace = loop.time() + (0.0 if record.job.prefill_only else self.limits.abort_grace_ms / 1000)
         if record.guard is not None and not record.guard.expired():
             record.guard.reschedule(min(grace, record.job.deadline) if record.started is None else grace)
-
-    def _aborted(self, task: asyncio.Task[None]) -> None:
-        self._aborts.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log_fault(_log, "abort failed", error)
 
     def _fault(self, record: Record, error: Exception) -> Outcome:
         log_fault(_log, "request failed", error)

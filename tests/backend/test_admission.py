@@ -49,8 +49,8 @@ def test_a_request_starts_at_once_when_there_is_room() -> None:
 def test_supersede_stops_the_named_request_and_no_other() -> None:
     scheduler = Scheduler()
     arrivals(scheduler, ticket("a"), ticket("b"))
-    assert scheduler.arrive(ticket("c"), 0.0, "a") == [Stop("a", Decision.SUPERSEDED), Start("c")]
-    assert scheduler.arrive(ticket("d", "t"), 0.0, "b") == [Start("d")], "it reached another session"
+    assert scheduler.supersede("a", "s", 0.0) == [Stop("a", Decision.SUPERSEDED)]
+    assert scheduler.supersede("b", "t", 0.0) == [], "it reached another session"
 
 
 def test_a_third_interactive_request_for_a_document_ends_the_oldest() -> None:
@@ -293,8 +293,9 @@ def storm(events: int, seed: int) -> Scheduler:
                 objective_s=chance.choice((None, 0.1)),
                 arrived=now,
             )
+            check(scheduler.supersede(chance.choice(("", some(running), some(waiting))), session, now))
             waiting[arriving.key] = None
-            check(scheduler.arrive(arriving, now, chance.choice((None, some(running), some(waiting)))))
+            check(scheduler.arrive(arriving, now))
         elif kind < 0.75:
             key = some(running)
             running.pop(key, None)

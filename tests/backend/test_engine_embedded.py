@@ -126,7 +126,7 @@ async def test_abort_ends_the_stream_at_once_and_frees_the_slot(engine: Embedded
     async for chunk in engine.generate(GenerationRequest("abort", PROMPT, GenerationParams(max_tokens=2000))):
         chunks.append(chunk)
         if len(ids_of(chunks)) >= 3 and chunk.finish is None:
-            await engine.abort("abort")
+            engine.abort("abort")
     assert chunks[-1].finish is EngineFinish.ABORTED
     assert len(ids_of(chunks)) < 2000
     await idle(engine)
@@ -149,10 +149,10 @@ async def test_cancelling_the_reader_frees_the_slot(engine: EmbeddedEngine) -> N
 
 
 async def test_an_abort_that_overtakes_its_request_wins_and_unknown_ids_are_ignored(engine: EmbeddedEngine) -> None:
-    await engine.abort("never seen")
-    await engine.abort("early")
+    engine.abort("never seen")
+    engine.abort("early")
     assert [c.finish for c in await collect(engine, "early", PROMPT)] == [EngineFinish.ABORTED]
-    await engine.abort("early")
+    engine.abort("early")
     assert len(ids_of(await collect(engine, "early", PROMPT))) == 8
 
 

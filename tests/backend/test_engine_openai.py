@@ -194,12 +194,12 @@ async def test_abort_closes_the_connection_and_the_server_notices(server: Server
     async for chunk in engine.generate(GenerationRequest("endless", [1], GenerationParams(max_tokens=9))):
         chunks.append(chunk)
         if len(chunks) == 3:
-            await engine.abort("endless")
+            engine.abort("endless")
     assert chunks[-1].finish is EngineFinish.ABORTED
     while not server.disconnects:  # noqa: ASYNC110  the server's own state
         await asyncio.sleep(0.01)
     assert engine.statistics().running == 0
-    await engine.abort("early")
+    engine.abort("early")
     assert [c.finish for c in await collect(engine, [1], name="early")] == [EngineFinish.ABORTED]
     await engine.close()
 

@@ -70,7 +70,7 @@ async def test_abort_ends_a_running_request_and_frees_its_slot() -> None:
     async for chunk in engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=100))):
         got.extend(chunk.token_ids)
         if len(got) == 3:
-            await engine.abort("a")
+            engine.abort("a")
         last = chunk
     assert got == [0, 1, 2]
     assert last.finish is EngineFinish.ABORTED
@@ -81,9 +81,9 @@ async def test_abort_ends_a_running_request_and_frees_its_slot() -> None:
 
 async def test_an_abort_that_overtakes_its_request_wins_and_a_late_one_does_not_hit_the_next() -> None:
     engine = await started()
-    await engine.abort("a")
+    engine.abort("a")
     assert (await collect(engine, "a", [1], GenerationParams(max_tokens=1)))[-1].finish is EngineFinish.ABORTED
-    await engine.abort("a")
+    engine.abort("a")
     assert ids_of(await collect(engine, "a", [1], GenerationParams(max_tokens=1))) == [1]
 
 
@@ -112,7 +112,7 @@ async def test_waiting_requests_start_by_priority_and_an_aborted_waiter_ends_at_
         gone = group.create_task(run("gone", 1))
         group.create_task(run("high", 0))
         await asyncio.sleep(0)
-        await engine.abort("gone")
+        engine.abort("gone")
     assert gone.result() is EngineFinish.ABORTED
     order.remove("gone")
     assert order == ["running", "high", "low"]
@@ -177,8 +177,8 @@ async def test_on_the_loops_own_clock_an_abort_ends_a_long_step_and_the_wait_for
     tasks = [asyncio.create_task(collect(engine, name, [1], GenerationParams(max_tokens=5))) for name in ("a", "b")]
     await asyncio.sleep(0)
     assert engine.statistics()[:2] == (1, 1)
-    await engine.abort("b")
-    await engine.abort("a")
+    engine.abort("b")
+    engine.abort("a")
     ends = [chunks[-1].finish for chunks in await asyncio.gather(*tasks)]
     assert ends == [EngineFinish.ABORTED, EngineFinish.ABORTED]
     assert engine.statistics()[:2] == (0, 0)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments, until
 from foretype_backend.app import stream_door
@@ -149,7 +150,7 @@ async def test_digests_of_another_connection_are_unknown() -> None:
 
 
 async def test_cancel_stops_the_engine_while_it_decodes() -> None:
-    gate = Gate(free=6)
+    gate = Gate(free=4)
     async with gateway(scripted("word " * 100, sleep=gate)) as world, world.peer() as peer:
         await peer.send(complete("a", max_tokens=100))
         assert isinstance(await peer.receive(), Delta)
@@ -211,6 +212,36 @@ async def test_supersede_cancels_the_named_request() -> None:
                 ends[message.id] = message.finish
                 gate.opened.set()
         assert ends == {"a": Finish.CANCELLED, "b": Finish.LENGTH}
+
+
+async def test_a_cancel_has_reached_the_engine_when_its_frame_is_read() -> None:
+    """No task and no turn of the event loop in between: behind those everything waits that other frames have begun."""
+    gate = Gate(free=4)
+    async with gateway(scripted("word " * 50, sleep=gate)) as world, world.peer() as peer:
+        told: list[str] = []
+        world.engine.abort = told.append
+        await peer.send(complete("a", max_tokens=50))
+        assert isinstance(await peer.receive(), Delta)
+        (connection,) = stream_door(world.app).connections
+        for frame in (Cancel(id="a"), complete("b", supersedes="a")):
+            connection._came(msgspec.msgpack.encode(frame))  # pyright: ignore[reportPrivateUsage]
+            assert told == [connection.session.key("a")], "and once is enough"
+        gate.opened.set()
+        await world.idle()
+
+
+async def test_who_is_superseded_is_told_to_the_engine_before_its_successor_is_encoded() -> None:
+    gate = Gate(free=4)
+    async with gateway(scripted("word " * 50, sleep=gate)) as world, world.peer() as peer:
+        told: list[str] = []
+        world.engine.abort = told.append
+        await peer.send(complete("a", max_tokens=50))
+        assert isinstance(await peer.receive(), Delta)
+        (connection,) = stream_door(world.app).connections
+        connection._came(msgspec.msgpack.encode(complete("b", supersedes="a")))  # pyright: ignore[reportPrivateUsage]
+        assert told == [connection.session.key("a")]
+        gate.opened.set()
+        await world.idle()
 
 
 async def test_at_most_two_interactive_requests_live_per_document() -> None:

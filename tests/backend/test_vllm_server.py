@@ -89,14 +89,14 @@ async def test_an_abort_frees_the_server_by_endpoint_or_by_closing_the_stream(en
     async for chunk in stream:
         finishes.append(chunk.finish)
         if len(finishes) == 2:
-            await engine.abort("gone")
-            await engine.abort("gone")
+            engine.abort("gone")
+            engine.abort("gone")
     assert finishes[-1] is EngineFinish.ABORTED
     await until(lambda: not replica._live)  # pyright: ignore[reportPrivateUsage]
     assert ("cmpl-gone-0" in replica.aborted) is endpoint
     assert replica.disconnects == (0 if endpoint else 1)
     assert engine.statistics().running == 0
-    await engine.abort("never seen")
+    engine.abort("never seen")
     await engine.close()
     await replica.stop()
 
@@ -106,7 +106,7 @@ async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Repli
     replica.behaviour = "silent"
     stream = asyncio.ensure_future(collect(engine, name="stuck"))
     await until(lambda: bool(replica._live))  # pyright: ignore[reportPrivateUsage]
-    await engine.abort("stuck")
+    engine.abort("stuck")
     assert [one.finish for one in await stream] == [EngineFinish.ABORTED]
     await until(lambda: not replica._live)  # pyright: ignore[reportPrivateUsage]
     assert replica.disconnects == 1

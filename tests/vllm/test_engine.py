@@ -131,8 +131,8 @@ async def test_a_cancel_frees_the_engine(engine: VllmEngine, how: str) -> None:
     chunks = [await anext(stream), await anext(stream)]
     assert engine.statistics().running == 1
     if how == "abort":
-        await engine.abort(f"cancel-{how}")
-        await engine.abort(f"cancel-{how}")  # idempotent
+        engine.abort(f"cancel-{how}")
+        engine.abort(f"cancel-{how}")  # idempotent
         chunks += [chunk async for chunk in stream]
         assert chunks[-1].finish is EngineFinish.ABORTED
     else:
@@ -141,9 +141,9 @@ async def test_a_cancel_frees_the_engine(engine: VllmEngine, how: str) -> None:
 
 
 async def test_an_abort_that_overtakes_its_request_wins(engine: VllmEngine) -> None:
-    await engine.abort("early")
+    engine.abort("early")
     assert [chunk.finish for chunk in await collect(engine, "early", prompt(8))] == [EngineFinish.ABORTED]
-    await engine.abort("early")  # a late one hits nobody
+    engine.abort("early")  # a late one hits nobody
     assert tokens_of(await collect(engine, "early", prompt(8)))
 
 
@@ -217,7 +217,7 @@ async def test_a_hundred_at_once_with_cancels_end_all(engine: VllmEngine) -> Non
             if at % 3 == 0 and taken == 2:
                 break
             if at % 3 == 1 and taken == 1:
-                await engine.abort(f"many-{at}")
+                engine.abort(f"many-{at}")
         await stream.aclose()  # pyright: ignore[reportAttributeAccessIssue]
 
     async with asyncio.timeout(120):

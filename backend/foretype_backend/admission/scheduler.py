@@ -3,7 +3,7 @@
 The mutable state of admission is the set of running and the queues of waiting requests. Every change goes through a method
 of :class:`Scheduler`, and what must happen outside (start, refuse, stop) comes back as effects. Rules:
 
-1. *Supersede*: an arrival cancels the request it names, if that belongs to the same session, and nothing else.
+1. *Supersede*: a request ends the one it names, if that belongs to the same session, and nothing else.
 2. *Two per document*: of a session's live interactive requests for one document the newest two stay; older ones stop.
 3. *Deadline*: a request is refused when `now + predicted TTFT > deadline`, on arrival, while waiting, and when it would start.
 4. *Objective*: with objectives, new work is refused when its predicted wait is above `refuse_share` of its objective, and
@@ -142,13 +142,11 @@ class Scheduler:
         """Uncached prompt tokens that wait or are being computed: the signal to scale on."""
         return self._prefilling_tokens + self._waiting_tokens
 
-    def arrive(self, ticket: Ticket, now: float, supersedes: str | None = None) -> list[Effect]:
+    def arrive(self, ticket: Ticket, now: float) -> list[Effect]:
         """A new request. Raises ValueError when its key is live already."""
         if ticket.key in self._running or ticket.key in self._waiting:
             raise ValueError(f"request key {ticket.key!r} is live already; keys must be unique")
         effects: list[Effect] = []
-        if supersedes is not None and supersedes in self._of_session.get(ticket.session, ()):
-            self._end(supersedes, Decision.SUPERSEDED, effects)
         self.shares.asked(ticket.tenant, ticket.weight, now)
         refused = self._refusal(ticket, now)
         if refused is not None:
@@ -172,6 +170,14 @@ class Scheduler:
         self._queues[ticket.class_].push(ticket)
         self._waiting_tokens += ticket.uncached_tokens
         self._fill(now, effects)
+        return effects
+
+    def supersede(self, key: str, session: str, now: float) -> list[Effect]:
+        """Another request of the session comes in its place; nothing where it is none of the session's."""
+        effects: list[Effect] = []
+        if key in self._of_session.get(session, ()):
+            self._end(key, Decision.SUPERSEDED, effects)
+            self._fill(now, effects)
         return effects
 
     def cancel(self, key: str, now: float) -> list[Effect]:

@@ -84,7 +84,7 @@ class Host(Protocol):
 
     def profile_of(self, tenant: str) -> Profile: ...
     def cancel(self, key: str) -> bool: ...
-    def is_live(self, key: str) -> bool: ...
+    def supersede(self, key: str, session: str) -> bool: ...
     def disconnect(self, session: str) -> None: ...
 
 
@@ -240,6 +240,11 @@ class Connection:
         if not self.door.cancel(self.session.key(id)):
             self._unborn.add(id)
 
+    def _supersede(self, id: str) -> None:
+        """As a cancel: before the prompt of its successor is encoded, which the engine need not wait for."""
+        if not self.door.supersede(self.session.key(id), self.session.name):
+            self._unborn.add(id)
+
     def _complete(self, message: Complete) -> None:
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
         received = self.door.service.clock()
@@ -268,8 +273,8 @@ class Connection:
             self.send(Error(code=ErrorCode.OVERLOADED, id=message.id, message=many, retry_after_ms=100.0))
             return
         former = message.supersedes
-        if former is not None and former in self.session.live and not self.door.is_live(self.session.key(former)):
-            self._unborn.add(former)
+        if former is not None and former in self.session.live:
+            self._supersede(former)
         known = [segment for segment in segments if isinstance(segment, Segment)]
         self._spawn(self._serve(message, known, received))
 
@@ -316,9 +321,6 @@ class Connection:
             return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
         room = renderer.context_limit_tokens - len(prompt.ids)
         warm = message.class_ is RequestClass.WARM or message.max_tokens == 0
-        former = self.session.key(message.supersedes) if message.supersedes else None
-        if former is not None and not service.is_live(former):
-            self.door.cancel(former)  # it may run in another pool, whose scheduler will not see this request
         job = Job(
             key=self.session.key(message.id),
             session=self.session.name,
@@ -329,7 +331,6 @@ class Connection:
             class_=message.class_,
             document=message.document,
             principal=self.principal,
-            supersedes=former,
             stop=message.stop,
             prefill_only=warm,
             repository=self.session.repository_of(message.document),

@@ -93,8 +93,10 @@ class StreamDoor:
         """End a live request, in whatever pool it is; False when there is none of that key."""
         return self.service.cancel(key) or (self.block is not None and self.block.service.cancel(key))
 
-    def is_live(self, key: str) -> bool:
-        return self.service.is_live(key) or (self.block is not None and self.block.service.is_live(key))
+    def supersede(self, key: str, session: str) -> bool:
+        """As :meth:`cancel`, for another request of the session."""
+        block = self.block
+        return self.service.supersede(key, session) or (block is not None and block.service.supersede(key, session))
 
     def disconnect(self, session: str) -> None:
         self.service.disconnect(session)

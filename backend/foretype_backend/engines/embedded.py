@@ -279,7 +279,7 @@ class EmbeddedEngine:
             raise EngineUnavailable(self._last_error)
         return self._process, self._ready
 
-    async def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str) -> None:
         live = self._live.get(request_id)
         if live is None:
             self._ledger.aborted(request_id)

@@ -94,7 +94,7 @@ class OpenAIEngine:
     async def close(self) -> None:
         client, self._client = self._client, None
         for request_id in list(self._live):
-            await self.abort(request_id)
+            self.abort(request_id)
         if client is not None:
             await client.aclose()
 
@@ -273,7 +273,7 @@ class OpenAIEngine:
         if event.generated_tokens is not None:
             self._generated_tokens += event.generated_tokens - counted
 
-    async def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str) -> None:
         stream = self._live.get(request_id)
         if stream is None:
             self._ledger.aborted(request_id)

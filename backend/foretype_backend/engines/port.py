@@ -175,7 +175,9 @@ class Engine(Protocol):
     """An inference engine.
 
     `generate` yields chunks until one carries `finish`. Closing the iterator early (``aclose``) aborts the request and
-    frees its slot; `abort` does the same by id and is idempotent, also for ids that are unknown or not yet started.
+    frees its slot; `abort` does the same by id and is idempotent, also for ids that are unknown or not yet started. It is no
+    coroutine, so that a cancel waits for nothing that an event loop has to do first: what an engine must be sent is on its way, or in
+    a task of the engine's own, when it returns.
     Errors: :class:`PromptRefused` before the first chunk; :class:`EngineUnavailable` at any time.
     """
 
@@ -187,7 +189,7 @@ class Engine(Protocol):
 
     def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]: ...
 
-    async def abort(self, request_id: str) -> None: ...
+    def abort(self, request_id: str) -> None: ...
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         """Compute and cache the prefix at the lowest priority; dropped silently under load."""

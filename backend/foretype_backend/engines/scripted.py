@@ -174,7 +174,7 @@ class ScriptedEngine:
     async def close(self) -> None:
         self._started = False
         for request_id in list(self._live):
-            await self.abort(request_id)
+            self.abort(request_id)
         if self._abort_log is not None:
             self._abort_log.close()
             self._abort_log = None
@@ -280,7 +280,7 @@ class ScriptedEngine:
             self._restarts += 1
             raise first.fault
 
-    async def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str) -> None:
         if self._abort_log is not None:
             self._abort_log.write(b"%d %s\n" % (time.perf_counter_ns(), request_id.encode()))
         live = self._live.get(request_id)

@@ -226,19 +226,21 @@ class VllmEngine:
             prefill_ms=None if timing is None else max(0.0, timing.first_token_ts - timing.scheduled_ts) * 1000,
         )
 
-    async def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str) -> None:
         live = self._live.get(request_id)
         if live is None:
             self._ledger.aborted(request_id)
-            return
-        live.aborted = True
-        if self._llm is not None:
-            await self._llm.abort(live.engine_id)
+        else:
+            self._end(live)
 
     def _give_up(self, live: _Live) -> None:
-        if live.first and self._llm is not None:
+        if live.first:
+            self._end(live)
+
+    def _end(self, live: _Live) -> None:
+        if not live.aborted and self._llm is not None:
             live.aborted = True
-            live.late = asyncio.get_running_loop().create_task(self._llm.abort(live.engine_id))
+            live.ending = asyncio.get_running_loop().create_task(_abort(self._llm, live.engine_id))
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._waiting:
@@ -325,16 +327,21 @@ class VllmEngine:
 class _Live:
     """A request that has begun. `engine_id` is unique for ever: an id of ours may come back after its end."""
 
-    __slots__ = ("aborted", "engine_id", "first", "late")
+    __slots__ = ("aborted", "ending", "engine_id", "first")
 
     def __init__(self, engine_id: str) -> None:
         self.engine_id = engine_id
         self.first = True
         self.aborted = False
-        self.late: asyncio.Task[None] | None = None
+        self.ending: asyncio.Task[None] | None = None
 
 
 _FINISHES: Final = {"stop": EngineFinish.END_TOKEN, "length": EngineFinish.LENGTH, "abort": EngineFinish.ABORTED}
+
+
+async def _abort(llm: Any, engine_id: str) -> None:
+    with contextlib.suppress(Exception):  # an engine that died has nothing to abort
+        await llm.abort(engine_id)
 
 
 def _told(error: BaseException) -> str:

@@ -280,14 +280,14 @@ class ReplicaPool:
             before.cached_tokens + cached_tokens,
         )
 
-    async def abort(self, request_id: str) -> None:
+    def abort(self, request_id: str) -> None:
         """By the id that was given to `generate`; a second attempt of a request is found under it, too."""
         engine = self._placed_at.get(request_id)
         if engine is None:
             self._ledger.aborted(request_id)
         else:
-            await engine.abort(request_id)
-            await engine.abort(f"{request_id}.1")
+            engine.abort(request_id)
+            engine.abort(f"{request_id}.1")
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         """Returns at once: the stable parts of the prompt are computed when a replica has nothing better to do."""

@@ -42,7 +42,7 @@ async def measure_cancel(engine: WatchedEngine, options: EngineBenchOptions) -> 
                 await anext(stream)
             await asyncio.sleep(rng.random() * 0.02)  # anywhere in a step
             began = time.perf_counter()
-            await engine.abort(name)
+            engine.abort(name)
             while engine.statistics().running > 1:
                 if time.perf_counter() - began > _GIVE_UP_S:
                     raise RuntimeError("a cancelled request still runs after ten seconds")
