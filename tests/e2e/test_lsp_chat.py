@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from e2e.chat_support import chat_server
 from e2e.lsp_support import DEADLINE_S, URI, editor, gateway
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
@@ -15,19 +14,6 @@ EDITS = types.WorkspaceClientCapabilities(
 )
 
 
-@pytest.fixture(scope="module")
-def chat():
-    with chat_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory, chat):
-    """A gateway with a quality pool; blocks go to its scripted engine."""
-    with gateway(tmp_path_factory.mktemp("gateway"), more=chat.pool) as running:
-        yield running
-
-
 def call(it, command, line, end=None, id=None, **more):
     start = types.Position(line, 4)
     span = {"start": {"line": line, "character": 4}, "end": {"line": line, "character": end or start.character}}
@@ -35,8 +21,8 @@ def call(it, command, line, end=None, id=None, **more):
     return it.send("workspace/executeCommand", types.ExecuteCommandParams(command, [target]), id=id)
 
 
-async def test_the_three_commands_with_the_models_of_a_gateway(served, chat, tmp_path):
-    async with editor(tmp_path, "--gateway", served.url, workspace=EDITS) as it, asyncio.timeout(2 * DEADLINE_S):
+async def test_the_three_commands_with_the_models_of_a_gateway(chatting, chat, tmp_path):
+    async with editor(tmp_path, "--gateway", chatting.url, workspace=EDITS) as it, asyncio.timeout(2 * DEADLINE_S):
         edits, shown, pieces = [], [], []
         features = it.client.protocol.fm.features
         features[types.WORKSPACE_APPLY_EDIT] = lambda params: (

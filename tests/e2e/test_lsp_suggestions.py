@@ -11,13 +11,6 @@ SOURCE = "def f(a):\n    x = 1\n\ndef g(b):\n    return \n"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """A gateway that answers at once: the line that was begun, once more."""
-    with gateway(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def slow(tmp_path_factory):
     """A gateway that never comes to its first token in the life of a test."""
     with gateway(tmp_path_factory.mktemp("gateway"), prefill_s=10.0) as running:

@@ -1,6 +1,7 @@
 """Emacs with lsp-mode in a terminal, asked about its state over its own socket."""
 
 import base64
+import itertools
 import json
 import subprocess
 import time
@@ -49,6 +50,7 @@ class Emacs(Terminal):
     """Emacs with one file open and the cursor at its end."""
 
     def __init__(self, folder: Path, source: str, command, *, config="", name="a.py", env=None):
+        self._numbers = itertools.count()
         self._socket_file = folder / "emacs" / "it"
         self._socket_file.parent.mkdir(mode=0o700)
         self.work = folder / "work"
@@ -59,6 +61,16 @@ class Emacs(Terminal):
         self._env = environment(folder, **(env or {}))
         program = ("emacs", "-nw", "-Q", "-l", init, self.file, "--eval", "(goto-char (point-max))")
         super().__init__(folder, *program, cwd=self.work, env=self._env)
+
+    def afresh(self, source: str):
+        """Another file with this text, alone in the frame, the cursor at its end."""
+        self.file = self.work / f"a{next(self._numbers)}.py"
+        self.file.write_text(source)
+        self.press("C-x", "C-f", "C-a", "C-k")
+        self.type(f"{self.file}\n")
+        self.until(lambda _: self.ask(f'(equal buffer-file-name "{self.file}")'))
+        self.press("C-x", "1", "M->")
+        self.until_ready()
 
     def type(self, text, pause_s=0.0):
         super().type(text.replace("\n", "\r"), pause_s)  # a line feed is another key

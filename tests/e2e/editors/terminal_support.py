@@ -1,5 +1,6 @@
 """Editors of the terminal, driven as a user would: keys into tmux, and the screen that comes back."""
 
+import itertools
 import json
 import os
 import shutil
@@ -10,6 +11,17 @@ from pathlib import Path
 DEADLINE_S = 30.0
 ASK_TIMEOUT_S = 8.0  # longer than the longest wait inside a question
 ROOT = Path(__file__).resolve().parents[3]
+AFRESH = """(function()
+    vim.cmd('silent! tabonly!')
+    vim.cmd('silent! only!')
+    vim.cmd('silent edit! {file}')
+    local shown = vim.api.nvim_get_current_buf()
+    for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+        if buffer ~= shown then vim.api.nvim_buf_delete(buffer, {{ force = true }}) end
+    end
+    vim.cmd('messages clear')
+    return true
+end)()"""
 PROGRAMS = {"neovim": "nvim", "neovim-old": "nvim", "helix": "hx"}
 INSTALLED = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "foretype-editors"
 
@@ -92,7 +104,7 @@ class Neovim(Terminal):
     """Neovim with one file open and the cursor where `+call cursor` put it. Asked about its state over its own socket."""
 
     def __init__(self, program, folder: Path, source: str, config: str, *, env=None, name="a.py"):
-        self._program = program
+        self._program, self._numbers = program, itertools.count()
         self._listen = folder / "nvim"
         self.work = folder / "work"
         (self.work / ".git").mkdir(parents=True)
@@ -103,6 +115,15 @@ class Neovim(Terminal):
         self.log = folder / "home/.local/state/nvim/lsp.log"
         command = (program, "--clean", "-n", "-u", folder / "init.lua", "--listen", self._listen, self.file)
         super().__init__(folder, *command, cwd=self.work, env=self._full_env)
+
+    def afresh(self, source: str):
+        """Another file with this text, alone in the editor, as after a start: nothing is shown, nothing was told."""
+        self.file = self.work / f"a{next(self._numbers)}.py"
+        self.file.write_text(source)
+        self.press("Escape")
+        self.until(lambda _: self.ask("vim.fn.mode()") == "n")
+        assert self.ask(AFRESH.format(file=self.file))
+        self.until_ready()
 
     def ask(self, lua):
         """What a Lua expression is, as JSON carries it."""

@@ -3,12 +3,10 @@
 import sys
 
 import pytest
-from e2e.chat_support import chat_server
 from e2e.editors import test_neovim, test_neovim_old, test_vscode
 from e2e.editors.emacs_support import Emacs, missing
 from e2e.editors.terminal_support import ROOT, Neovim, OldNeovim, version_of
 from e2e.editors.vscode_support import VsCode
-from e2e.lsp_support import gateway
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -16,20 +14,8 @@ SOURCE = "def scale(v):\n    pass\n"
 DOCUMENTED = 'def scale(v):\n    """Scale a vector."""\n    pass\n'
 
 
-@pytest.fixture(scope="module")
-def chat():
-    with chat_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory, chat):
-    with gateway(tmp_path_factory.mktemp("gateway"), more=chat.pool) as running:
-        yield running
-
-
 @pytest.fixture(params=["new", "old"])
-def neovim(request, served, tmp_path):
+def neovim(request, chatting, tmp_path):
     tests, editor, least, below = (
         (test_neovim, Neovim, (0, 12), (9,))
         if request.param == "new"
@@ -37,7 +23,7 @@ def neovim(request, served, tmp_path):
     )
     if tests.NVIM is None or not least <= version_of(tests.NVIM) < below:
         pytest.skip(f"needs the Neovim of {tests.__name__}")
-    config = tests.CONFIG.format(root=ROOT, python=sys.executable, url=served.url, log=tmp_path / "lsp.log")
+    config = tests.CONFIG.format(root=ROOT, python=sys.executable, url=chatting.url, log=tmp_path / "lsp.log")
     it = editor(tests.NVIM, tmp_path, SOURCE, config)
     try:
         it.until_ready()
@@ -67,8 +53,8 @@ def test_neovim_explains_documents_and_completes(neovim, chat):
 
 
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
-def test_emacs_explains_documents_and_completes(served, chat, tmp_path):
-    command = (sys.executable, "-m", "foretype_lsp", "--gateway", served.url, "--log-file", tmp_path / "lsp.log")
+def test_emacs_explains_documents_and_completes(chatting, chat, tmp_path):
+    command = (sys.executable, "-m", "foretype_lsp", "--gateway", chatting.url, "--log-file", tmp_path / "lsp.log")
     it = Emacs(tmp_path, SOURCE, command)
     try:
         it.until_ready()
@@ -93,9 +79,9 @@ def test_emacs_explains_documents_and_completes(served, chat, tmp_path):
 
 
 @pytest.mark.skipif(test_vscode.MISSING is not None, reason=str(test_vscode.MISSING))
-def test_vscode_explains_documents_and_completes(served, chat, tmp_path):
+def test_vscode_explains_documents_and_completes(chatting, chat, tmp_path):
     it = VsCode(
-        tmp_path, SOURCE, {**test_vscode.QUIET, "foretype.server.path": test_vscode.launcher(tmp_path, served.url)}
+        tmp_path, SOURCE, {**test_vscode.QUIET, "foretype.server.path": test_vscode.launcher(tmp_path, chatting.url)}
     )
     try:
         it.do("focus")

@@ -13,18 +13,14 @@ SOURCE = "def f(a):\n    x = 1\n    return x\n"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with gateway(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
-
-
-@pytest.fixture
-def emacs(served, tmp_path):
-    log = tmp_path / "lsp.log"
+def started(served, tmp_path_factory):
+    """One start for all tests of this file but the last."""
+    folder = tmp_path_factory.mktemp("emacs")
+    log = folder / "lsp.log"
     command = (
         sys.executable, "-m", "foretype_lsp", "--gateway", served.url, "--log-file", log, "--log-level", "debug"
     )  # fmt: skip
-    it = Emacs(tmp_path, SOURCE, command)
+    it = Emacs(folder, SOURCE, command)
     try:
         it.until_ready()
         yield it
@@ -32,14 +28,21 @@ def emacs(served, tmp_path):
         it.close()
 
 
+@pytest.fixture
+def emacs(started):
+    started.afresh(SOURCE)
+    return started
+
+
 def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(emacs):
+    before = emacs.status()["counts"]["accepted"]
     emacs.type("    value = ")
     emacs.until("value = value =  # scripted")
     assert emacs.buffer() == SOURCE + "    value = "
     emacs.press("Tab")
     emacs.until(lambda _: "scripted" in emacs.buffer())
     assert emacs.buffer() == SOURCE + "    value = value =  # scripted"
-    emacs.until(lambda _: emacs.status()["counts"]["accepted"] == 1)
+    emacs.until(lambda _: emacs.status()["counts"]["accepted"] == before + 1)
     assert emacs.complaints() == []
 
 

@@ -33,12 +33,6 @@ def kind(request):
     return chosen
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with gateway(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
-
-
 def test_an_editor_that_is_killed_leaves_no_server_behind(served, tmp_path, kind):
     editor = kind(tmp_path, (sys.executable, "-m", "foretype_lsp", "--gateway", served.url))
     try:

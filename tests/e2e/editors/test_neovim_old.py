@@ -4,7 +4,6 @@ import sys
 
 import pytest
 from e2e.editors.terminal_support import ROOT, OldNeovim, find, version_of
-from e2e.lsp_support import gateway
 
 NVIM = find("neovim-old", "FORETYPE_NVIM_OLD")
 pytestmark = [
@@ -28,15 +27,11 @@ require('foretype').setup({{
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with gateway(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
-
-
-@pytest.fixture
-def neovim(served, tmp_path):
-    config = CONFIG.format(root=ROOT, python=sys.executable, url=served.url, log=tmp_path / "lsp.log")
-    it = OldNeovim(NVIM, tmp_path, SOURCE, config)
+def started(served, tmp_path_factory):
+    """One start for all tests of this file."""
+    folder = tmp_path_factory.mktemp("neovim_old")
+    config = CONFIG.format(root=ROOT, python=sys.executable, url=served.url, log=folder / "lsp.log")
+    it = OldNeovim(NVIM, folder, SOURCE, config)
     try:
         it.until_ready()
         yield it
@@ -44,7 +39,14 @@ def neovim(served, tmp_path):
         it.close()
 
 
+@pytest.fixture
+def neovim(started):
+    started.afresh(SOURCE)
+    return started
+
+
 def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
+    before = neovim.status()["counts"]["accepted"]
     neovim.press("G")
     neovim.type("o    value = ")
     neovim.until("value = value =  # scripted")
@@ -52,7 +54,7 @@ def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
     neovim.press("Tab")
     neovim.until(lambda _: "scripted" in neovim.buffer())
     assert neovim.buffer() == SOURCE + "    value = value =  # scripted"
-    neovim.until(lambda _: neovim.status()["counts"]["accepted"] == 1)
+    neovim.until(lambda _: neovim.status()["counts"]["accepted"] == before + 1)
     assert neovim.complaints() == [""]
 
 

@@ -9,7 +9,6 @@ import psutil
 import pytest
 from e2e.editors.session_support import Tapped
 from e2e.editors.vscode_support import Missing, VsCode, parts
-from e2e.lsp_support import gateway
 
 try:
     parts()
@@ -27,12 +26,6 @@ QUIET = {
     "editor.suggestOnTriggerCharacters": False,
     "editor.autoClosingBrackets": "never",
 }
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    with gateway(tmp_path_factory.mktemp("gateway")) as running:
-        yield running
 
 
 def launcher(folder, url):
