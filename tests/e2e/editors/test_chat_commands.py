@@ -1,12 +1,14 @@
-"""Explain, document and complete a function, by the commands of the real editors, with a chat server that follows a script."""
+"""Explain, document and complete a function, by the commands of the real editors, with a chat server that follows a script.
+
+VS Code's are in test_vscode.py, where an editor runs already.
+"""
 
 import sys
 
 import pytest
-from e2e.editors import test_neovim, test_neovim_old, test_vscode
+from e2e.editors import test_neovim, test_neovim_old
 from e2e.editors.emacs_support import Emacs, missing
 from e2e.editors.terminal_support import ROOT, Neovim, OldNeovim, version_of
-from e2e.editors.vscode_support import VsCode
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -74,28 +76,5 @@ def test_emacs_explains_documents_and_completes(chatting, chat, tmp_path):
         it.press("M-x")
         it.type("foretype-document-code\n")
         it.until("scale is documented already")
-    finally:
-        it.close()
-
-
-@pytest.mark.skipif(test_vscode.MISSING is not None, reason=str(test_vscode.MISSING))
-def test_vscode_explains_documents_and_completes(chatting, chat, tmp_path):
-    it = VsCode(
-        tmp_path, SOURCE, {**test_vscode.QUIET, "foretype.server.path": test_vscode.launcher(tmp_path, chatting.url)}
-    )
-    try:
-        it.do("focus")
-        it.until(lambda: "ready" in (it.do("status") or ""), "the status item says ready")
-        it.press("Control+Home")
-        chat.again("It scales", " a vector.")
-        it.run("Foretype: Explain This Code")
-        # Beside the file there is little room: the text is wrapped.
-        it.until(lambda: "It scales a vector." in " ".join(it.do("text").split()), "the explanation")
-        chat.again("Scale a vector.")
-        it.run("Foretype: Document This Function or Class")
-        it.until(lambda: it.saved() == DOCUMENTED, "the documentation")
-        it.run("Foretype: Complete This Function")
-        it.until(lambda: "return None" in it.saved(), "the body")
-        assert "pass" not in it.saved()
     finally:
         it.close()

@@ -18,6 +18,8 @@ except Missing as missing:
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
 SOURCE = "def f(a):\n    x = 1\n    return x\n"
+SCALE = "def scale(v):\n    pass\n"
+DOCUMENTED = 'def scale(v):\n    """Scale a vector."""\n    pass\n'
 QUIET = {
     "workbench.startupEditor": "none",
     "security.workspace.trust.enabled": False,
@@ -38,9 +40,9 @@ def launcher(folder, url):
 
 
 @pytest.fixture(scope="module")
-def vscode(served, tmp_path_factory):
+def vscode(chatting, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vscode")
-    settings = {**QUIET, "foretype.server.path": launcher(folder, served.url)}
+    settings = {**QUIET, "foretype.server.path": launcher(folder, chatting.url)}
     it = VsCode(folder, SOURCE, settings)
     it.tapped = Tapped(folder / "tap.jsonl")
     try:
@@ -113,7 +115,7 @@ def test_a_word_and_a_line_are_accepted_by_themselves(vscode):
     assert vscode.saved() == "value = value"
     vscode.press("Alt+l")
     vscode.until(lambda: "scripted" in vscode.saved(), "the line")
-    assert vscode.saved() == "value = value =  # scripted"
+    assert vscode.file.read_text() == "value = value =  # scripted"
 
 
 def test_before_closers_the_line_is_accepted_as_it_was_shown(vscode):
@@ -125,7 +127,7 @@ def test_before_closers_the_line_is_accepted_as_it_was_shown(vscode):
     shown = next(line for line in vscode.do("text").splitlines() if line.startswith("print"))
     vscode.press("Tab")
     vscode.until(lambda: "scripted" in vscode.saved(), "accepted")
-    assert vscode.saved() == shown
+    assert vscode.file.read_text() == shown
 
 
 def test_the_prompt_behind_a_suggestion_is_explained(vscode):
@@ -169,6 +171,26 @@ def test_a_server_that_is_killed_comes_back(vscode):
     vscode.until(lambda: "ready" in (vscode.do("status") or ""), "ready again")
     assert vscode.saved() == "total = 1 + 2"
     assert vscode.do("notifications") == []
+
+
+def test_explains_documents_and_completes(vscode, chat, monkeypatch):
+    monkeypatch.setattr(vscode, "file", vscode.work / "scale.py")
+    vscode.file.write_text(SCALE)
+    vscode.open(vscode.file)
+    vscode.do("focus")
+    vscode.press("Control+Home")
+    chat.again("It scales", " a vector.")
+    vscode.run("Foretype: Explain This Code")
+    # Beside the file there is little room: the text is wrapped.
+    vscode.until(lambda: "It scales a vector." in " ".join(vscode.do("text").split()), "the explanation")
+    chat.again("Scale a vector.")
+    vscode.run("Foretype: Document This Function or Class")
+    vscode.until(lambda: '"""Scale a vector."""' in vscode.do("text"), "the documentation")
+    assert vscode.saved() == DOCUMENTED
+    vscode.run("Foretype: Complete This Function")
+    vscode.until(lambda: "return None" in vscode.do("text"), "the body")
+    body = vscode.saved()
+    assert "return None" in body and "pass" not in body
 
 
 PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
