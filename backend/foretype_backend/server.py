@@ -18,6 +18,7 @@ from starlette.applications import Starlette
 from foretype_backend.app import stream_door
 from foretype_backend.config import Config, ConfigError
 from foretype_backend.frames import FrameProtocol
+from foretype_backend.http_protocol import HttpProtocol
 from foretype_backend.operations.certificate import Certificate
 
 __all__ = ["Address", "address_of", "bind", "inherited", "running", "serve_until_told"]
@@ -26,6 +27,9 @@ _FRAME_CEILING: Final = 4
 """Frames up to this many times the limit are read and answered with an error; larger ones end the connection (1009)."""
 
 _SHUTDOWN_S: Final = 3
+
+_KEEP_ALIVE_S: Final = 30
+"""Longer than clients keep an idle connection, mostly five seconds: who closes first must not be who is just asked again."""
 
 Address = tuple[str, int]
 
@@ -73,6 +77,7 @@ def address_of(listener: socket.socket) -> Address:
 def _server(app: Starlette, config: Config, certificate: Certificate | None) -> _Server:
     options = uvicorn.Config(
         app,
+        http=HttpProtocol,
         ws=FrameProtocol,
         ws_max_size=config.limits.max_frame_bytes * _FRAME_CEILING,
         ws_per_message_deflate=False,
@@ -80,8 +85,8 @@ def _server(app: Starlette, config: Config, certificate: Certificate | None) -> 
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_SHUTDOWN_S,
-        h11_max_incomplete_event_size=64 * 1024,
     )
     options.load()
     options.ssl = None if certificate is None else certificate.context

@@ -38,12 +38,8 @@ class ChatEngine(OpenAIEngine):
 
     async def start(self) -> None:
         """Make the client; nothing is asked yet."""
-        config = self._config
         if self._client is None:
-            headers = {"authorization": f"Bearer {config.api_key}"} if config.api_key else {}
-            timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-            self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)
+            self._open()
             self._looking = asyncio.create_task(self._look_again(), name="chat server's metrics")
 
     async def close(self) -> None:

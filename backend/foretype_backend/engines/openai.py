@@ -15,9 +15,10 @@ from typing import Any, cast
 import httpx
 import msgspec
 
+from foretype_backend.engines.http_stream import Answer, HttpStreams
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
-from foretype_backend.engines.openai_wire import Event, OpenAIConfig, ServerFeatures, error_of, events_of, status_error
+from foretype_backend.engines.openai_wire import Event, Events, OpenAIConfig, ServerFeatures, error_of, status_error
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
@@ -54,7 +55,8 @@ class OpenAIEngine:
 
     def __init__(self, config: OpenAIConfig) -> None:
         self._config = config
-        self._client: httpx.AsyncClient | None = None
+        self._client: httpx.AsyncClient | None = None  # for what is asked now and then
+        self._streams: HttpStreams | None = None
         self._model = config.model or ""
         self._features = ServerFeatures()
         self._context_limit_tokens = config.context_limit_tokens
@@ -75,26 +77,37 @@ class OpenAIEngine:
     async def start(self) -> None:
         if self._client is not None:
             return
-        config = self._config
-        headers = {"authorization": f"Bearer {config.api_key}"} if config.api_key else {}
-        timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
-        client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)
-        self._client = client
+        self._open()
         try:
             await self._find_model()
             self._features = await self._probe()
         except BaseException as error:
-            self._client = None
-            await client.aclose()
+            await self._hang_up()
             if isinstance(error, PromptRefused):
-                raise EngineUnavailable(f"{config.url}: refuses a prompt of one token: {error}") from None
+                raise EngineUnavailable(f"{self._config.url}: refuses a prompt of one token: {error}") from None
             raise
 
     async def close(self) -> None:
-        client, self._client = self._client, None
         for request_id in list(self._live):
             self.abort(request_id)
+        await self._hang_up()
+
+    def _open(self) -> None:
+        config = self._config
+        headers = {"authorization": f"Bearer {config.api_key}"} if config.api_key else {}
+        timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
+        self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        self._streams = HttpStreams(
+            self._client.build_request("POST", config.endpoint(self.path)),
+            connect_timeout_s=config.connect_timeout_s,
+            idle_timeout_s=config.idle_timeout_s,
+        )
+
+    async def _hang_up(self) -> None:
+        client, self._client = self._client, None
+        if self._streams is not None:
+            self._streams.close()
         if client is not None:
             await client.aclose()
 
@@ -167,7 +180,7 @@ class OpenAIEngine:
             self._ledger.end(request_id)
             yield Chunk(finish=EngineFinish.ABORTED)
             return
-        self._http()
+        self._asked()
         stream = Stream(request_id, self._stream_body(request))
         stream.end_token_ids = request.params.end_token_ids
         if request.traceparent:
@@ -228,34 +241,47 @@ class OpenAIEngine:
     async def _pump(self, stream: Stream) -> None:
         """Read the response into the stream. Cancelling it closes the connection, which aborts the request."""
         url = self._config.endpoint(self.path)
-        finish: EngineFinish | None = None
-        counted = 0
         try:
-            async with self._http().stream("POST", url, json=stream.body, headers=stream.headers) as response:
-                if response.status_code >= 400:
-                    text = (await response.aread()).decode(errors="replace")
-                    raise status_error(url, response.status_code, text)
-                async for event in events_of(url, response.aiter_lines()):
-                    counted += event.tokens
-                    self._count(event, counted)
-                    if stream.over:
-                        self._tokens_after_cancel += event.tokens
-                    finish = event.finish or finish
-                    piece = self._piece(stream, event)
-                    if piece is not None:
-                        stream.items.put_nowait(piece)
-                    if event.last or (finish is not None and not self._features.usage):
-                        end = self._end(finish or EngineFinish.END_TOKEN, event.cached_tokens)
-                        counts = {"prompt_tokens": event.prompt_tokens, "generated_tokens": event.generated_tokens}
-                        stream.items.put_nowait(msgspec.structs.replace(end, **counts))
-                        return
-            if finish is None:
-                raise EngineUnavailable(f"{url}: the stream ended without a finish reason; retry", fault=Fault.GARBAGE)
-            stream.items.put_nowait(self._end(finish))
+            answer = await self._asked().post(msgspec.json.encode(stream.body), stream.headers)
+            try:
+                if answer.status >= 400:
+                    raise status_error(url, answer.status, await answer.text())
+                await self._read(stream, url, answer)
+            except BaseException:
+                answer.close()
+                raise
+            answer.leave()
         except httpx.HTTPError as error:
             stream.items.put_nowait(error_of(url, error))
         except (EngineUnavailable, PromptRefused) as error:
             stream.items.put_nowait(error)
+
+    async def _read(self, stream: Stream, url: str, answer: Answer) -> None:
+        """Read an answer up to the event that says its last."""
+        events = Events(url)
+        finish: EngineFinish | None = None
+        counted = 0
+        while True:
+            data = await answer.read()
+            for event in events.feed(data):
+                counted += event.tokens
+                self._count(event, counted)
+                if stream.over:
+                    self._tokens_after_cancel += event.tokens
+                finish = event.finish or finish
+                piece = self._piece(stream, event)
+                if piece is not None:
+                    stream.items.put_nowait(piece)
+                if event.last or (finish is not None and not self._features.usage):
+                    end = self._end(finish or EngineFinish.END_TOKEN, event.cached_tokens)
+                    counts = {"prompt_tokens": event.prompt_tokens, "generated_tokens": event.generated_tokens}
+                    stream.items.put_nowait(msgspec.structs.replace(end, **counts))
+                    return
+            if not data:
+                break
+        if finish is None:
+            raise EngineUnavailable(f"{url}: the stream ended without a finish reason; retry", fault=Fault.GARBAGE)
+        stream.items.put_nowait(self._end(finish))
 
     def _piece(self, stream: Stream, event: Event) -> Chunk | None:
         """What an event says of the output; None where it says nothing."""
@@ -330,6 +356,11 @@ class OpenAIEngine:
         if self._client is None:
             raise EngineUnavailable(f"{self._config.url}: the engine is not started; call start() first")
         return self._client
+
+    def _asked(self) -> HttpStreams:
+        self._http()
+        assert self._streams is not None  # made with the client
+        return self._streams
 
 
 def _first_choice(reply: dict[str, Any]) -> dict[str, Any]:

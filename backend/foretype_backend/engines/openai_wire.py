@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -13,7 +12,7 @@ import msgspec
 
 from foretype_backend.engines.port import EngineFinish, EngineUnavailable, Fault, PromptRefused
 
-__all__ = ["Event", "OpenAIConfig", "ServerFeatures", "error_of", "events_of", "status_error"]
+__all__ = ["Event", "Events", "OpenAIConfig", "ServerFeatures", "error_of", "status_error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,47 +126,67 @@ class _Data(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Data)
+_LINE_MAX_BYTES = 1 << 20
 
 
-async def events_of(url: str, lines: AsyncIterable[str]) -> AsyncIterator[Event]:
-    """Events of a server-sent stream of completions.
+class Events:
+    """Events out of the bytes of a server-sent stream of completions, in whatever pieces they come."""
 
-    Raises:
-        EngineUnavailable: the server reports an error inside the stream, or sends what is no completion.
-    """
-    async for line in lines:
-        if not line.startswith("data:"):
-            continue  # comments and empty lines keep the connection alive
-        payload = line[5:].strip()
-        if payload == "[DONE]":
-            yield Event(last=True)
-            return
-        try:
-            data = _decoder.decode(payload)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise EngineUnavailable(
-                f"{url}: sent an event that is no completion ({error}); is it compatible?", fault=Fault.GARBAGE
-            ) from None
-        if data.error is not None:
-            failed = f"{url}: failed while generating: {_message(data.error)}; retry"
-            raise EngineUnavailable(failed, fault=Fault.ERROR)
-        choice = data.choices[0] if data.choices else _Choice()
-        usage = data.usage
-        values = choice.logprobs.token_logprobs if choice.logprobs else None
-        logprobs = tuple(v for v in values or () if v is not None)
-        details = usage.prompt_tokens_details if usage else None
-        text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
-        yield Event(
-            text=text,
-            tokens=len(choice.token_ids or values or ()) or int(bool(text)),
-            token_ids=tuple(choice.token_ids or ()),
-            logprobs=logprobs if values and len(logprobs) == len(values) else (),
-            finish=_finish(choice.finish_reason),
-            prompt_tokens=usage.prompt_tokens if usage and not data.choices else None,
-            generated_tokens=usage.completion_tokens if usage and not data.choices else None,
-            cached_tokens=details.cached_tokens if details else None,
-            last=usage is not None and not data.choices,
-        )
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._part = b""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """What is whole by now; nothing follows an event that is the last.
+
+        Args:
+            data: the next bytes; none at the end of the stream.
+
+        Raises:
+            EngineUnavailable: the server reports an error inside the stream, or sends what is no completion.
+        """
+        *lines, self._part = (self._part + (data or b"\n")).split(b"\n")
+        if len(self._part) > _LINE_MAX_BYTES:
+            raise EngineUnavailable(f"{self._url}: sent a line without end; is it compatible?", fault=Fault.GARBAGE)
+        found: list[Event] = []
+        for line in lines:
+            if not line.startswith(b"data:"):
+                continue  # comments and empty lines keep the connection alive
+            found.append(_event_of(self._url, line[5:].strip()))
+            if found[-1].last:
+                break
+        return found
+
+
+def _event_of(url: str, payload: bytes) -> Event:
+    if payload == b"[DONE]":
+        return Event(last=True)
+    try:
+        data = _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise EngineUnavailable(
+            f"{url}: sent an event that is no completion ({error}); is it compatible?", fault=Fault.GARBAGE
+        ) from None
+    if data.error is not None:
+        failed = f"{url}: failed while generating: {_message(data.error)}; retry"
+        raise EngineUnavailable(failed, fault=Fault.ERROR)
+    choice = data.choices[0] if data.choices else _Choice()
+    usage = data.usage
+    values = choice.logprobs.token_logprobs if choice.logprobs else None
+    logprobs = tuple(v for v in values or () if v is not None)
+    details = usage.prompt_tokens_details if usage else None
+    text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
+    return Event(
+        text=text,
+        tokens=len(choice.token_ids or values or ()) or int(bool(text)),
+        token_ids=tuple(choice.token_ids or ()),
+        logprobs=logprobs if values and len(logprobs) == len(values) else (),
+        finish=_finish(choice.finish_reason),
+        prompt_tokens=usage.prompt_tokens if usage and not data.choices else None,
+        generated_tokens=usage.completion_tokens if usage and not data.choices else None,
+        cached_tokens=details.cached_tokens if details else None,
+        last=usage is not None and not data.choices,
+    )
 
 
 def _finish(reason: str | None) -> EngineFinish | None:

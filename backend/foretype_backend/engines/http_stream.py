@@ -1,0 +1,310 @@
+"""Streamed answers of one HTTP server: connections that are kept, a parser in C, no task and no layer between socket and reader.
+
+A general client costs several times what an engine's six frames cost; for all that is not a stream one is used. HTTP/1.1, TLS where the
+URL says so, no redirects, no proxies, no compression. Faults are raised as httpx's, so that the callers know one family.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import httptools
+import httpx
+
+__all__ = ["Answer", "HttpStreams"]
+
+_HEAD_MAX_BYTES: Final = 64 * 1024
+_IDLE_MAX: Final = 64
+_IDLE_S: Final = 4.0
+"""A connection that was idle for longer is not used again: many servers close theirs after five seconds."""
+_REST_S: Final = 1.0
+"""How long the rest of an answer may take after its reader has enough; then its connection is closed."""
+_OWN: Final = frozenset((b"content-length", b"content-type", b"accept-encoding"))
+_SENDABLE: Final = re.compile(r"[\t\x20-\x7e]*").fullmatch
+
+
+class HttpStreams:
+    """Asks one URL.
+
+    Args:
+        template: what every request has: URL and headers. Its body is replaced.
+        connect_timeout_s: for a connection, its TLS included.
+        idle_timeout_s: silence within an answer after which it is given up.
+    """
+
+    def __init__(self, template: httpx.Request, *, connect_timeout_s: float, idle_timeout_s: float) -> None:
+        url = template.url
+        if url.userinfo:
+            template = next(httpx.BasicAuth(url.username, url.password).auth_flow(template))
+        self._host, self._tls = url.raw_host.decode("ascii"), url.scheme == "https"
+        self._port = url.port or (443 if self._tls else 80)
+        self._context: ssl.SSLContext | None = None
+        fields = [field for field in template.headers.raw if field[0].lower() not in _OWN]
+        fields.append((b"Content-Type", b"application/json"))
+        self._head = b"POST %b HTTP/1.1\r\n" % url.raw_path + b"".join(b"%b: %b\r\n" % field for field in fields)
+        self._connect_timeout_s, self.idle_timeout_s = connect_timeout_s, idle_timeout_s
+        self._idle: list[Answer] = []
+        self._open: set[Answer] = set()
+
+    @property
+    def connections(self) -> int:
+        """Open ones, those included that wait for the next request."""
+        return len(self._open)
+
+    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send a request; returns when the head of the answer is here. The caller closes it.
+
+        Raises:
+            httpx.TransportError: no connection, a broken or a silent one, or a header that cannot be sent.
+        """
+        head = [self._head]
+        for name, value in headers.items():
+            if not _SENDABLE(value):
+                raise httpx.LocalProtocolError(f"the header {name} has characters that a header cannot carry")
+            head.append(f"{name}: {value}\r\n".encode())
+        request = b"".join((*head, b"Content-Length: %d\r\n\r\n" % len(body), body))
+        answer = self._kept() or await self._connect()
+        try:
+            await answer.ask(request)
+        except BaseException:
+            answer.close()
+            raise
+        return answer
+
+    def close(self) -> None:
+        for answer in list(self._open):
+            answer.abort()
+
+    def _kept(self) -> Answer | None:
+        oldest = asyncio.get_running_loop().time() - _IDLE_S
+        while self._idle:
+            answer = self._idle.pop()
+            if answer.idle_since >= oldest:
+                return answer
+            answer.abort()
+        return None
+
+    async def _connect(self) -> Answer:
+        if self._tls and self._context is None:
+            self._context = httpx.create_ssl_context(trust_env=False)
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, answer = await asyncio.get_running_loop().create_connection(
+                    lambda: Answer(self), self._host, self._port, ssl=self._context
+                )
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout("no connection in time") from error
+        except OSError as error:
+            raise httpx.ConnectError(str(error)) from error
+        return answer
+
+    # What answers tell their pool
+
+    def opened(self, answer: Answer) -> None:
+        self._open.add(answer)
+
+    def over(self, answer: Answer) -> None:
+        """Its connection can be used again."""
+        if len(self._idle) < _IDLE_MAX:
+            self._idle.append(answer)
+        else:
+            answer.abort()
+
+    def gone(self, answer: Answer) -> None:
+        self._open.discard(answer)
+        if answer in self._idle:
+            self._idle.remove(answer)
+
+
+class Answer(asyncio.Protocol):
+    """One connection, and on it one answer at a time.
+
+    Attributes:
+        status: of the answer; 0 until its head is here.
+        idle_since: seconds of the loop's clock.
+    """
+
+    def __init__(self, pool: HttpStreams) -> None:
+        self.status = 0
+        self.idle_since = 0.0
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._fault: httpx.TransportError | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self.status = 0
+        self._parts: list[bytes] = []
+        self._head_bytes = 0
+        self._framed = False  # it says where it ends
+        self._keep = False
+        self._surplus = False  # more came than was asked for
+        self._whole = False
+        self._left = False
+        self._heard = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.status} whole={self._whole}>"
+
+    # The reader's side
+
+    async def ask(self, request: bytes) -> None:
+        """Send, and wait for the head."""
+        self._begin()
+        if self._transport is not None:
+            self._transport.write(request)
+        self._heard = self._loop.time()
+        self._timer = self._loop.call_later(self._pool.idle_timeout_s, self._silent)
+        while not self.status:
+            await self._more()
+
+    async def read(self) -> bytes:
+        """What came since the last call, in the order it came; empty at the end. Raises httpx.TransportError."""
+        while not self._parts:
+            if self._whole:
+                return b""
+            await self._more()
+        data = b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]
+        self._parts.clear()
+        return data
+
+    async def text(self) -> str:
+        """All that is left of it."""
+        parts: list[bytes] = []
+        while part := await self.read():
+            parts.append(part)
+        return b"".join(parts).decode(errors="replace")
+
+    def leave(self) -> None:
+        """The reader has enough, and what is left comes at once: the connection is kept for the next request. Instead of `close`."""
+        if self._whole:
+            self._free()
+        elif self._transport is not None:
+            self._left = True
+            self._rearm(_REST_S, self.abort)
+
+    def close(self) -> None:
+        """Of an answer that is not whole the connection is closed, which ends the server's work on it."""
+        if self._whole:
+            self._free()
+        else:
+            self.abort()
+
+    def abort(self) -> None:
+        self._left = True
+        self._disarm()
+        if self._transport is not None:
+            self._transport.abort()
+        self._pool.gone(self)
+
+    async def _more(self) -> None:
+        if self._fault is not None:
+            raise self._fault
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _free(self) -> None:
+        """Nothing of the answer is left to come."""
+        self._left = True
+        self._disarm()
+        if self._fault is None and self._keep and not self._surplus:
+            self.idle_since = self._loop.time()
+            self._pool.over(self)
+        else:
+            self.abort()
+
+    def _rearm(self, after_s: float, do: Callable[[], None]) -> None:
+        self._disarm()
+        self._timer = self._loop.call_later(after_s, do)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _silent(self) -> None:
+        """The timer runs through; only what was heard meanwhile decides."""
+        rest_s = self._heard + self._pool.idle_timeout_s - self._loop.time()
+        if rest_s > 0.001:
+            self._timer = self._loop.call_later(rest_s, self._silent)
+        else:
+            self._fail(httpx.ReadTimeout("silence"))
+
+    def _fail(self, fault: httpx.TransportError) -> None:
+        if self._fault is None:
+            self._fault = fault
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # The transport's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one, and is no subclass
+        self._pool.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self.status and not self._framed and exc is None:
+            self._whole = True  # it ends where the connection ends
+        self._disarm()
+        self._pool.gone(self)
+        self._fail(httpx.RemoteProtocolError(str(exc or "the server hung up in the middle of an answer")))
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(httpx.RemoteProtocolError(f"no HTTP: {error}"))
+            self.abort()
+            return
+        if self._surplus:
+            self.abort()
+        elif not self.status:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_MAX_BYTES:
+                self._fail(httpx.RemoteProtocolError("a head without end"))
+                self.abort()
+
+    # The parser's side
+
+    def on_message_begin(self) -> None:
+        self._framed = False
+        self._surplus = self._whole
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._framed = self._framed or name.lower() in (b"content-length", b"transfer-encoding")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200 and not self._surplus:  # what comes before is no answer
+            self.status = status
+            self._keep = self._parser.should_keep_alive()
+            self._wake()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._left and not self._surplus:
+            self._parts.append(body)
+            self._wake()
+
+    def on_message_complete(self) -> None:
+        if not self.status or self._surplus:
+            return
+        self._whole = True
+        self._wake()
+        if self._left:
+            self._free()
