@@ -117,7 +117,7 @@ async def test_no_field_of_a_request_names_an_engine() -> None:
 async def test_a_slow_reader_costs_one_delta_and_nobody_else_waits() -> None:
     engine = scripted("x + 1\n" * 200)
     async with gateway(engine) as world, world.peer() as quick:
-        async with connect(world.ws_url, proxy=None, compression=None, max_queue=1) as slow:
+        async with connect(world.ws_url, proxy=None, compression=None, max_queue=1, close_timeout=0.2) as slow:
             await slow.send(b"\x83\xa4type\xa5hello\xa1v\x01\xa6client\xa1x")
             await slow.recv()
             connection = next(c for c in world.app.state.stream.connections if c.session.hello.client == "x")
