@@ -154,8 +154,10 @@ def test_the_announcement_appears_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_sigterm_tells_clients_before_it_closes() -> None:
-    async with serving("--port", "0") as (process, url):
+async def test_sigterm_tells_clients_before_it_closes(tmp_path: Path) -> None:
+    profile = tmp_path / "gateway.toml"
+    profile.write_text("[gateway]\ndrain_s = 0.5\n")  # nobody moves here
+    async with serving("--profile", str(profile), "--port", "0") as (process, url):
         async with connect(url.replace("http", "ws") + "/v1/stream", proxy=None) as socket:
             await socket.send(msgpack.encode(Hello(v=1)))
             await socket.recv()
