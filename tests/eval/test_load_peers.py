@@ -135,6 +135,38 @@ def test_the_search_ends_within_a_tenth_of_the_truth_and_forgives_a_single_pause
         assert found["highest_rate"] > 0.85 * limit
 
 
+def slow(p99_ms: float, **more: Any) -> dict[str, Any]:
+    return {"added_ms": {"p99": p99_ms}, "availability": 1.0, "generator_late_ms": {"p99": 0.1}} | more
+
+
+def test_where_no_rate_holds_the_search_says_so_with_the_lowest_it_tried() -> None:
+    asked: list[float] = []
+
+    async def measure(rate: float) -> dict[str, Any]:
+        asked.append(rate)
+        return slow(rate + 20, requests=7)
+
+    found = asyncio.run(highest_rate(measure, start=50.0, limit_ms=10.0))
+    assert asked == [50, 50, 25, 25, 12.5, 12.5, 6.2, 6.2, 5, 5]
+    assert found["highest_rate"] is None and not found["cut_off"] and found["requests"] == 7
+    assert found["verdict"] == "none: p99 25, 25 ms at 5/s, the lowest rate tried; 100.0% answered in time"
+
+
+def test_the_search_ends_when_its_time_is_up_with_what_it_has() -> None:
+    now = 0.0
+
+    async def measure(rate: float) -> dict[str, Any]:
+        nonlocal now
+        now += 10
+        return slow(1.0)
+
+    found = asyncio.run(highest_rate(measure, start=5.0, limit_ms=10.0, budget_s=25, clock=lambda: now))
+    assert (found["highest_rate"], found["cut_off"], len(found["tried"])) == (20.0, True, 3)
+    assert found["verdict"] == "20 requests/s with a p99 of 10 ms or less"
+    nothing = asyncio.run(highest_rate(measure, start=5.0, limit_ms=10.0, budget_s=0, clock=lambda: now))
+    assert nothing["verdict"] == "none: nothing was tried" and nothing["highest_rate"] is None
+
+
 @pytest.mark.timeout(120)
 async def test_our_own_gateway_before_the_scripted_engine_answers_everything() -> None:
     options = PeerOptions(peer="foretype", rate=20, seconds=1, warm_up_s=0.3, developers=4, prompts=4, pin=False)
@@ -142,6 +174,27 @@ async def test_our_own_gateway_before_the_scripted_engine_answers_everything() -
     assert found["requests"] == 20 and found["unanswered"] == 0 and found["problems"] == {}
     assert found["gateway_cpu_ms_per_request"] > 0 and found["added_ms"]["n"] == 20
     assert found["direct"]["added_ms"]["n"] == 50
+
+
+@pytest.mark.timeout(120)
+async def test_a_search_beside_a_peer_begins_far_below_and_measures_the_rate_that_was_asked_too() -> None:
+    server = await serve(0, 0.001)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    options = PeerOptions(
+        peer=url,
+        rate=30,
+        seconds=0.2,
+        warm_up_s=0.1,
+        tried_requests=2,
+        search=True,
+        search_s=0.01,
+        prompts=2,
+        pin=False,
+    )
+    found = await run_peer(options, progress=_silent)
+    server.close()
+    assert [one["rate"] for one in found["tried"]] == [5] and found["cut_off"]
+    assert found["at_rate"]["requests"] == 6 and found["at_rate"]["unanswered"] == 0
 
 
 def test_a_peer_that_is_not_installed_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, sc
 from foretype_eval.load.gateway import cores, pinned
 from foretype_eval.load.peers import Place, peer, scripted_server, version_of
 from foretype_eval.load.recorder import Recorder
-from foretype_eval.load.search import highest_rate
+from foretype_eval.load.search import LOWEST_RATE, highest_rate
 from foretype_eval.load.sse_client import SseConnection, open_sse, request_bytes
 from foretype_eval.load.sse_engine import MODEL
 
@@ -27,6 +27,8 @@ __all__ = ["PeerOptions", "run_peer"]
 
 _CLASS: Final = "completion"
 _DRAIN_S: Final = 5.0
+_CALM_S: Final = 10.0
+_CALM_SHARE: Final = 0.2
 _CONNECTIONS_MAX: Final = 4096
 
 
@@ -35,6 +37,9 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         peer: `litellm`, `smg`, `foretype`, or the http:// URL of a running gateway.
+        rate: requests per second; with `search` it is measured too, after the search.
+        search_s: after this long no other rate is tried.
+        tried_requests: a rate that is tried lasts long enough for so many.
         prompts: how many different prompts, of about `prompt_chars` characters of real code.
     """
 
@@ -46,6 +51,8 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     frame_ms: float = 5.0
     seed: int = 0
     search: bool = False
+    search_s: float = 120.0
+    tried_requests: int = 60
     limit_ms: float = 10.0
     deadline_ms: float = 2_000.0
     pin: bool = True
@@ -71,16 +78,10 @@ async def run_peer(options: PeerOptions, *, progress: Progress) -> dict[str, Any
         async with peer(options.peer, engine, Path(folder), near) as place:
             with pinned(far):
                 async with peer(engine, engine, Path(folder), None) as alone:
-                    direct = await _Line(alone, prompts, options).measure(50.0, progress)
+                    direct = await _Line(alone, prompts, options).measure(50.0, options.seconds, progress)
                 line = _Line(place, prompts, options)
                 try:
-                    report = await (
-                        highest_rate(
-                            lambda rate: line.measure(rate, progress), start=options.rate, limit_ms=options.limit_ms
-                        )
-                        if options.search
-                        else line.measure(options.rate, progress)
-                    )
+                    report = await (_search(line, options, progress) if options.search else line.at_rate(progress))
                 finally:
                     line.close()
     return {
@@ -94,6 +95,16 @@ async def run_peer(options: PeerOptions, *, progress: Progress) -> dict[str, Any
         **report,
         "direct": {"rate": 50.0, "added_ms": direct["added_ms"]},
     }
+
+
+async def _search(line: _Line, options: PeerOptions, progress: Progress) -> dict[str, Any]:
+    """From far below, for a gateway that falls behind is slow for a while; then the rate that was asked for."""
+
+    async def measure(rate: float) -> dict[str, Any]:
+        return await line.measure(rate, max(options.seconds, options.tried_requests / rate), progress)
+
+    found = await highest_rate(measure, start=LOWEST_RATE, limit_ms=options.limit_ms, budget_s=options.search_s)
+    return found | {"at_rate": await line.at_rate(progress)}
 
 
 def _prompts(options: PeerOptions) -> list[str]:
@@ -122,7 +133,11 @@ class _Line:
         self._tasks: set[asyncio.Task[None]] = set()
         self._problems: dict[str, int] = {}
 
-    async def measure(self, rate: float, progress: Progress) -> dict[str, Any]:
+    async def at_rate(self, progress: Progress) -> dict[str, Any]:
+        """At the rate that was asked for."""
+        return await self.measure(self._options.rate, self._options.seconds, progress)
+
+    async def measure(self, rate: float, seconds: float, progress: Progress) -> dict[str, Any]:
         """One rate: warm up, measure, let what runs come home."""
         options = self._options
         await self._drive(rate, options.warm_up_s, False, partial(progress, "warm-up"))
@@ -130,10 +145,10 @@ class _Line:
         self._recorder, self._problems = Recorder(), {}
         usage = Usage(self._place.watched())
         with quiet_collector():
-            await self._drive(rate, options.seconds, True, partial(progress, f"{rate:g}/s"))
-        figures = usage.report(options.seconds, self._recorder.requests)
+            await self._drive(rate, seconds, True, partial(progress, f"{rate:g}/s"))
+        figures = usage.report(seconds, self._recorder.requests)
         await self._drain()
-        report = self._recorder.report(seconds=options.seconds, engine_first_s=options.frame_ms / 1000)
+        report = self._recorder.report(seconds=seconds, engine_first_s=options.frame_ms / 1000)
         wanted = (
             "requests",
             "achieved_rate",
@@ -217,7 +232,21 @@ class _Line:
         deadline = time.monotonic() + _DRAIN_S
         while (self._live or self._tasks) and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+        if not self._live:
+            return
         for connection in self._live:
             connection.close()
         self._open -= len(self._live)
         self._live.clear()
+        await self._calm()
+
+    async def _calm(self) -> None:
+        """A gateway that was asked more than it can do works on what nobody waits for; the next rate is not to pay for it."""
+        process, deadline = self._place.process, time.monotonic() + _CALM_S
+        if process is None:
+            return
+        process.cpu_percent()
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0.5)
+            if process.cpu_percent() < _CALM_SHARE * 100:
+                return

@@ -29,7 +29,9 @@ def load(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     developers: Annotated[int, typer.Option(min=1, help="Connections that type.")] = 200,
     idle: Annotated[int, typer.Option(min=0, help="Connections that are open and silent.")] = 0,
-    search: Annotated[bool, typer.Option(help="Find the highest rate within --limit-ms, starting at --rate.")] = False,
+    search: Annotated[
+        bool, typer.Option(help="Find the highest rate within --limit-ms, from --rate; with --peer from 5/s.")
+    ] = False,
     limit_ms: Annotated[float, typer.Option(min=0.1, help="p99 of added time that --search allows.")] = 10.0,
     frame_ms: Annotated[float, typer.Option(min=0, help="Scripted engine: time between its six frames.")] = 5.0,
     seed: Annotated[int, typer.Option()] = 0,
@@ -122,7 +124,9 @@ def _print(result: dict[str, Any]) -> None:
     rows["cancel, sent to done"] = result.get("cancel_done_ms")
     rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
     if "peer" in result:
-        rows |= {"engine asked directly": result["direct"]["added_ms"], "whole answer": result["total_ms"]}
+        rows |= {"engine asked directly": result["direct"]["added_ms"], "whole answer": result.get("total_ms")}
+        if "at_rate" in result:
+            rows[f"added at {result['rate']:g}/s"] = result["at_rate"]["added_ms"]
     else:
         rows |= {f"whole answer, {name}": row for name, row in result.get("total_ms", {}).items()}
     rows["generator behind its plan"] = result.get("generator_late_ms")
@@ -133,7 +137,7 @@ def _print(result: dict[str, Any]) -> None:
             )
     console.print(table)
     for name in (
-        "highest_rate",
+        "verdict",
         "availability",
         "refused",
         "unanswered",
@@ -147,4 +151,5 @@ def _print(result: dict[str, Any]) -> None:
         "gateway_resident_mib",
     ):
         if name in result:
-            console.print(f"{name.replace('_', ' ')}: {result[name]}", highlight=False)
+            shown = "highest rate" if name == "verdict" else name.replace("_", " ")
+            console.print(f"{shown}: {result[name]}", highlight=False)
