@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -13,7 +13,7 @@ from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import Grammar
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest
@@ -27,6 +27,12 @@ __all__ = ["EventStream", "HttpJobs", "fim_segments", "read_body", "refused", "u
 CLIENT_GONE: Final = 499
 BODY_S: float = 30.0
 """A client that dribbles its body keeps a connection no longer than this."""
+
+_START: Final[Message] = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")],
+}
 
 _T = TypeVar("_T")
 
@@ -191,38 +197,40 @@ class EventStream(Response):
         self._on_refusal = on_refusal
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        await until_disconnect(Request(scope, receive), self._stream(scope, receive, send))
-
-    async def _stream(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        started = False
-        async for event in self._events():
-            if isinstance(event, Outcome):
-                if event.reason in HTTP_STATUS and not started:
-                    await self._on_refusal(event)(scope, receive, send)
-                    return
-                payload = self._on_end(event)
-            else:
-                payload = self._on_delta(event)
-            if not started:
-                started = True
-                headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-                await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": payload, "more_body": not isinstance(event, Outcome)})
-
-    async def _events(self) -> AsyncIterator[TextDelta | Outcome]:
         queue: asyncio.Queue[TextDelta | None] = asyncio.Queue()
         work = asyncio.ensure_future(self._run(queue.put_nowait))
         work.add_done_callback(lambda _: queue.put_nowait(None))
+        gone = asyncio.ensure_future(_disconnect(receive))
+        gone.add_done_callback(lambda _: work.cancel())
         try:
-            while (delta := await queue.get()) is not None:
-                while not queue.empty():
-                    more = queue.get_nowait()
-                    if more is None:
-                        queue.put_nowait(None)
-                        break
-                    delta = TextDelta(delta.text + more.text, delta.logprob + more.logprob, delta.tokens + more.tokens)
-                yield delta
-            yield work.result()
+            started = False
+            while (delta := await _next(queue)) is not None:
+                if not started:
+                    started = True
+                    await send(_START)
+                await send({"type": "http.response.body", "body": self._on_delta(delta), "more_body": True})
+            if work.cancelled():
+                return  # the client has left
+            outcome = work.result()
+            if outcome.reason in HTTP_STATUS and not started:
+                await self._on_refusal(outcome)(scope, receive, send)
+                return
+            if not started:
+                await send(_START)
+            await send({"type": "http.response.body", "body": self._on_end(outcome), "more_body": False})
         finally:
+            gone.cancel()
             work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            await asyncio.gather(gone, work, return_exceptions=True)
+
+
+async def _next(queue: asyncio.Queue[TextDelta | None]) -> TextDelta | None:
+    """What has come since the last call as one piece; None at the end."""
+    delta = await queue.get()
+    while delta is not None and not queue.empty():
+        more = queue.get_nowait()
+        if more is None:
+            queue.put_nowait(None)
+            break
+        delta = TextDelta(delta.text + more.text, delta.logprob + more.logprob, delta.tokens + more.tokens)
+    return delta
