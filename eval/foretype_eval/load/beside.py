@@ -1,4 +1,4 @@
-"""`foretype bench load --peer`: the same load through `/v1/completions` over SSE, at any gateway before the scripted engine."""
+"""`foretype bench load --peer`: the same load through completions or chats over SSE, at any gateway before the scripted engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foretype_eval.latency.workload import sites
 from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, schedule
 from foretype_eval.load.gateway import cores, pinned
 from foretype_eval.load.peers import Place, peer, scripted_server, version_of
-from foretype_eval.load.recorder import Recorder
+from foretype_eval.load.recorder import Recorder, percentiles_ms
 from foretype_eval.load.search import LOWEST_RATE, highest_rate
 from foretype_eval.load.sse_client import SseConnection, open_sse, request_bytes
 from foretype_eval.load.sse_engine import MODEL
@@ -38,6 +38,7 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         peer: `litellm`, `smg`, `foretype`, or the http:// URL of a running gateway.
         rate: requests per second; with `search` it is measured too, after the search.
+        chat: through `/v1/chat/completions` instead of `/v1/completions`.
         search_s: after this long no other rate is tried.
         tried_requests: a rate that is tried lasts long enough for so many.
         prompts: how many different prompts, of about `prompt_chars` characters of real code.
@@ -50,6 +51,7 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     developers: int = 200
     frame_ms: float = 5.0
     seed: int = 0
+    chat: bool = False
     search: bool = False
     search_s: float = 120.0
     tried_requests: int = 60
@@ -75,7 +77,7 @@ async def run_peer(options: PeerOptions, *, progress: Progress) -> dict[str, Any
         tempfile.TemporaryDirectory(prefix="foretype-peer-") as folder,
         scripted_server(options.frame_ms, far) as engine,
     ):
-        async with peer(options.peer, engine, Path(folder), near) as place:
+        async with peer(options.peer, engine, Path(folder), near, chat=options.chat) as place:
             with pinned(far):
                 async with peer(engine, engine, Path(folder), None) as alone:
                     direct = await _Line(alone, prompts, options).measure(50.0, options.seconds, progress)
@@ -87,6 +89,7 @@ async def run_peer(options: PeerOptions, *, progress: Progress) -> dict[str, Any
     return {
         "peer": options.peer,
         "version": version_of(options.peer),
+        "door": "chat" if options.chat else "completions",
         "rate": options.rate,
         "seconds": options.seconds,
         "frame_ms": options.frame_ms,
@@ -121,10 +124,10 @@ class _Line:
     def __init__(self, place: Place, prompts: Sequence[str], options: PeerOptions) -> None:
         self._place = place
         self._options = options
-        self._requests = [
-            request_bytes(place.host, text, model=MODEL, max_tokens=options.max_tokens, headers=place.headers)
-            for text in prompts
-        ]
+        asked = partial(
+            request_bytes, model=MODEL, max_tokens=options.max_tokens, headers=place.headers, chat=options.chat
+        )
+        self._requests = [asked(place.host, text) for text in prompts]
         self._free: list[SseConnection] = []
         self._open = 0
         self._live: set[SseConnection] = set()
@@ -132,6 +135,7 @@ class _Line:
         self._rng = Random(options.seed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._problems: dict[str, int] = {}
+        self._per_token_s: list[float] = []
 
     async def at_rate(self, progress: Progress) -> dict[str, Any]:
         """At the rate that was asked for."""
@@ -142,7 +146,7 @@ class _Line:
         options = self._options
         await self._drive(rate, options.warm_up_s, False, partial(progress, "warm-up"))
         await self._drain()
-        self._recorder, self._problems = Recorder(), {}
+        self._recorder, self._problems, self._per_token_s = Recorder(), {}, []
         usage = Usage(self._place.watched())
         with quiet_collector():
             await self._drive(rate, seconds, True, partial(progress, f"{rate:g}/s"))
@@ -160,6 +164,7 @@ class _Line:
             "generator_late_ms",
         )
         report = {name: report[name] for name in wanted} | {"total_ms": report["total_ms"].get(_CLASS)}
+        report["tpot_ms"] = percentiles_ms(self._per_token_s)
         return report | {"problems": dict(sorted(self._problems.items())[:5]), "connections": self._open} | figures
 
     def close(self) -> None:
@@ -199,9 +204,13 @@ class _Line:
         self._send(connection, planned, number, recorder)
 
     def _send(self, connection: SseConnection, planned: float, number: int, recorder: Recorder | None) -> None:
+        first_s = 0.0
+
         def first() -> None:
+            nonlocal first_s
+            first_s = time.perf_counter() - planned
             if recorder is not None:
-                recorder.ttft_s[_CLASS].append(time.perf_counter() - planned)
+                recorder.ttft_s[_CLASS].append(first_s)
 
         def ended(problem: str | None) -> None:
             self._live.discard(connection)
@@ -215,6 +224,8 @@ class _Line:
             elif recorder is not None:
                 recorder.outcomes["whole"] += 1
                 recorder.total_s[_CLASS].append(took_s)
+                if self._options.max_tokens > 1:
+                    self._per_token_s.append((took_s - first_s) / (self._options.max_tokens - 1))
                 recorder.answered_in_time += took_s <= self._options.deadline_ms / 1000
 
         self._live.add(connection)

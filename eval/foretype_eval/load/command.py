@@ -55,6 +55,7 @@ def load(
         str | None,
         typer.Option(help="litellm, smg, foretype or http://…: the same load through /v1/completions over SSE."),
     ] = None,
+    chat: Annotated[bool, typer.Option(help="--peer: through /v1/chat/completions instead.")] = False,
 ) -> None:
     """Simulated developers against a gateway: added latency, cancels, refusals, leaks, CPU per request."""
     if scenario is not None and (scenario not in SCENARIOS or gateway is not None or peer is not None):
@@ -89,6 +90,7 @@ def load(
                     rate=rate,
                     seconds=seconds,
                     developers=developers,
+                    chat=chat,
                     search=search,
                     limit_ms=limit_ms,
                     frame_ms=frame_ms,
@@ -125,6 +127,7 @@ def _print(result: dict[str, Any]) -> None:
     rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
     if "peer" in result:
         rows |= {"engine asked directly": result["direct"]["added_ms"], "whole answer": result.get("total_ms")}
+        rows["per token after the first"] = result.get("tpot_ms")
         if "at_rate" in result:
             rows[f"added at {result['rate']:g}/s"] = result["at_rate"]["added_ms"]
     else:

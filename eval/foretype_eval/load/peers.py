@@ -37,7 +37,7 @@ _LITELLM: Final = """\
 model_list:
   - model_name: {model}
     litellm_params:
-      model: text-completion-openai/{model}
+      model: {kind}/{model}
       api_base: {engine}/v1
       api_key: none
 """
@@ -50,11 +50,15 @@ tokenizer = "{tokenizer}"
 [limits]
 max_running = 8192
 max_waiting = 4096
+[pool.quality]
+url = "{engine}/v1"
+max_running = 1024
+max_waiting = 1024
 """
 
 
 class Place(NamedTuple):
-    """Where `/v1/completions` is, what a request must carry, and the process to watch."""
+    """Where `/v1/completions` and `/v1/chat/completions` are, what a request must carry, and the process to watch."""
 
     host: str
     port: int
@@ -89,8 +93,8 @@ def scripted_server(frame_ms: float, core: int | None) -> Generator[str]:
 
 
 @contextlib.asynccontextmanager
-async def peer(name: str, engine: str, folder: Path, core: int | None) -> AsyncGenerator[Place]:
-    """The gateway `name` in front of `engine`, on `core`; a URL names one that runs already.
+async def peer(name: str, engine: str, folder: Path, core: int | None, *, chat: bool = False) -> AsyncGenerator[Place]:
+    """The gateway `name` in front of `engine`, on `core`, for completions or for `chat`; a URL names one that runs already.
 
     Raises:
         GatewayGone: it is not installed or does not start; with its last words and the remedy.
@@ -109,24 +113,24 @@ async def peer(name: str, engine: str, folder: Path, core: int | None) -> AsyncG
             async with connected(GatewayOptions(url=found.endpoint.url, token=found.endpoint.token)):
                 yield Place(url.hostname or "127.0.0.1", url.port or 80, headers, found.process)
     elif name in ("litellm", "smg"):
-        async with _started(name, engine, folder, core) as place:
+        async with _started(name, engine, folder, core, chat=chat) as place:
             yield place
     else:
         raise GatewayGone(f"--peer {name}: none of {', '.join(PEERS)}, and no http:// URL of a running gateway")
 
 
 @contextlib.asynccontextmanager
-async def _started(name: str, engine: str, folder: Path, core: int | None) -> AsyncGenerator[Place]:
+async def _started(name: str, engine: str, folder: Path, core: int | None, *, chat: bool) -> AsyncGenerator[Place]:
     program = (ENVIRONMENTS / name / "bin" / name).absolute()
     if not program.exists():
         raise GatewayGone(f"{program} is not there; `make peer-gateways-env` installs it")
     port, key, log = _free_port(), f"sk-{secrets.token_hex(16)}", folder / f"{name}.log"
     with pinned(core):
-        process = _launch([str(program), *_arguments(name, engine, port, key, folder)], key, log)
+        process = _launch([str(program), *_arguments(name, engine, port, key, folder, chat=chat)], key, log)
     try:
         place = Place("127.0.0.1", port, {"Authorization": f"Bearer {key}"}, psutil.Process(process.pid))
         try:
-            await _answers(place, process)
+            await _answers(place, process, chat=chat)
         except GatewayGone as error:
             words = log.read_text("utf-8", "replace").strip()[-600:]
             raise GatewayGone(f"{name} does not serve: {error}; it said: {words}") from None
@@ -141,20 +145,21 @@ def _launch(command: Sequence[str], key: str, log: Path) -> subprocess.Popen[byt
         return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=log.parent, env=os.environ | own)
 
 
-def _arguments(name: str, engine: str, port: int, key: str, folder: Path) -> Sequence[str]:
+def _arguments(name: str, engine: str, port: int, key: str, folder: Path, *, chat: bool) -> Sequence[str]:
     if name == "smg":
         own = ("--host", "127.0.0.1", "--port", str(port), "--api-key", key, "--log-level", "error")
         metrics = ("--prometheus-host", "127.0.0.1", "--prometheus-port", str(_free_port()))
         # One worker: what a policy does with prompts would be cost without use.
         return ("launch", *own, *metrics, "--worker-urls", engine, "--policy", "round_robin")
     config = folder / "litellm.yaml"
-    config.write_text(_LITELLM.format(model=MODEL, engine=engine))
+    kind = "openai" if chat else "text-completion-openai"
+    config.write_text(_LITELLM.format(kind=kind, model=MODEL, engine=engine))
     return ("--config", str(config), "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1")
 
 
-async def _answers(place: Place, process: subprocess.Popen[bytes]) -> None:
+async def _answers(place: Place, process: subprocess.Popen[bytes], *, chat: bool) -> None:
     """Wait until a completion comes back. Raises GatewayGone."""
-    request = request_bytes(place.host, "ready?", model=MODEL, max_tokens=1, headers=place.headers)
+    request = request_bytes(place.host, "ready?", model=MODEL, max_tokens=1, headers=place.headers, chat=chat)
     problem: str | None = "it never answered"
     deadline = asyncio.get_running_loop().time() + _START_S
     while asyncio.get_running_loop().time() < deadline:
