@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from backend.test_faults import certificate
 from foretype_backend.engines import http_stream
 from foretype_backend.engines.http_stream import HttpStreams
 from foretype_backend.engines.openai_wire import Event, Events
@@ -62,12 +65,14 @@ class Script:
 
 @contextlib.asynccontextmanager
 async def served(*answers: Sequence[bytes | float | str], **options: Any) -> AsyncGenerator[tuple[Script, HttpStreams]]:
-    script = Script(list(answers))
-    server = await asyncio.start_server(script.accept, "127.0.0.1", 0)
+    script, tls = Script(list(answers)), options.pop("tls", None)
+    server = await asyncio.start_server(script.accept, "127.0.0.1", 0, ssl=tls)
     script.port = server.sockets[0].getsockname()[1]
     userinfo = options.pop("userinfo", "")
     async with httpx.AsyncClient(headers={"authorization": "Bearer key"}, trust_env=False, verify=False) as client:
-        template = client.build_request("POST", f"http://{userinfo}127.0.0.1:{script.port}/v1/completions")
+        template = client.build_request(
+            "POST", f"http{'s' if tls else ''}://{userinfo}127.0.0.1:{script.port}/v1/completions"
+        )
     streams = HttpStreams(template, connect_timeout_s=5, idle_timeout_s=options.pop("idle_timeout_s", 5))
     try:
         yield script, streams
@@ -198,6 +203,28 @@ async def test_headers_cannot_carry_another_request_and_a_url_may_carry_a_passwo
         answer.close()
         assert b"\r\nX-Request-Id: a b\r\n" in script.asked[0]
         assert b"Basic bWU6c2VjcmV0" in script.asked[0]
+
+
+async def test_tls_is_spoken_with_servers_whose_certificate_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, key = certificate(tmp_path, days=1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain, key)
+    async with served([sized(b"ab")], [sized(b"cd")], tls=context) as (script, streams):
+        with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
+            await whole(streams)
+        streams.close()
+        monkeypatch.setattr(streams, "_context", ssl.create_default_context(cafile=str(chain)))
+        assert [await whole(streams) for _ in range(2)] == [(200, "ab"), (200, "cd")]
+        assert script.connections == 1
+
+
+async def test_of_a_refusal_without_end_the_beginning_is_read() -> None:
+    head = b"HTTP/1.1 500 Oh\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with served([head + b"100000\r\n" + b"x" * 0x100000 + b"\r\n", 10.0]) as (_, streams):
+        status, text = await whole(streams)
+        assert (status, len(text)) == (500, 64 * 1024)
 
 
 def event(text: str) -> bytes:

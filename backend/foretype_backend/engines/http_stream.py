@@ -18,6 +18,7 @@ import httpx
 __all__ = ["Answer", "HttpStreams"]
 
 _HEAD_MAX_BYTES: Final = 64 * 1024
+_TEXT_MAX_BYTES: Final = 64 * 1024
 _IDLE_MAX: Final = 64
 _IDLE_S: Final = 4.0
 """A connection that was idle for longer is not used again: many servers close theirs after five seconds."""
@@ -177,11 +178,11 @@ class Answer(asyncio.Protocol):
         return data
 
     async def text(self) -> str:
-        """All that is left of it."""
-        parts: list[bytes] = []
-        while part := await self.read():
-            parts.append(part)
-        return b"".join(parts).decode(errors="replace")
+        """What is left of it, or its beginning where that is much."""
+        found = b""
+        while len(found) < _TEXT_MAX_BYTES and (part := await self.read()):
+            found += part
+        return found[:_TEXT_MAX_BYTES].decode(errors="replace")
 
     def leave(self) -> None:
         """The reader has enough, and what is left comes at once: the connection is kept for the next request. Instead of `close`."""
