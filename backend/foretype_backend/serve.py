@@ -1,13 +1,14 @@
-"""One completion from end to end: admission, engine, detokenisation, stop rules, usage, timings.
+"""One completion from end to end: budgets, admission, engine, usage, timings.
 
 This is the one place where a request passes all of them; a door only translates. The decisions are made by
-:mod:`foretype_backend.admission.scheduler` (pure); this module carries out its effects.
+:mod:`foretype_backend.admission.scheduler` (pure); this module carries out its effects. What happens between a request's start and its
+last chunk stands in :mod:`foretype_backend.generation`.
 
 Life of a request, with the names of `timings_ms`::
 
     received ─admit→ arrived ─queue→ started ─(engine queue)─prefill→ ─decode_first→ first text ─stream→ last chunk ─finish→ done
 
-A cancel reaches the engine in the same turn of the event loop; tokens that still arrive are counted as
+A cancel reaches the engine before the frame that brings it is done with; tokens that still arrive are counted as
 `tokens_after_cancel`. A request whose engine does not let go within `limits.abort_grace_ms` is abandoned.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import Callable, Collection
 
 from foretype_client.wire import RequestClass
 from foretype_context.tokens import Tokenizer
@@ -27,18 +28,15 @@ from foretype_backend.admission.build import make_scheduler, objectives_s
 from foretype_backend.admission.ladder import Ladder
 from foretype_backend.admission.limits import Denied
 from foretype_backend.admission.outcomes import SHED, Decision, Reason
-from foretype_backend.admission.scheduler import PRIORITY, Scheduler, Ticket
+from foretype_backend.admission.scheduler import Scheduler, Ticket
 from foretype_backend.completion import Job, Outcome, Record
 from foretype_backend.config import LimitsConfig
 from foretype_backend.engines.port import (
-    Chunk,
     Engine,
-    EngineFinish,
     EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
     PromptRefused,
 )
+from foretype_backend.generation import Generation
 from foretype_backend.logs import log_fault
 from foretype_backend.metrics import Measured, Metrics
 from foretype_backend.output import OutputText, TextDelta
@@ -48,10 +46,6 @@ from foretype_backend.tracing import RequestTracer
 
 __all__ = ["Job", "Outcome", "Service"]
 
-_MAX_ENGINE_STOPS = 4
-"""OpenAI-compatible servers answer 400 to more; the gateway enforces all of them itself."""
-
-_RETRY_PAUSE_S = 0.05
 _TICK_S = 0.1
 _WAITING_TICK_S = 0.02
 """While requests wait: what came too late is refused a few at a time, for a hundred refusals at once hold up everybody else."""
@@ -80,7 +74,6 @@ class Service:
         self.clock = clock
         self.tokenizer = tokenizer
         self.limits = limits
-        self.end_token_ids = end_token_ids
         self.salts = salts
         self.accounts = accounts
         self._objectives_s = {} if admission is None else objectives_s(admission)
@@ -91,6 +84,15 @@ class Service:
         self.tracer: RequestTracer | None = None
         """Takes spans of every request; None where nothing is traced."""
         self._records: dict[str, Record] = {}
+        self._generation = Generation(
+            engine,
+            end_token_ids=end_token_ids,
+            limits=limits,
+            salts=salts,
+            began=self._began,
+            retried=lambda: self.metrics.retries.inc(),
+            clock=clock,
+        )
         self._cached_share = 0.0
         self._ticking: asyncio.TimerHandle | None = None
         self.metrics = Metrics(
@@ -117,7 +119,7 @@ class Service:
     def use(self, limits: LimitsConfig, admission: AdmissionConfig) -> None:
         """Take other bounds and objectives; what runs goes on."""
         fresh = make_scheduler(limits, admission)
-        self.limits = limits
+        self.limits = self._generation.limits = limits
         self._objectives_s = objectives_s(admission)
         self._scheduler.limits = fresh.limits
         self._scheduler.pressure = fresh.pressure
@@ -214,7 +216,7 @@ class Service:
                 if refused is not None:
                     return self._ended(record, refused, "admission refused it")
                 record.started = self.clock()
-                return await self._attempts(record, deliver, loop)
+                return await self._generation.run(record, deliver)
         except TimeoutError as error:
             if record.guard is None or not record.guard.expired():
                 return self._fault(record, error)  # a time-out of an adapter, not the deadline
@@ -226,124 +228,6 @@ class Service:
             return self._ended(record, Reason.ENGINE_LOST, str(error))
         except Exception as error:  # noqa: BLE001 - ours or an adapter's fault: ends this request, counts as `fault`
             return self._fault(record, error)
-
-    async def _attempts(
-        self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
-    ) -> Outcome:
-        """Generate; when the engine is lost before the first token, once more as soon as it is back.
-
-        An engine that died a second time since then is not asked again: this prompt may be what kills it.
-        """
-        give_up_at = loop.time() + self.limits.retry_wait_ms / 1000
-        restarts_before = self.engine.statistics().restarts
-        while True:
-            if record.stop_reason is not None:
-                return self._ended(record, record.stop_reason)
-            try:
-                return await self._generate(record, deliver, loop)
-            except EngineUnavailable:
-                if record.stop_reason is not None:
-                    continue
-                died_twice = self.engine.statistics().restarts - restarts_before >= 2
-                if record.output.generated_tokens or died_twice or loop.time() >= give_up_at:
-                    raise
-                if record.attempts == 1:
-                    self.metrics.retries.inc()
-                await asyncio.sleep(_RETRY_PAUSE_S)
-
-    async def _generate(
-        self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
-    ) -> Outcome:
-        job = record.job
-        record.attempts += 1
-        record.engine_done = False
-        if job.prefill_only:
-            await self.engine.warm(job.prompt.ids, salt=self._salt(job), origin=job.origin)
-            record.first_chunk = record.last_chunk = self.clock()
-            return self._ended(record, record.stop_reason or Reason.LENGTH)
-        stream = self.engine.generate(
-            GenerationRequest(
-                record.engine_id,
-                job.prompt.ids,
-                GenerationParams(
-                    max_tokens=job.most_tokens,
-                    end_token_ids=self.end_token_ids,
-                    temperature=job.temperature,
-                    stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
-                ),
-                prompt_text=job.prompt.text,
-                priority=PRIORITY[job.class_],
-                salt=self._salt(job),
-                deadline=job.deadline,
-                origin=job.origin,
-                traceparent=record.traceparent,
-            )
-        )
-        try:
-            return await self._consume(record, stream, deliver, loop)
-        finally:
-            await self._release(record, stream)
-
-    def _salt(self, job: Job) -> str | None:
-        return None if self.salts is None else self.salts.salt(self.salts.namespace(job.tenant, job.repository))
-
-    async def _consume(
-        self,
-        record: Record,
-        stream: AsyncIterator[Chunk],
-        deliver: Callable[[TextDelta], None],
-        loop: asyncio.AbstractEventLoop,
-    ) -> Outcome:
-        output = record.output
-        async for chunk in stream:
-            record.note(chunk, self.clock())
-            if not record.measured:
-                self._measure(record, loop.time())
-            delta = output.feed(chunk)
-            if record.stop_reason is not None:
-                if chunk.finish is None:
-                    continue  # already aborted: only count what still comes
-                return self._ended(record, record.stop_reason)
-            if delta is not None:
-                if record.first_text is None:
-                    record.first_text = self.clock()
-                deliver(delta)
-            if output.stopped:
-                return self._ended(record, Reason.STOP)
-            if record.enough or output.too_long:
-                return self._ended(record, Reason.LENGTH)
-            if chunk.finish is not None:
-                break
-        else:
-            raise EngineUnavailable("the engine ended the stream without saying why; retry")
-        if chunk.finish is EngineFinish.ABORTED:
-            if loop.time() >= record.job.deadline:
-                return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
-            raise EngineUnavailable("the engine dropped the request; retry")
-        rest = output.finish()
-        if rest is not None:
-            if record.first_text is None:
-                record.first_text = self.clock()
-            deliver(rest)
-        reason = Reason.END_OF_MIDDLE if chunk.finish is EngineFinish.END_TOKEN else Reason.LENGTH
-        return self._ended(record, reason)
-
-    async def _release(self, record: Record, stream: AsyncIterator[Chunk]) -> None:
-        """Close the engine's stream, which aborts what still runs; never wait longer than the grace for it."""
-        if record.engine_done and isinstance(stream, AsyncGenerator):
-            await stream.aclose()
-            return
-        grace_s = self.limits.abort_grace_ms / 1000
-        try:
-            async with asyncio.timeout(grace_s):
-                if isinstance(stream, AsyncGenerator):
-                    await stream.aclose()
-                else:
-                    self.engine.abort(record.engine_id)
-        except TimeoutError:
-            _log.error("the engine did not release a request within %.0f ms", self.limits.abort_grace_ms)
-        except EngineUnavailable:
-            _log.warning("the engine was lost while a request was being closed")
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -368,16 +252,15 @@ class Service:
         """Before an engine has answered, the share of prompts that was cached lately is the best guess."""
         return int(prompt_tokens * self._cached_share)
 
-    def _measure(self, record: Record, now: float) -> None:
+    def _began(self, record: Record) -> None:
         """The first chunk says how fast the engine is, and how near the objective."""
-        record.measured = True
         prompt_tokens = len(record.job.prompt.ids)
         uncached = prompt_tokens - record.cached_tokens
         self._cached_share += _SMOOTHING * (record.cached_tokens / max(1, prompt_tokens) - self._cached_share)
         timings = record.timings(self.clock())
         self._scheduler.first_token(
             record.job.key,
-            now,
+            self._now(),
             uncached_tokens=uncached,
             prefill_s=timings.prefill / 1000,
             ttft_s=self.clock() - record.job.received,
@@ -426,13 +309,9 @@ class Service:
 
     def _stop(self, record: Record, reason: Reason) -> None:
         """Abort the engine's work at once; the request's own task then sees the end of the stream."""
-        loop = asyncio.get_running_loop()
         record.stop(reason)
-        try:
-            self.engine.abort(record.engine_id)
-        except Exception as error:  # noqa: BLE001 - an adapter's fault; the grace below ends the request all the same
-            log_fault(_log, "abort failed", error)
-        grace = loop.time() + (0.0 if record.job.prefill_only else self.limits.abort_grace_ms / 1000)
+        self._generation.abort(record)
+        grace = self._now() + (0.0 if record.job.prefill_only else self.limits.abort_grace_ms / 1000)
         if record.guard is not None and not record.guard.expired():
             record.guard.reschedule(min(grace, record.job.deadline) if record.started is None else grace)
 
