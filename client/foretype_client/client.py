@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from foretype_context.assemble import Assembler
 from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
@@ -79,6 +80,14 @@ class ClientOptions:
     sources: Sources | None = None
     local: bool = True
     telemetry: bool = False
+
+    def policy_here(self) -> PolicyOptions:
+        """The policy with what it leaves to the gateway: only a private one computes beforehand, for nobody waits behind it."""
+        switches = self.policy.switches
+        if switches.preload is not None:
+            return self.policy
+        switches = msgspec.structs.replace(switches, preload=self.gateway is None)
+        return msgspec.structs.replace(self.policy, switches=switches)
 
 
 class Assemblers:
@@ -193,6 +202,7 @@ async def open_client(
             options.state_dir, model=options.model, clock=clock, timeout_s=options.start_timeout_s
         )
 
+    policy = options.policy_here()
     session = Session(
         options.gateway or "",
         token=options.token,
@@ -206,7 +216,7 @@ async def open_client(
     )
     assemblers = Assemblers(session, clock)
     session.on_profile = assemblers.begin
-    feedback = Feedback.of(options.policy.switches)
+    feedback = Feedback.of(policy.switches)
     telemetry: Telemetry | None = None
     if options.telemetry:
         # Unique across users and restarts; `rng` may be seeded, and then is not.
@@ -225,7 +235,7 @@ async def open_client(
         gateway,
         assemblers,
         clock=clock,
-        policy=Policy(options.policy),
+        policy=Policy(policy),
         cache=CompletionCache(),
         local=AdaptiveModel(shipped_table()) if options.local else None,
         rng=rng,

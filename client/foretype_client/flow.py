@@ -28,7 +28,7 @@ from foretype_client.inflight import Flight
 from foretype_client.judging import Finisher
 from foretype_client.local_model import LocalModel
 from foretype_client.planning import PlanBook, Planner
-from foretype_client.policy import Policy, Trigger
+from foretype_client.policy import Policy, SkipReason, Trigger
 from foretype_client.ports import Clock, Gateway, GatewayError
 from foretype_client.requests import Requests
 from foretype_client.sources.shelf import Sources
@@ -217,6 +217,8 @@ class CompletionFlow:
             if self._observer is not None:
                 self._observer.answered(pending.question, result)
             document.release(pending)
+        if result is SkipReason.DELETION:
+            self.rested(snapshot, offset)  # what is typed in its place is asked for soon
         if not isinstance(result, Suggestion):
             return None
         self._explanations.answered(result)

@@ -18,7 +18,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         skip_deletions: a change that only deletes is no reason to ask the gateway.
         remember_rejections: what the user refused at a place is not offered there again.
         speculative: what comes after a suggestion is asked for while it is still looked at.
-        preload: the prompt of a place where the cursor rests is computed before anybody types there.
+        preload: the prompt of a place where the cursor rests is computed before anybody types there; None: where the gateway
+            is private, so that nobody else waits for it.
     """
 
     adaptive_debounce: bool = True
@@ -26,7 +27,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     skip_deletions: bool = True
     remember_rejections: bool = True
     speculative: bool = False
-    preload: bool = False
+    preload: bool | None = None
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

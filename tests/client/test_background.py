@@ -172,6 +172,24 @@ def test_where_the_cursor_rests_the_prompt_is_computed_beforehand() -> None:
     virtual.run(scenario)
 
 
+def test_where_something_was_deleted_the_prompt_is_computed_for_what_is_typed_in_its_place() -> None:
+    async def scenario() -> None:
+        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+            one.backspace()
+            assert await one.ask() is None
+            assert classes(one) == []
+            await asyncio.sleep(0.5)
+            assert classes(one) == [RequestClass.WARM]
+            one.backspace()
+            assert await one.ask() is None
+            one.type("3")  # before the cursor has rested
+            assert await one.ask() is not None
+            await asyncio.sleep(0.5)
+            assert classes(one) == [RequestClass.WARM, RequestClass.INTERACTIVE]
+
+    virtual.run(scenario)
+
+
 def test_a_token_that_only_warmed_is_no_suggestion() -> None:
     async def scenario() -> None:
         async with desk(ahead_of, "b = |", preload=True) as one:

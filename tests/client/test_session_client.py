@@ -13,8 +13,9 @@ from client.wire_server import WireServer
 from context.tiny import raw
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.local import GatewayNotStarted
-from foretype_client.policy import Trigger
+from foretype_client.policy import PolicyOptions, Trigger
 from foretype_client.ports import GatewayGone
+from foretype_client.switches import Switches
 from foretype_client.tokenizers import TokenizerUnavailable
 from foretype_client.wire import Complete, Profile
 from foretype_client.workspaces import workspace_of
@@ -132,3 +133,19 @@ def test_clones_of_a_repository_share_its_id_and_a_bare_folder_has_its_own(tmp_p
     assert first.root == str(original)
     assert len({first.repository, unborn.repository, workspace_of(folder).repository}) == 3
     assert workspace_of(tmp_path / "missing").repository
+
+
+@pytest.mark.parametrize(
+    ("gateway", "chosen", "preloads"),
+    [
+        (None, None, True),
+        ("ws://team/v1/stream", None, False),
+        (None, False, False),
+        ("ws://team/v1/stream", True, True),
+    ],
+)
+def test_prompts_are_computed_beforehand_where_nobody_else_waits(gateway, chosen, preloads) -> None:
+    policy = PolicyOptions(switches=Switches(preload=chosen), debounce_ms=25)
+    here = ClientOptions(gateway=gateway, policy=policy).policy_here()
+    assert here.switches.preload is preloads
+    assert here.debounce_ms == 25
