@@ -6,7 +6,8 @@ Each sample goes to a line of a module of the standard library, empties it, rest
 looks before writing (`--rest-s`), retypes its start at 20 ms a key (any slower and the text is there before the last key), and waits for ghost text that was not there before the last
 key. Three of ten suggestions are accepted, so that the debounce is that of a usual user. Neovim and Emacs run in a terminal of ours: visible is when the bytes that draw the text in
 its own colour arrive. VS Code runs in Chromium: visible is the first frame whose page holds the text. `stages_ms` says where the
-time went, from the key on, medians of the shown: the server had the change, the question, had answered it, it was visible.
+time went, medians of the shown, from the key on: the server had the change, sent its request, had the first token, had the
+question, had answered it, it was visible. A request that a key before the last one caused, and that still fits, was sent before it.
 """
 
 import argparse
@@ -31,8 +32,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
+import psutil
 from e2e.editors import emacs_support
 from e2e.editors.session_support import Tapped
+from e2e.editors.span_support import collector
 from e2e.editors.terminal_support import environment, find
 from e2e.editors.vscode_support import VsCode
 from e2e.lsp_support import gateway
@@ -41,7 +44,7 @@ KEY_S = 0.02
 REST_S = 0.5
 PATIENCE_S = 3.0
 ACCEPTED = (1, 4, 7)  # of ten
-STAGES = ("changed", "asked", "answered", "visible")
+STAGES = ("changed", "sent", "first_token", "asked", "answered", "visible")
 COLOUR = b"38;2;18;52;86"  # of the ghost text, and of nothing else
 CONFIG = """
 vim.opt.runtimepath:prepend('{root}/editors/nvim')
@@ -59,6 +62,29 @@ EMACS = """
   (goto-char (point-min)) (forward-line (1- line)) (delete-region (point) (line-end-position)))
 (global-set-key (kbd "C-c l") (lambda (line) (interactive "nLine: ") (measured-line line)))
 """
+
+
+@contextlib.contextmanager
+def private(folder):
+    """The user's private gateway with the embedded engine, as the language server starts it."""
+    state = folder / "state"
+    try:
+        yield "--state-dir", state
+    finally:
+        if (record := state / "gateway.json").exists():
+            running = psutil.Process(json.loads(record.read_text())["pid"])
+            running.terminate()
+            running.wait(PATIENCE_S)
+
+
+@contextlib.contextmanager
+def scripted(folder):
+    """A gateway without a model."""
+    with gateway(folder) as served:
+        yield "--gateway", served.url
+
+
+BACKENDS = {"embedded": private, "scripted": scripted}
 
 
 def samples(count, seed=7):
@@ -143,20 +169,21 @@ class InTerminal:
         os.close(self._fd)
 
 
-def server(folder, url):
+def server(folder, backend):
+    """Command of the language server; `backend` are the arguments that say where its gateway is."""
     log = ("--log-file", folder / "lsp.log", "--log-level", "info")
-    it = (sys.executable, "-m", "foretype_lsp", "--gateway", url, *log)
+    it = (sys.executable, "-m", "foretype_lsp", *backend, *log)
     return [*map(str, (sys.executable, Path(__file__).parent / "tap.py", folder / "tap.jsonl", *it))]
 
 
 class Neovim(InTerminal):
     program = ("neovim", "FORETYPE_NVIM")
 
-    def __init__(self, folder, url, rest_s):
+    def __init__(self, folder, backend, rest_s):
         file = folder / "a.py"
         file.write_text(Path(textwrap.__file__).read_text())
         config = folder / "init.lua"
-        words = ", ".join(f"'{word}'" for word in server(folder, url))
+        words = ", ".join(f"'{word}'" for word in server(folder, backend))
         config.write_text(CONFIG.format(root=ROOT, command=words))
         super().__init__(find(*self.program), ["--clean", "-n", "-u", config, file], folder, rest_s)
 
@@ -175,11 +202,11 @@ class OldNeovim(Neovim):
 
 
 class Emacs(InTerminal):
-    def __init__(self, folder, url, rest_s):
+    def __init__(self, folder, backend, rest_s):
         file = folder / "a.py"
         file.write_text(Path(textwrap.__file__).read_text())
         (folder / "emacs").mkdir(mode=0o700)
-        init = emacs_support.written(folder, server(folder, url), EMACS)
+        init = emacs_support.written(folder, server(folder, backend), EMACS)
         super().__init__("emacs", ["-nw", "-Q", "-l", init, file], folder, rest_s)
 
     def open_line(self, line):
@@ -193,10 +220,10 @@ class Emacs(InTerminal):
 
 
 class Code:
-    def __init__(self, folder, url, rest_s):
+    def __init__(self, folder, backend, rest_s):
         self._rest_s = rest_s
         launcher = folder / "foretype"
-        launcher.write_text(f"#!/bin/sh\nexec {' '.join(server(folder, url))}\n")
+        launcher.write_text(f"#!/bin/sh\nexec {' '.join(server(folder, backend))}\n")
         launcher.chmod(0o755)
         settings = {
             "foretype.server.path": str(launcher),
@@ -230,8 +257,16 @@ class Code:
 EDITORS = {"neovim": Neovim, "neovim-old": OldNeovim, "emacs": Emacs, "vscode": Code}
 
 
-def stages(log, shown):
-    """Milliseconds from each key until the server had the change, had the question, had answered it, and it was visible."""
+class Shown(NamedTuple):
+    """Where the time went for one suggestion that was shown: milliseconds from the key on, and what the engine did for it."""
+
+    stages_ms: list[float]
+    computed_tokens: int | None
+    prefill_ms: float | None
+
+
+def explained(log, requests, shown):
+    """Of each sample whose suggestion a request made: a `Shown`."""
     messages = list(Tapped(log).entries())
     for sample in shown:
         seen_ms = sample.at_ms + sample.taken_ms
@@ -241,8 +276,11 @@ def stages(log, shown):
         if changed and answers:
             answered_ms, id = answers[-1]
             asked = [at_ms for at_ms, who, message in here if who == "editor" and message.get("id") == id]
-            if asked:
-                yield [at_ms - sample.at_ms for at_ms in (changed[-1], asked[-1], answered_ms, seen_ms)]
+            made = [one for one in requests if sample.at_ms < one.first_token_ms <= answered_ms]
+            if asked and made:
+                request = made[-1]
+                times = (changed[-1], request.sent_ms, request.first_token_ms, asked[-1], answered_ms, seen_ms)
+                yield Shown([at_ms - sample.at_ms for at_ms in times], request.computed_tokens, request.prefill_ms)
 
 
 def _items(message):
@@ -250,24 +288,30 @@ def _items(message):
     return isinstance(result, dict) and result.get("items")
 
 
+def _median(values):
+    known = [value for value in values if value is not None]
+    return round(statistics.median(known), 1) if known else None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("editor", choices=EDITORS)
     parser.add_argument("-n", type=int, default=30)
-    parser.add_argument(
-        "--engine", choices=["embedded", "scripted"], default="embedded", help="scripted: without a model"
-    )
+    parser.add_argument("--engine", choices=BACKENDS, default="embedded", help="scripted: without a model")
     parser.add_argument("--rest-s", type=float, default=REST_S, help="rest on the line before it is typed")
     options = parser.parse_args()
     taken = []
-    with tempfile.TemporaryDirectory() as name, gateway(Path(name), engine=options.engine) as served:
-        editor = EDITORS[options.editor](Path(name), served.url, options.rest_s)
-        try:
-            taken = [editor.sample(*sample, i % 10 in ACCEPTED) for i, sample in enumerate(samples(options.n))]
-        finally:
-            editor.close()
+    with tempfile.TemporaryDirectory() as name, collector() as (spans, tracing):
+        os.environ.update(tracing)  # the gateway's, and the language server's through its editor
+        with BACKENDS[options.engine](Path(name)) as backend:
+            editor = EDITORS[options.editor](Path(name), backend, options.rest_s)
+            try:
+                taken = [editor.sample(*sample, i % 10 in ACCEPTED) for i, sample in enumerate(samples(options.n))]
+            finally:
+                editor.close()
         seen = [sample for sample in taken if sample.taken_ms is not None and not sample.before]
-        by_stage = list(zip(*stages(Path(name) / "tap.jsonl", seen), strict=True))
+        made = list(explained(Path(name) / "tap.jsonl", spans.asked(), seen))
+    by_stage = zip(*(one.stages_ms for one in made), strict=True)
     shown = sorted(sample.taken_ms for sample in seen)
     figures = {
         "editor": options.editor,
@@ -279,7 +323,10 @@ def main():
         "p50_ms": round(statistics.median(shown), 1),
         "p90_ms": round(shown[int(len(shown) * 0.9)], 1),
         "max_ms": round(shown[-1], 1),
-        "stages_ms": dict(zip(STAGES, (round(statistics.median(times), 1) for times in by_stage), strict=False)),
+        "stages_ms": dict(zip(STAGES, map(_median, by_stage), strict=False)),
+        "by_model": len(made),
+        "computed_tokens": _median(one.computed_tokens for one in made),
+        "prefill_ms": _median(one.prefill_ms for one in made),
         "load": os.getloadavg()[0],
         "cpus": os.cpu_count(),
         "machine": platform.machine(),
