@@ -11,7 +11,9 @@ from foretype_models.artifacts import Artifact, locate
 
 OPTIONAL = ("layouts", "draft")
 """Printed where they were measured on the file that ships; left out where they were not."""
-RESULTS = ("training", "evaluation", "parity", "positions_before", "thresholds")
+RESULTS = ("training", "evaluation", "parity", "thresholds")
+DURING = "positions_before"
+"""Measured while a run that begins with short rows goes on; a run that continues a model has none."""
 
 
 class CardError(Exception):
@@ -31,7 +33,7 @@ def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any
             results[name] = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise CardError(f"{path} cannot be read ({error}); models/README.md says what makes it") from error
-    for name in OPTIONAL:
+    for name in (*OPTIONAL, DURING):
         path = folder / f"{name}.json"
         if path.exists():
             results[name] = json.loads(path.read_text("utf-8"))
@@ -186,9 +188,22 @@ def _draft(found: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _seen(artifact: Artifact, loss: Mapping[str, Any]) -> str:
+    last = f"{loss['trained_tokens']:,} in {loss['trained_steps']:,} steps"
+    continued = artifact.trained_tokens > loss["trained_tokens"]
+    return f"{artifact.trained_tokens:,}, of them {last} of the last run" if continued else last
+
+
+def _before_long_rows(found: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+    if found is None:
+        return []
+    label = f"before the long rows, after {found['trained_tokens']:,} tokens"
+    return [(label, ", ".join(f"{v:.2f}" for v in found["nats_by_eighth"]))]
+
+
 def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> str:
     """The card as Markdown."""
-    training, evaluation, parity, before, thresholds = (results[name] for name in RESULTS)
+    training, evaluation, parity, thresholds = (results[name] for name in RESULTS)
     loss, fill, totals = training["held_out"], evaluation["fill"], manifest["totals"]
     config = training["config"]
     splits = totals["splits"]
@@ -215,8 +230,8 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
                     ),
                 ),
                 ("vocabulary", f"{config['vocabulary']:,}, byte-level BPE, Qwen2's pre-tokeniser"),
-                ("tokens seen", f"{loss['trained_tokens']:,} in {loss['trained_steps']:,} steps"),
-                ("training time", f"{loss['trained_seconds'] / 60:.0f} minutes on {training['machine']}"),
+                ("tokens seen", _seen(artifact, loss)),
+                ("time of the last run", f"{loss['trained_seconds'] / 60:.0f} minutes on {training['machine']}"),
                 (
                     "context",
                     (
@@ -235,10 +250,7 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
                 ("training mixture, 2,048-token rows", f"{loss['mixture_2048_nats']:.3f} nats per token"),
                 ("plain files, 2,048 tokens", f"{loss['plain']['bits_per_byte']:.3f} bits per byte"),
                 ("the same by eighth of the 2,048", ", ".join(f"{v:.2f}" for v in loss["plain"]["nats_by_eighth"])),
-                (
-                    f"before the long rows, after {before['trained_tokens']:,} tokens",
-                    ", ".join(f"{v:.2f}" for v in before["nats_by_eighth"]),
-                ),
+                *_before_long_rows(results.get(DURING)),
             ],
         ),
         "![loss](results/loss.png)",

@@ -103,6 +103,7 @@ def export(
     name: Annotated[str, typer.Option(help="model name")] = "foretype-py-10m",
     version: Annotated[str, typer.Option(help="model version")] = "0.1.0",
     role: Annotated[str, typer.Option(help="target, or draft: what speculates for it and ships beside it")] = "target",
+    trained_before: Annotated[int, typer.Option(min=0, help="tokens of the runs that this one continued")] = 0,
 ) -> None:
     """Exports a checkpoint to GGUF Q8_0 (what ships), or a checkpoint or our GGUF file to safetensors (what vLLM loads)."""
     from foretype_models import export as exporting
@@ -112,7 +113,7 @@ def export(
         raise _fail(f"--role {role} is unknown; there are target and draft")
     try:
         if to == "gguf":
-            typer.echo(exporting.export_shipped(source, out or artifacts.FOLDER, name, version, role))
+            typer.echo(exporting.export_shipped(source, out or artifacts.FOLDER, name, version, role, trained_before))
         elif to == "safetensors":
             if out is None:
                 raise _fail("--to safetensors needs --out FOLDER")
@@ -139,9 +140,12 @@ def calibrate(
 ) -> None:
     """Chooses from which confidence on suggestions are shown; writes ``thresholds.json`` and the model's index entry."""
     from foretype_models import data, evaluate, thresholds
+    from foretype_models.cases import shipped_layout
 
     model = artifacts.locate()
-    scored = thresholds.measure(model.path, model.tokenizer_path, data.Store(store / "validation"), per_kind)
+    held_out = data.Store(store / "validation")
+    layout = shipped_layout(model.grammar)
+    scored = thresholds.measure(model.path, model.tokenizer_path, held_out, per_kind, layout)
     chosen = thresholds.write(artifacts.FOLDER, scored, local_min_confidence)
     evaluate.write(results / "thresholds.json", {"sha256": model.sha256, **chosen})
     typer.echo(json.dumps(chosen))
@@ -219,20 +223,23 @@ def evaluate(
     results: Path = _MODELS / "results",
 ) -> None:
     """Measures the shipped file on held-out projects; writes ``evaluation.json``, ``training.json`` and the curve."""
-    from foretype_models import curve, data
+    from foretype_models import curve, data, gguf_file
     from foretype_models import evaluate as evaluating
+    from foretype_models.cases import shipped_layout
     from foretype_models.export import read_checkpoint
 
     model = artifacts.locate()
     held_out = data.Store(store / "validation")
     state = read_checkpoint(checkpoint)
-    fill = evaluating.fill(model.path, model.tokenizer_path, held_out, per_kind)
+    fill = evaluating.fill(model.path, model.tokenizer_path, held_out, per_kind, shipped_layout(model.grammar))
     measured: dict[str, object] = {"sha256": model.sha256, "fill": fill}
     if previous is not None:
         measured["previous"] = {
             "file": previous.name,
             "sha256": artifacts.digest_file(previous),
-            "fill": evaluating.fill(previous, model.tokenizer_path, held_out, per_kind),
+            "fill": evaluating.fill(
+                previous, model.tokenizer_path, held_out, per_kind, shipped_layout(gguf_file.read_grammar(previous))
+            ),
         }
     evaluating.write(results / "evaluation.json", measured)
     typer.echo(json.dumps(fill["rows"]))
@@ -284,12 +291,14 @@ def accept(
     results: Path = _MODELS / "results",
 ) -> None:
     """Measures what a draft is worth: tokens per target step and decode speed on the embedded engine; ``draft.json``."""
+    from foretype_models import cases as drawing
     from foretype_models import data, evaluate, speculation, tokenizer
 
     model = artifacts.locate()
     encode = tokenizer.to_tiktoken(model.tokenizer_path).encode_ordinary
-    cases = evaluate.draw_cases(data.Store(store / "validation"), prompts // 2 + prompts % 2, seed=53)
-    ids = [evaluate.prompt_ids(case, encode)[-speculation.PROMPT_TOKENS :] for case in cases[:prompts]]
+    cases = drawing.draw_cases(data.Store(store / "validation"), prompts // 2 + prompts % 2, seed=53)
+    layout = drawing.shipped_layout(model.grammar)
+    ids = [drawing.prompt(case, layout, encode, speculation.PROMPT_TOKENS) for case in cases[:prompts]]
     found = speculation.measure(target or model.path, draft, ids, k)
     names = {"target": (target or model.path).name, "draft": draft.name}
     hashes = {"sha256": artifacts.digest_file(target or model.path), "draft_sha256": artifacts.digest_file(draft)}

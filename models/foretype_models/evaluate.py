@@ -9,96 +9,21 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from foretype_models import behaviour, fim
-from foretype_models.data import PAD, Sampler, Shape, Store, encode_pieces
+from foretype_models import behaviour
+from foretype_models.cases import copy_line, draw_cases, prompt
+from foretype_models.data import PAD, Sampler, Shape, Store
 from foretype_models.export import Checkpoint
 from foretype_models.tokenizer import SPECIAL_IDS, to_tiktoken
 
 PROMPT_TOKENS = 1024
 NEW_TOKENS = 48
 STOPS = (SPECIAL_IDS["<|end_of_middle|>"], SPECIAL_IDS["<|endoftext|>"], SPECIAL_IDS["<|file_sep|>"])
-
-
-@dataclass(frozen=True)
-class Case:
-    """One hole in a held-out file.
-
-    Attributes:
-        kind: ``next_line`` (cursor after Enter and indentation) or ``line_fill`` (cursor at any character of a line).
-        repo, path: where it is.
-        text: the whole file.
-        hole: the cut; its middle is the answer.
-    """
-
-    kind: str
-    repo: str
-    path: str
-    text: str
-    hole: fim.Hole
-
-    @property
-    def answer(self) -> str:
-        """The characters that were cut out."""
-        return self.text[self.hole.start : self.hole.end]
-
-
-def draw_cases(store: Store, per_kind: int, seed: int = 11) -> list[Case]:
-    """Draws the same number of cases of each kind from every project in turn, so that no project dominates."""
-    draw = random.Random(seed)
-    cases: list[Case] = []
-    repositories = sorted(store.repository_range)
-    for kind in ("next_line", "line_fill"):
-        for number in range(per_kind):
-            first, last = store.repository_range[repositories[number % len(repositories)]]
-            while True:
-                file = draw.randrange(first, last)
-                text = store.text(file)
-                at = draw.randrange(len(text))
-                start, end = fim.line_start(text, at), fim.line_end(text, at)
-                line = text[start:end].rstrip("\r")
-                indent = fim.indent_of(line)
-                # Comments are not what the model is judged by; a line needs one above it to follow from.
-                if start > 0 and len(line.strip()) >= 3 and not line.strip().startswith("#"):
-                    break
-            column = indent if kind == "next_line" else draw.randrange(indent, len(line.rstrip()))
-            hole = fim.Hole(start + column, start + len(line), "line")
-            repo, path, _, _ = store.index[file]
-            cases.append(Case(kind, repo, path, text, hole))
-    return cases
-
-
-def copy_line(case: Case) -> str:
-    """The baseline: rest of the most recent line above that starts like this one."""
-    start = fim.line_start(case.text, case.hole.start)
-    typed = case.text[start : case.hole.start]
-    for line in reversed(case.text[:start].splitlines()):
-        if line.startswith(typed) and line.strip():
-            return line[len(typed) :]
-    return ""
-
-
-def prompt_ids(case: Case, encode: Callable[[str], list[int]]) -> list[int]:
-    """The prompt in ``psm_line_last`` without other files, cut to ``PROMPT_TOKENS``."""
-    # Far text is cut before it is encoded; near the hole the token budget decides.
-    first = max(0, case.hole.start - 12_000)
-    first = fim.line_start(case.text, first)
-    window = case.text[first : case.hole.end + 6_000]
-    hole = fim.Hole(case.hole.start - first, case.hole.end - first, "line")
-    pieces = fim.psm_line_last(window, hole)
-    below = pieces.index(fim.SUFFIX) + 1
-    suffix = encode(str(pieces[below]))[: PROMPT_TOKENS // 4]
-    header = [SPECIAL_IDS["<|file_sep|>"], *encode(case.path + "\n")]
-    with_hole_empty = [*pieces[:below], "", *pieces[below + 1 : -2], "", fim.END]
-    rest = encode_pieces(with_hole_empty, encode, PROMPT_TOKENS - len(header) - len(suffix))
-    at = rest.index(SPECIAL_IDS["<|fim_suffix|>"]) + 1
-    return header + rest[:at] + suffix + rest[at:-1]
 
 
 class Generator:
@@ -137,14 +62,15 @@ class Generator:
         return results
 
 
-def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[str, Any]:
-    """Exact match, stop rate and the two baselines, per kind of case."""
+def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int, layout: str) -> dict[str, Any]:
+    """Exact match, stop rate and the two baselines, per kind of case, from prompts of the file alone in ``layout``."""
     encoding = to_tiktoken(tokenizer)
     generate = Generator(gguf_path)
     cases = draw_cases(store, per_kind)
     outputs: list[list[int]] = []
     for first in range(0, len(cases), 8):
-        outputs += generate([prompt_ids(case, encoding.encode_ordinary) for case in cases[first : first + 8]])
+        batch = cases[first : first + 8]
+        outputs += generate([prompt(case, layout, encoding.encode_ordinary, PROMPT_TOKENS) for case in batch])
     rows: dict[str, dict[str, float]] = {}
     count_errors = behaviour.error_counter()
     for kind in ("next_line", "line_fill"):
@@ -180,7 +106,7 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[
             "loop_rate": looping / count,
             "no_harm_rate": 1 - harmful / max(1, shown_count),
         }
-    return {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "layout": "psm_line_last", "rows": rows}
+    return {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "layout": layout, "rows": rows}
 
 
 def sign_test(wins: int, losses: int) -> float:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from foretype_models.artifacts import digest_file
 from foretype_models.tokenizer import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TOKENS, VOCABULARY, check_monotone
 
-GRAMMAR = "foretype-1"
+GRAMMAR = "foretype-2"
 LICENCE = "Apache-2.0"
 
 Matrix = npt.NDArray[np.float32]
@@ -312,8 +312,13 @@ def write_index(
             (folder / item["file"]).unlink(missing_ok=True)
 
 
-def export_shipped(checkpoint: Path, folder: Path, name: str, version: str, role: str = "target") -> Path:
+def export_shipped(
+    checkpoint: Path, folder: Path, name: str, version: str, role: str = "target", trained_before: int = 0
+) -> Path:
     """Exports a checkpoint into the artifacts folder, whose ``tokenizer.json`` it uses, and writes the index.
+
+    Args:
+        trained_before: tokens of the runs that this one continued (``train --from``).
 
     Returns:
         The GGUF file.
@@ -326,9 +331,10 @@ def export_shipped(checkpoint: Path, folder: Path, name: str, version: str, role
     target = folder / f"{name}-q8_0.gguf"
     staged = target.with_name(target.name + ".new")
     parameters = sum(int(matrix.size) for matrix in state.weights.values())
+    tokens = trained_before + int(state.progress["tokens"])
     try:
         write_gguf(state.weights, state.config, folder / "tokenizer.json", name, version, staged)
-        write_index(folder, name, target.name, parameters, int(state.progress["tokens"]), version, role, staged)
+        write_index(folder, name, target.name, parameters, tokens, version, role, staged)
     finally:
         staged.unlink(missing_ok=True)
     return target

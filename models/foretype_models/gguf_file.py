@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from foretype_models.export import ExportError, Matrix, gguf_names
 
-__all__ = ["read_config", "read_weights", "unpermute"]
+__all__ = ["read_config", "read_grammar", "read_weights", "unpermute"]
 
 _HEADER = {
     "layers": "block_count",
@@ -22,26 +23,41 @@ _HEADER = {
 }
 
 
+def _open(path: Path) -> Any:
+    import gguf
+
+    try:
+        return gguf.GGUFReader(path)
+    except FileNotFoundError as error:
+        raise ExportError(f"{path} does not exist; `foretype models list` names the shipped files") from error
+    except (ValueError, IndexError, OSError) as error:
+        raise ExportError(f"{path} is no readable GGUF file ({error}); fetch or export it again") from error
+
+
+def _value(reader: Any, path: Path, key: str) -> Any:
+    found = reader.get_field(key)
+    if found is None:
+        raise ExportError(f"{path} lacks {key} in its header; export it again")
+    return found.contents()
+
+
+def read_grammar(path: Path) -> str:
+    """Id of the prompt grammar that the weights were trained with, such as ``foretype-1``.
+
+    Raises:
+        ExportError: not a readable GGUF file of ours.
+    """
+    return str(_value(_open(path), path, "foretype.grammar"))
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """Fields of :class:`foretype_models.model.ModelConfig`, from the header.
 
     Raises:
         ExportError: not a readable GGUF file of a `llama` model with tied embeddings.
     """
-    import gguf
-
-    try:
-        reader = gguf.GGUFReader(path)
-    except FileNotFoundError as error:
-        raise ExportError(f"{path} does not exist; `foretype models list` names the shipped files") from error
-    except (ValueError, IndexError, OSError) as error:
-        raise ExportError(f"{path} is no readable GGUF file ({error}); fetch or export it again") from error
-
-    def value(key: str) -> Any:
-        found = reader.get_field(key)
-        if found is None:
-            raise ExportError(f"{path} lacks {key} in its header; export it again")
-        return found.contents()
+    reader = _open(path)
+    value = partial(_value, reader, path)
 
     if (architecture := value("general.architecture")) != "llama":
         raise ExportError(f"{path} is a {architecture} model; only llama models can be read back")

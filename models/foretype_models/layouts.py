@@ -8,16 +8,14 @@ of a JSONL file, so that an interrupted measurement goes on where it was.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from foretype_models import fim
-from foretype_models.data import Store, encode_pieces
-from foretype_models.evaluate import Case, draw_cases
+from foretype_models.cases import Case, Encode, draw_cases, prompt
+from foretype_models.data import Store
 from foretype_models.tokenizer import SPECIAL_IDS
 
 LAYOUTS = ("psm_classic", "psm_line_last", "psm_growing")
@@ -25,33 +23,6 @@ CONTEXT = "psm_line_last+context"
 VARIANTS = (*LAYOUTS, CONTEXT)
 MARGIN = -0.01
 """Non-inferior: at most one point worse, with 95 % confidence."""
-
-Encode = Callable[[str], list[int]]
-
-
-def prompt(case: Case, layout: str, encode: Encode, budget: int, context: Sequence[int] = ()) -> list[int]:
-    """The prompt of a case in a layout, in at most ``budget`` tokens, context included.
-
-    ``psm_growing`` is rebased a fixed number of lines above, drawn from the case alone.
-    """
-    first = fim.line_start(case.text, max(0, case.hole.start - 4 * budget))
-    window = case.text[first : case.hole.end + 2 * budget]
-    hole = fim.Hole(case.hole.start - first, case.hole.end - first, "line")
-    if layout == "psm_classic":
-        pieces = fim.psm_classic(window, hole)
-    else:
-        above = fim.line_start(window, hole.start)
-        if layout == "psm_growing":
-            for _ in range(random.Random(f"{case.path}:{case.hole.start}").randint(1, fim.GROWING_LINES)):
-                above = fim.line_start(window, above - 1) if above else 0
-        pieces = fim.psm_line_last(window, hole, above=above)
-    below = pieces.index(fim.SUFFIX) + 1
-    suffix = encode(str(pieces[below]))[: budget // 4]
-    header = [*context, SPECIAL_IDS["<|file_sep|>"], *encode(case.path + "\n")]
-    without = [*pieces[:below], "", *pieces[below + 1 : -2], "", fim.END]
-    rest = encode_pieces(without, encode, budget - len(header) - len(suffix))
-    at = rest.index(SPECIAL_IDS["<|fim_suffix|>"]) + 1
-    return header + rest[:at] + suffix + rest[at:-1]
 
 
 def context_of(case: Case, store: Store, encode: Encode, budget: int) -> list[int]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from foretype_models.cases import Case, draw_cases, prompt
 from foretype_models.data import Store
-from foretype_models.evaluate import NEW_TOKENS, STOPS, Case, Generator, draw_cases, prompt_ids
+from foretype_models.evaluate import NEW_TOKENS, PROMPT_TOKENS, STOPS, Generator
 from foretype_models.tokenizer import to_tiktoken
 
 PRECISION = 0.4
@@ -87,7 +88,9 @@ class ScoredGenerator(Generator):
         return results
 
 
-def measure(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> dict[str, list[tuple[float, bool]]]:
+def measure(
+    gguf_path: Path, tokenizer: Path, store: Store, per_kind: int, layout: str
+) -> dict[str, list[tuple[float, bool]]]:
     """Mean log-probability of the first line and whether it is exactly the rest of the line, per kind of case."""
     encoding = to_tiktoken(tokenizer)
     generator = ScoredGenerator(gguf_path)
@@ -95,9 +98,8 @@ def measure(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int) -> di
     cases: list[Case] = draw_cases(store, per_kind, seed=29)  # not the cases that the card reports on
     for first in range(0, len(cases), 8):
         batch = cases[first : first + 8]
-        for case, (ids, logprobs) in zip(
-            batch, generator.scored([prompt_ids(case, encoding.encode_ordinary) for case in batch]), strict=True
-        ):
+        prompts = [prompt(case, layout, encoding.encode_ordinary, PROMPT_TOKENS) for case in batch]
+        for case, (ids, logprobs) in zip(batch, generator.scored(prompts), strict=True):
             kept = [token for token in ids if token < min(STOPS)]
             line = encoding.decode(kept).split("\n")[0]
             if line.strip():

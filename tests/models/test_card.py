@@ -1,5 +1,6 @@
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def results(next_line: dict[str, float], line_fill: dict[str, float]) -> dict[st
             "openvino_greedy_agreement": 0.99, "openvino_greedy_positions": 800, "q8_mean_logprob_change": 0.0001,
         },
         "thresholds": {"cases": 371, "wanted_precision": 0.4, "show_rate": 0.0, "min_mean_logprob": 0.0, "precision": 0.0},
-        "positions_before": {"trained_tokens": 7_654_321, "nats_by_eighth": [3.6, 5.6]},
+        card.DURING: {"trained_tokens": 7_654_321, "nats_by_eighth": [3.6, 5.6]},
     }  # fmt: skip
 
 
@@ -77,6 +78,14 @@ def test_figures_come_from_the_results(artifact: artifacts.Artifact) -> None:
     assert "| MIT | 4.0 |" in text
     assert "| generated | 17 |" in text
     assert "1,000 distinct runs" in text
+
+
+def test_a_run_that_continued_a_model_says_so(artifact: artifacts.Artifact) -> None:
+    made = results(row(0.05, 3, 2, 0.96), row(0.08, 5, 3, 0.99))
+    del made[card.DURING]
+    text = card.render(replace(artifact, trained_tokens=20_000_000), MANIFEST, made)
+    assert "20,000,000, of them 9,876,543 in 2,411 steps of the last run" in text
+    assert "before the long rows" not in text
 
 
 def test_the_words_follow_from_the_figures(artifact: artifacts.Artifact) -> None:
@@ -103,7 +112,7 @@ def test_results_of_another_file_are_refused(tmp_path: Path, artifact: artifacts
     made = results(row(0.05, 3, 2, 0.96), row(0.08, 5, 3, 0.99))
     for name, result in made.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"sha256": "abc", **result}))
-    assert set(card.read_results(tmp_path, artifact)) == set(card.RESULTS)
+    assert set(card.read_results(tmp_path, artifact)) == {*card.RESULTS, card.DURING}
     stale = copy.deepcopy(made["parity"]) | {"sha256": "other"}
     (tmp_path / "parity.json").write_text(json.dumps(stale))
     with pytest.raises(card.CardError, match="measured on another file"):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from foretype_models import behaviour, data, evaluate, layouts
+from foretype_models import behaviour, cases, data, layouts
 from foretype_models.tokenizer import SPECIAL_IDS
 
 MIDDLE, END = SPECIAL_IDS["<|fim_middle|>"], SPECIAL_IDS["<|end_of_middle|>"]
@@ -26,15 +26,15 @@ def store(tmp_path: Path) -> data.Store:
 
 
 @pytest.fixture
-def case(store: data.Store) -> evaluate.Case:
-    return evaluate.draw_cases(store, 1)[0]
+def case(store: data.Store) -> cases.Case:
+    return cases.draw_cases(store, 1)[0]
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
 def test_every_layout_tells_the_same_file_and_never_the_answer(
-    case: evaluate.Case, encoding: tiktoken.Encoding, layout: str
+    case: cases.Case, encoding: tiktoken.Encoding, layout: str
 ) -> None:
-    ids = layouts.prompt(case, layout, encoding.encode_ordinary, 4000)
+    ids = cases.prompt(case, layout, encoding.encode_ordinary, 4000)
     text = encoding.decode(ids)
     behind = encoding.decode(ids[ids.index(MIDDLE) + 1 :])
     before, suffix = text.split("<|fim_suffix|>")
@@ -48,14 +48,14 @@ def test_every_layout_tells_the_same_file_and_never_the_answer(
     )
 
 
-def test_a_prompt_keeps_its_budget(case: evaluate.Case, encoding: tiktoken.Encoding, store: data.Store) -> None:
+def test_a_prompt_keeps_its_budget(case: cases.Case, encoding: tiktoken.Encoding, store: data.Store) -> None:
     encode = encoding.encode_ordinary
     context = layouts.context_of(case, store, encode, 100)
     assert 32 < len(context) <= 100
     assert case.path not in encoding.decode(context)
     for layout in layouts.LAYOUTS:
-        assert len(layouts.prompt(case, layout, encode, 200)) <= 200
-        assert len(layouts.prompt(case, layout, encode, 300, context)) <= 300
+        assert len(cases.prompt(case, layout, encode, 200)) <= 200
+        assert len(cases.prompt(case, layout, encode, 300, context)) <= 300
 
 
 class Told:
