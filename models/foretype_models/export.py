@@ -22,7 +22,7 @@ import numpy.typing as npt
 from foretype_models.artifacts import digest_file
 from foretype_models.tokenizer import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TOKENS, VOCABULARY, check_monotone
 
-GRAMMAR = "foretype-2"
+GRAMMAR = "foretype-1"
 LICENCE = "Apache-2.0"
 
 Matrix = npt.NDArray[np.float32]
