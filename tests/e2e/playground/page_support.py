@@ -1,0 +1,64 @@
+"""The playground in a headless Chromium."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+MODULES = Path(__file__).resolve().parents[3] / "editors/playground"
+CHROMIUM = os.environ.get("FORETYPE_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+MISSING = None
+if not (MODULES / "node_modules/playwright-core").is_dir() or not (MODULES / "node_modules/axe-core").is_dir():
+    MISSING = "needs playwright-core and axe-core: (cd editors/playground && npm install)"
+elif CHROMIUM is None or shutil.which("node") is None:
+    MISSING = "needs node and Chromium on the path (or FORETYPE_CHROMIUM)"
+
+
+class Page:
+    """A Chromium of its own, driven by drive.mjs."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            ["node", Path(__file__).parent / "drive.mjs"],
+            env={**os.environ, "FORETYPE_PLAYGROUND": str(MODULES)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.do("launch", path=CHROMIUM)
+
+    def do(self, command, **options):
+        self._process.stdin.write(json.dumps({"command": command, **options}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, "the browser's driver ended"
+        answer = json.loads(line)
+        assert "error" not in answer, f"{command}: {answer['error']}"
+        return answer["result"]
+
+    def evaluate(self, expression):
+        return self.do("evaluate", expression=expression)
+
+    def press(self, *keys):
+        self.do("press", keys=keys)
+
+    def until(self, expression, wanted=True):
+        end_s = time.monotonic() + 20
+        while (got := self.evaluate(expression)) != wanted:
+            assert time.monotonic() < end_s, f"{expression} is {got!r}, not {wanted!r}"
+            time.sleep(0.02)
+
+    def text(self):
+        """What the editor holds, ghost text left out."""
+        return self.evaluate(
+            "[...document.querySelectorAll('.cm-line')].map((line) => { const copy = line.cloneNode(true);"
+            " copy.querySelectorAll('.ghost').forEach((one) => one.remove()); return copy.textContent; }).join('\\n')"
+        )
+
+    def close(self):
+        self.do("close")
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(20)
