@@ -6,6 +6,7 @@ In each case the status item says what is wrong and what to do, nothing pops up,
 import json
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from e2e.editors.test_vscode import MISSING, PLAIN, QUIET, launcher
@@ -39,10 +40,10 @@ def served(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def vscode(tmp_path_factory):
+def vscode(served, tmp_path_factory):
     folder = tmp_path_factory.mktemp("vscode")
     it = VsCode(folder, SOURCE, {**QUIET, **configured("/no/such/foretype")}, env_more={**NO_INDEX, **PLAIN})
-    it.folder = folder
+    it.folder, it.launcher = folder, launcher(folder, served.url)
     try:
         it.do("focus")
         yield it
@@ -75,6 +76,14 @@ def says(vscode, *words):
     assert all(word in status(vscode) for word in wanted)
 
 
+def restarted(vscode, mended):
+    """The command Restart runs what stands in the settings, once that is a server, after a start that failed."""
+    mended.write_text(Path(vscode.launcher).read_text())
+    vscode.run("Foretype: Restart the Language Server")
+    vscode.until(lambda: "ready" in status(vscode), "ready")
+    assert vscode.do("notifications") == []
+
+
 def test_a_server_that_does_not_exist(vscode):
     says(vscode, "/no/such/foretype is no program", "correct or empty foretype.server.path")
 
@@ -89,11 +98,13 @@ def test_a_program_whose_interpreter_is_gone(vscode):
     moved.write_text("#!/no/such/environment/bin/python\n")
     vscode.configure(configured(moved))
     says(vscode, "did not start", "correct foretype.server.path")
+    restarted(vscode, moved)
 
 
 def test_a_server_that_ends_at_once_is_not_started_for_ever(vscode):
     starts = vscode.folder / "starts"
-    vscode.configure(configured(program(vscode.folder / "ends", f"echo start >>{starts}; exit 1")))
+    ends = program(vscode.folder / "ends", f"echo start >>{starts}; exit 1")
+    vscode.configure(configured(ends))
     vscode.until(starts.exists, "the first start")
     before = ""
     while before != (before := starts.read_text()):
@@ -101,6 +112,7 @@ def test_a_server_that_ends_at_once_is_not_started_for_ever(vscode):
     assert 1 <= len(before.splitlines()) <= 5
     says(vscode, "see the log", "correct foretype.server.path")
     assert starts.read_text() == before
+    restarted(vscode, ends)
 
 
 def test_the_wrong_python(vscode):
@@ -114,8 +126,8 @@ def test_no_package_index(vscode):
     says(vscode, "is the package index reachable?", "restart the server to try again")
 
 
-def test_once_it_is_right_it_works(vscode, served):
-    vscode.configure(configured(launcher(vscode.folder, served.url)))
+def test_once_it_is_right_it_works(vscode):
+    vscode.configure(configured(vscode.launcher))
     vscode.until(lambda: "ready" in status(vscode), "ready")
     vscode.press("Control+a", "Delete")
     vscode.type("value = ", delay_ms=30)
