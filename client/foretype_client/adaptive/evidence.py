@@ -17,33 +17,44 @@ from foretype_client.adaptive.table import Row
 
 __all__ = [
     "CONTEXT_MAX",
+    "LATEST",
     "LENGTHS",
     "SOURCES",
     "SPREADS",
     "TIMES",
+    "Alike",
     "Ints",
     "Levels",
     "Occurrences",
     "Places",
     "agreement",
+    "alike_in_file",
+    "latest_in_file",
     "levels_of",
     "places_in_file",
     "places_in_others",
+    "places_in_written",
 ]
 
 LENGTHS: Final = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)
 """Steps of context length, in lexemes: a copy of many lines is ever surer of itself."""
 CONTEXT_MAX: Final = LENGTHS[-1]
-SOURCES: Final = 7
-"""0 table, 1 other files, 2 the same from the start of the line, 3 this file, 4 near, 5 and 6 these from the line's start."""
+SOURCES: Final = 9
+"""0 table, 1 other files, 2 the same from the start of the line, 3 this file, 4 near, 5 and 6 these from the line's start, 7 latest,
+8 written lately."""
+LATEST: Final = 7
+WRITTEN: Final = 8
 TIMES: Final = 6
 SPREADS: Final = 4
 _OCCURRENCES_MAX: Final = 256
 _FOUND_MAX: Final = 1024
+_RECENT_MAX: Final = 256
 _NEAR_ABOVE: Final = 500
 _NEAR_BELOW: Final = 125
 _NOTHING: Final = (1 << 21) - 1
-_ANCHORED: Final = (2, 5, 6)
+_FROM_START: Final = {1: 2, 3: 5, 4: 6}
+_ANCHORED: Final = tuple(_FROM_START.values())
+_DISTANCES: Final = (12, 40, 120, 400, 1600)
 
 Ints = npt.NDArray[np.int64]
 
@@ -73,6 +84,13 @@ class Places(NamedTuple):
     following: Ids
     lengths: Ints
     source: int
+
+
+class Alike(NamedTuple):
+    """Places in a text, ascending, where the last lexeme of a history stands, and how many lexemes up to there agree with it."""
+
+    at: Ints
+    lengths: Ints
 
 
 class Occurrences:
@@ -133,20 +151,58 @@ def agreement(ids: Ids, at: Ints, history: Sequence[int]) -> Ints:
     return lengths
 
 
-def places_in_file(ids: Ids, begin: int, history: Sequence[int]) -> list[Places]:
-    """In this file, and again those near the cursor. `ids[begin]` is no lexeme: it stands for the line that is written."""
+def alike_in_file(ids: Ids, begin: int, history: Sequence[int]) -> Alike:
+    """Places of this file. `ids[begin]` is no lexeme: it stands for the line that is written."""
     at = np.flatnonzero(ids[:-1] == history[-1])
     at = at[at != begin - 1]
+    return Alike(at, agreement(ids, at, history))
+
+
+def places_in_file(ids: Ids, begin: int, alike: Alike) -> list[Places]:
+    """In this file, and again those near the cursor."""
+    at, lengths = _longest(*alike)
     if not len(at):
         return []
-    lengths = agreement(ids, at, history)
-    at, lengths = _longest(at, lengths)
     following = ids[at + 1]
     near = (at > begin - _NEAR_ABOVE) & (at < begin + _NEAR_BELOW)
     found = [Places(following, lengths, 3)]
     if near.any():
         found.append(Places(following[near], lengths[near], 4))
     return found
+
+
+def latest_in_file(ids: Ids, begin: int, alike: Alike) -> list[Row]:
+    """The last place above the cursor that is like this one, for each length of context that has its own.
+
+    What was just written comes again more often than what was written as many times long ago. A row's `total` is how far back
+    its place is, its `variety` whether the place before it says the same: 0 there is none, 1 no, 2 yes.
+    """
+    above = int(np.searchsorted(alike.at, begin))
+    at = alike.at[max(0, above - _RECENT_MAX) : above]
+    if not len(at):
+        return []
+    steps = _STEP[alike.lengths[max(0, above - _RECENT_MAX) : above]]
+    found: list[Row] = []
+    seen = -1
+    for step in range(int(steps.max()), 0, -1):
+        like = at[steps >= step]
+        last = int(like[-1])
+        if last == seen:
+            continue
+        seen = last
+        says = int(ids[last + 1])
+        variety = 0 if len(like) < 2 else 1 + int(ids[like[-2] + 1] == says)
+        found.append(Row(step, [says], [1.0], int(np.searchsorted(_DISTANCES, begin - last, side="right")), variety))
+    return found
+
+
+def places_in_written(ids: Ids, history: Sequence[int]) -> list[Places]:
+    """In what was written lately."""
+    at = np.flatnonzero(ids[:-1] == history[-1])
+    if not len(at):
+        return []
+    at, lengths = _longest(at, agreement(ids, at, history))
+    return [Places(ids[at + 1], lengths, WRITTEN)]
 
 
 def places_in_others(others: Occurrences, history: Sequence[int]) -> list[Places]:
@@ -158,20 +214,26 @@ def places_in_others(others: Occurrences, history: Sequence[int]) -> list[Places
     return [Places(others.ids[at + 1], lengths, 1)]
 
 
-def _longest(at: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+def _longest(at: Ints, lengths: Ints) -> Alike:
     if len(at) <= _OCCURRENCES_MAX:
-        return at, lengths
+        return Alike(at, lengths)
     best = np.argsort(-lengths, kind="stable")[:_OCCURRENCES_MAX]
-    return at[best], lengths[best]
+    return Alike(at[best], lengths[best])
 
 
 def levels_of(
-    places: Sequence[Places], rows: Sequence[Row], in_line: int, allowed: Callable[[int], bool] | None
+    places: Sequence[Places],
+    rows: Sequence[Row],
+    in_line: int,
+    allowed: Callable[[int], bool] | None,
+    latest: Sequence[Row] = (),
 ) -> Levels | None:
     """Levels of evidence, None without any.
 
     Args:
         in_line: lexemes of history that stand on the cursor's line.
+        rows: of the table.
+        latest: of `latest_in_file`.
         allowed: only these candidates (those that continue a half-typed word); what they share is all there is.
     """
     anchor = min(in_line + 1, CONTEXT_MAX)
@@ -180,54 +242,64 @@ def levels_of(
     for following, lengths, source in places:
         followers.append(following)
         keys.append((len(LENGTHS) - _STEP[lengths]) * SOURCES + source)
-        if len(from_start := np.flatnonzero(lengths >= anchor)):
+        if source in _FROM_START and len(from_start := np.flatnonzero(lengths >= anchor)):
             followers.append(following[from_start])
-            key = (len(LENGTHS) - int(_STEP[anchor])) * SOURCES + (2 if source == 1 else source + 2)
+            key = (len(LENGTHS) - int(_STEP[anchor])) * SOURCES + _FROM_START[source]
             keys.append(np.full(len(from_start), key, np.int64))
     counted = sum(map(len, followers))
-    followers += [np.array(row.ids, np.int32) for row in rows]
+    told = [*((0, row) for row in rows), *((LATEST, row) for row in latest)]
+    followers += [np.array(row.ids, np.int32) for _, row in told]
     if not any(map(len, followers)):
         return None
     ids, inverse = np.unique(np.concatenate(followers), return_inverse=True)
+    if allowed is not None:
+        keep = np.fromiter(map(allowed, ids.tolist()), np.bool_, len(ids))
+        if not keep.any():
+            return None
+        inverse = np.where(keep, np.cumsum(keep) - 1, -1)[inverse]
+        ids = ids[keep]
     size = len(ids)
     depth = max(
-        [1, *(int(_STEP[lengths.max()]) for _, lengths, _ in places if len(lengths)), *(row.order for row in rows)]
+        [1, *(int(_STEP[lengths.max()]) for _, lengths, _ in places if len(lengths)), *(row.order for _, row in told)]
     )
-    shape = (depth, SOURCES, size)
-    keep = None if allowed is None else np.fromiter(map(allowed, ids.tolist()), np.bool_, size)
-    if keep is not None and not keep.any():
-        return None
-    shares = np.zeros(shape)
-    cells = np.full(shape[:2], -1, np.int64)
+    shares: list[npt.NDArray[np.float64]] = []
+    cells: list[Ints] = []
+    order: list[Ints] = []
     if counted:
+        own = inverse[:counted]
+        kept = own >= 0
         skipped = (len(LENGTHS) - depth) * SOURCES  # keys count down from the longest context
-        flat = (np.concatenate(keys) - skipped) * size + inverse[:counted]
-        counts = np.bincount(flat, minlength=shares.size).reshape(shape)
+        flat = (np.concatenate(keys) - skipped)[kept] * size + own[kept]
+        counts = np.bincount(flat, minlength=depth * SOURCES * size).reshape(depth, SOURCES, size)
         counts = np.cumsum(counts, axis=0)[::-1].copy()
-        if keep is not None:
-            counts *= keep
         counts[: int(_STEP[anchor]) - 1, _ANCHORED] = 0
-        times = counts.sum(axis=2)
-        spread = (counts > 0).sum(axis=2)
-        shares = counts / np.maximum(times, 1)[:, :, None]
+        counts = counts.reshape(-1, size)
+        times = counts.sum(axis=1)
+        used = np.flatnonzero(times)
+        counts, times = counts[used], times[used]
+        spread = np.count_nonzero(counts, axis=1)
         bucket: Ints = (
             _TIMES_STEP[np.minimum(times, _COUNT_MAX)] * SPREADS + _SPREAD_STEP[np.minimum(spread, _COUNT_MAX)]
         )
-        base = (np.arange(SOURCES) * len(LENGTHS))[None, :] + np.arange(depth)[:, None]
-        cells = np.where(times > 0, base * TIMES * SPREADS + bucket, -1)
+        shares.append(counts / times[:, None])
+        cells.append((used % SOURCES * len(LENGTHS) + used // SOURCES) * TIMES * SPREADS + bucket)
+        order.append(used)
     at = counted
-    for row in rows:
-        share = np.zeros(size)
-        np.add.at(share, inverse[at : at + len(row.ids)], row.shares)
+    for source, row in told:
+        own = inverse[at : at + len(row.ids)]
         at += len(row.ids)
-        if keep is not None:
-            share *= keep
-            total = share.sum()
-            if total <= 0:
+        kept = own >= 0
+        share = np.zeros(size)
+        np.add.at(share, own[kept], np.asarray(row.shares, np.float64)[kept])
+        if allowed is not None:
+            if (total := share.sum()) <= 0:
                 continue
             share /= total
-        shares[row.order - 1, 0] = share
-        cells[row.order - 1, 0] = ((row.order - 1) * TIMES + min(row.total, TIMES - 1)) * SPREADS + row.variety
-    known = cells.ravel()
-    used = np.flatnonzero(known >= 0)
-    return Levels(ids, shares.reshape(-1, size)[used], known[used])
+        place = source * len(LENGTHS) + row.order - 1
+        shares.append(share[None])
+        cells.append(np.array([(place * TIMES + min(row.total, TIMES - 1)) * SPREADS + row.variety]))
+        order.append(np.array([(row.order - 1) * SOURCES + source]))
+    if not shares:
+        return None
+    ascending = np.argsort(np.concatenate(order))
+    return Levels(ids, np.concatenate(shares)[ascending], np.concatenate(cells)[ascending])

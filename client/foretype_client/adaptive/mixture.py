@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foretype_client.adaptive.evidence import LENGTHS, SOURCES, SPREADS, TIMES, Ints, Levels
+from foretype_client.adaptive.network import Network
 from foretype_client.adaptive.scoring import FEATURES
 from foretype_client.adaptive.stream import Ids
 from foretype_client.adaptive.templates import Proposal
@@ -51,10 +52,12 @@ class Weights(NamedTuple):
     Attributes:
         levels: (CELLS,), each between 0 and 1: how much of what is left a level takes.
         templates: (TEMPLATE_WEIGHTS,): log-odds that a proposal is right: of its features, then of what levels say to it.
+        network: has the last word; None leaves chances as they are.
     """
 
     levels: npt.NDArray[np.float64]
     templates: npt.NDArray[np.float64]
+    network: Network | None = None
 
 
 def cells_in_order(cells: Ints) -> Ints:
@@ -126,8 +129,11 @@ def fitted_weights() -> Weights:
     data: dict[str, Any] = json.loads(files("foretype_client.adaptive").joinpath("weights.json").read_text("utf-8"))
     levels = np.array(data["weights"], np.float64) / 1000
     templates = np.array(data["template_weights"], np.float64)
+    network = Network(np.array(data["network"]["inner"], np.float64), np.array(data["network"]["outer"], np.float64))
     if levels.shape != (CELLS,) or templates.shape != (TEMPLATE_WEIGHTS,):
         raise ValueError(
             f"weights.json holds {levels.shape} and {templates.shape} weights instead of {CELLS} and {TEMPLATE_WEIGHTS}; fit it again"
         )
-    return Weights(levels, templates)
+    if not network.fits:
+        raise ValueError(f"weights.json holds a network of {network.inner.shape}; fit it again")
+    return Weights(levels, templates, network)

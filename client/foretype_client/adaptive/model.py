@@ -8,17 +8,28 @@ from typing import Final
 
 from foretype_context.document import Snapshot
 
-from foretype_client.adaptive.evidence import Levels, levels_of, places_in_file, places_in_others
+from foretype_client.adaptive.evidence import (
+    Levels,
+    alike_in_file,
+    latest_in_file,
+    levels_of,
+    places_in_file,
+    places_in_others,
+    places_in_written,
+)
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import Weights, chances, fitted_weights, with_proposals
+from foretype_client.adaptive.network import reranked
 from foretype_client.adaptive.others import OtherFiles, Others
 from foretype_client.adaptive.scoring import Scorer
 from foretype_client.adaptive.search import Next, best_line
 from foretype_client.adaptive.showing import SHOW_RULE, ShowRule, openings
 from foretype_client.adaptive.stream import LexemeStream
 from foretype_client.adaptive.surroundings import Answer, Spot, Surroundings
-from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable
+from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, Row
 from foretype_client.adaptive.templates import Proposal
+from foretype_client.adaptive.views import Line, View, view_of
+from foretype_client.adaptive.written import Written
 from foretype_client.local_model import LocalCandidate
 
 __all__ = ["AdaptiveModel", "Spot"]
@@ -68,7 +79,9 @@ class AdaptiveModel:
         self._others_of = Others(others_lexemes_max)
         self._streams: OrderedDict[str, LexemeStream] = OrderedDict()
         self._vocabulary = self._fresh_vocabulary()
+        self._written = Written()
         self._around: Surroundings | None = None
+        self._beside: tuple[str, OtherFiles] | None = None
 
     def learn(self, uri: str, text: str) -> None:
         """Look into another file from now on; an open document needs no call."""
@@ -76,6 +89,14 @@ class AdaptiveModel:
 
     def forget(self, uri: str) -> None:
         self._streams.pop(uri, None)
+        self._beside = None
+
+    def forget_written(self) -> None:
+        """What was written until now belongs to another session."""
+        for stream in self._streams.values():
+            stream.take_written()
+        self._written = Written()
+        self._around = None
 
     def known(self) -> list[str]:
         """Documents that are looked into."""
@@ -148,11 +169,15 @@ class AdaptiveModel:
         history = [*around.before, *spot.typed, *path][-HISTORY_MAX:]
         rows = [] if self._table is None else self._table.rows(history, self._vocabulary)
         places = places_in_others(around.others, history)
+        latest: list[Row] = []
         if history:
-            places += places_in_file(around.ids, around.begin, history)
+            alike = alike_in_file(around.ids, around.begin, history)
+            places += places_in_file(around.ids, around.begin, alike)
+            places += places_in_written(around.written, history)
+            latest = latest_in_file(around.ids, around.begin, alike)
         half = "" if path else spot.half
         in_line = path[::-1].index(LINE_END) if LINE_END in path else len(spot.typed) + len(path)
-        return levels_of(places, rows, in_line, (lambda id: self._starts(id, half)) if half else None)
+        return levels_of(places, rows, in_line, (lambda id: self._starts(id, half)) if half else None, latest)
 
     def proposals(self, spot: Spot, path: list[int]) -> list[Proposal]:
         """What lines like this one say comes after `path`; nothing beyond its end."""
@@ -167,16 +192,34 @@ class AdaptiveModel:
     def _starts(self, id: int, half: str) -> bool:
         return self._vocabulary.lexeme(id).startswith(half)
 
+    def view(self, spot: Spot, path: list[int]) -> View | None:
+        """Candidates for what follows `path`, with chances as levels and templates give them, and what is known of the likeliest."""
+        levels = self.evidence(spot, path)
+        told = None if levels is None else chances(levels, self._weights.levels)
+        proposals = self.proposals(spot, path)
+        answer = with_proposals(
+            None if levels is None or told is None else (levels.ids, told), proposals, self._weights.templates
+        )
+        if answer is None:
+            return None
+        line = Line((*spot.typed, *path), 0 if path else len(spot.half), spot.around.beside)
+        scored = [(proposal.id, self._score(proposal)) for proposal in proposals]
+        return view_of(answer, levels, told, scored, line, self._vocabulary)
+
+    def _score(self, proposal: Proposal) -> float:
+        return float(self._weights.templates[list(proposal.features)].sum())
+
     def _next(self, spot: Spot) -> Next:
         def following(path: list[int]) -> Answer:
             typed, half = (*spot.typed, *path), "" if path else spot.half
             if (known := spot.around.known(typed, half)) is not None:
                 return known[0]
-            levels = self.evidence(spot, path)
-            told = None if levels is None else (levels.ids, chances(levels, self._weights.levels))
-            return spot.around.keep(
-                typed, half, with_proposals(told, self.proposals(spot, path), self._weights.templates)
-            )
+            view = self.view(spot, path)
+            answer: Answer = None
+            if view is not None:
+                network = self._weights.network
+                answer = (view.ids, view.chance if network is None else reranked(view, network))
+            return spot.around.keep(typed, half, answer)
 
         return following
 
@@ -186,29 +229,38 @@ class AdaptiveModel:
     def _surroundings(self, uri: str, stream: LexemeStream, line: int, margin: int) -> Surroundings:
         other = self._others(uri)
         if self._around is None or not self._around.still(stream, line, margin, other.occurrences):
-            self._around = Surroundings(stream, line, margin, other, self._vocabulary, self._common)
+            self._around = Surroundings(stream, line, margin, other, self._vocabulary, self._common, self._written.ids)
         return self._around
 
     def _others(self, uri: str) -> OtherFiles:
-        """Everything seen outside `uri`, latest last."""
-        return self._others_of.of([stream for other, stream in self._streams.items() if other != uri])
+        """Everything seen outside `uri`, latest last; asked for at every key, it stays while only `uri` is followed."""
+        if self._beside is None or self._beside[0] != uri:
+            others = self._others_of.of([stream for other, stream in self._streams.items() if other != uri])
+            self._beside = (uri, others)
+        return self._beside[1]
 
     def _fresh_vocabulary(self) -> Vocabulary:
         return Vocabulary() if self._table is None else Vocabulary(self._table.lexemes)
 
     def _follow(self, uri: str, text: str, typing: tuple[int, int, int] | None = None) -> LexemeStream:
+        if self._beside is not None and self._beside[0] != uri:
+            self._beside = None
         if len(self._vocabulary) > self._vocabulary_max:
             self._vocabulary = self._fresh_vocabulary()
             self._streams.clear()
+            self._beside = None
+            self._written = Written()
         stream = self._streams.get(uri)
         if stream is None:
             stream = self._streams[uri] = LexemeStream(self._vocabulary, text)
             while len(self._streams) > self._documents_max:
                 self._streams.popitem(last=False)
+                self._beside = None
         elif typing is not None:
             stream.retype(text, *typing)
         else:
             stream.update(text)
+        self._written.add(stream.take_written())
         self._streams.move_to_end(uri)
         return stream
 

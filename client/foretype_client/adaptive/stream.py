@@ -19,6 +19,8 @@ SHAPE: Final = 0
 HEAD: Final = 1
 MARGIN: Final = 2
 
+_WRITTEN_LINES_MAX: Final = 60
+"""More lines than that at once were not typed: another branch, a formatter, a window that moved."""
 _BLANKS: Final = " \t\r\f\v"
 
 
@@ -41,6 +43,7 @@ class LexemeStream:
         ids: int32 array of all lines.
         starts: int64 array: where in `ids` each line begins; one more entry than lines, the last is `len(ids)`.
         marks: what lines look like.
+        written_lately: lines that changed since :meth:`take_written` was called last, once the cursor has left them.
         around: a number that stays while nothing changes but the line that was typed in last.
     """
 
@@ -53,6 +56,8 @@ class LexemeStream:
         self.marks: Marks = np.zeros((0, 3), np.int64)
         self.around = 0
         self._typed_line = -1
+        self._typed = False
+        self.written_lately: list[list[int]] = []
         self._written: tuple[Ids, npt.NDArray[np.int64], Marks] | None = None
         self.update(text)
 
@@ -72,23 +77,40 @@ class LexemeStream:
             self._written = (self.ids, lines, self.marks[lines])
         return self._written
 
-    def update(self, text: str) -> None:
-        """Follow the text; lexes only the lines that differ. The same text again costs nothing and keeps `ids`."""
+    def take_written(self) -> list[list[int]]:
+        """Lines that changed since the last call, without blank ones and the one that is typed in."""
+        found, self.written_lately = self.written_lately, []
+        return found
+
+    def update(self, text: str, typed_line: int = -1) -> None:
+        """Follow the text; lexes only the lines that differ. The same text again costs nothing and keeps `ids`.
+
+        Args:
+            typed_line: the cursor's line, by its number in `text`.
+        """
         if text == self._text:
             return
-        self._text = text
+        fresh_file, self._text = self._text is None, text
         self.around += 1
-        self._typed_line = -1
         if "\r" in text:  # lines are those of the document: a lone carriage return ends one too
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")
         head, tail = _common(self._lines, lines)
         stop = len(self._lines) - tail
+        if self._typed and not head <= self._typed_line < stop:
+            self._wrote(self.line(self._typed_line))
+        self._typed_line, self._typed = typed_line, False
+        gone = None if fresh_file or len(lines) - tail - head > _WRITTEN_LINES_MAX else {*self._lines[head:stop]}
         fresh: list[int] = []
         sizes: list[int] = []
         marks: list[tuple[int, int, int]] = []
-        for line in lines[head : len(lines) - tail]:
+        for number, line in enumerate(lines[head : len(lines) - tail], start=head):
             ids, mark = self._line(line)
+            if gone is not None and line not in gone:
+                if number == typed_line:
+                    self._typed = True
+                else:
+                    self._wrote(ids)
             fresh += ids
             sizes.append(len(ids))
             marks.append(mark)
@@ -109,15 +131,18 @@ class LexemeStream:
         """
         old = self._text
         if old is None or old == text or "\r" in text or "\n" in text[start:end]:
-            return self.update(text)
+            return self.update(text, line)
         stop = end - (len(text) - len(old))
         if stop < start or not 0 <= line < len(self._lines) or old[start:stop] != self._lines[line]:
-            return self.update(text)
+            return self.update(text, line)
         if old[:start] != text[:start] or old[stop:] != text[end:]:
-            return self.update(text)
+            return self.update(text, line)
         if line != self._typed_line:
+            if self._typed:
+                self._wrote(self.line(self._typed_line))
             self.around += 1
             self._typed_line = line
+        self._typed = True
         self._text = text
         self._lines[line] = text[start:end]
         ids, mark = self._line(text[start:end])
@@ -138,6 +163,10 @@ class LexemeStream:
         """Lexemes of a line, its end included."""
         low, high = self.span(number)
         return self.ids[low:high].tolist()
+
+    def _wrote(self, ids: list[int]) -> None:
+        if len(ids) > 1:
+            self.written_lately.append(ids)
 
     def _line(self, line: str) -> tuple[list[int], tuple[int, int, int]]:
         text = line.strip(_BLANKS)

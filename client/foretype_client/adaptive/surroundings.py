@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from foretype_client.adaptive.evidence import Occurrences
-from foretype_client.adaptive.lexemes import Vocabulary
+from foretype_client.adaptive.lexemes import LINE_END, Vocabulary
 from foretype_client.adaptive.others import OtherFiles
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.table import HISTORY_MAX
 from foretype_client.adaptive.templates import Scene, Templates
+from foretype_client.adaptive.views import Beside
 
 __all__ = ["NOTHING", "Answer", "Spot", "Surroundings"]
 
@@ -37,10 +38,19 @@ class Surroundings:
         begin: where that is.
         before: the last lexemes before it.
         others: the other files, searchable.
+        written: what was written lately.
+        beside: what stands beside the line.
     """
 
     def __init__(
-        self, stream: LexemeStream, line: int, margin: int, other: OtherFiles, vocabulary: Vocabulary, common: int
+        self,
+        stream: LexemeStream,
+        line: int,
+        margin: int,
+        other: OtherFiles,
+        vocabulary: Vocabulary,
+        common: int,
+        written: Ids,
     ) -> None:
         self._stream = stream
         self._key = (stream.around, line, margin)
@@ -48,6 +58,10 @@ class Surroundings:
         self.ids: Ids = np.concatenate((stream.ids[:begin], np.full(1, NOTHING, np.int32), stream.ids[end:]))
         self.begin = begin
         self.before: list[int] = stream.ids[max(0, begin - HISTORY_MAX) : begin].tolist()
+        self.written = written
+        above = _until_end(self.before[-2::-1])[::-1]
+        below = _until_end(self.ids[begin + 1 : begin + 1 + HISTORY_MAX].tolist())
+        self.beside = Beside(self.ids, begin, self.before, above, below, common)
         self.others: Occurrences = other.occurrences
         self.templates = Templates(vocabulary, common, Scene(stream, line, margin, other))
         self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
@@ -65,6 +79,10 @@ class Surroundings:
             self._answers.clear()
         self._answers[typed, half] = answer
         return answer
+
+
+def _until_end(ids: list[int]) -> list[int]:
+    return ids[: ids.index(LINE_END)] if LINE_END in ids else ids
 
 
 class Spot(NamedTuple):

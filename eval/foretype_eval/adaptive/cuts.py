@@ -88,6 +88,7 @@ def answers(files: Sequence[SourceFile], table: CorpusTable | None, *, cuts: int
         yield Answer(file.repository, kind, shown, right, micros)
         for model in models.values():
             model.learn(file.path, file.text)
+            model.forget_written()  # a line that a cut gave back was not written
 
 
 def _judged(found: LocalCandidate | None, truth: str) -> tuple[float, bool]:

@@ -1,7 +1,8 @@
-"""`python -m foretype_eval.adaptive.fit --repo A --repo B … --out weights.json`: fits the weights of the levels of evidence.
+"""`python -m foretype_eval.adaptive.fit --repo A --repo B … --out weights.json`: fits the weights of the adaptive model.
 
 What is counted: at places inside the text that commits wrote, with the files as they stood then, what each level gives to the
-lexeme that was really written. Weights follow by expectation maximisation, the textbook way for interpolated n-grams.
+lexeme that was really written. Weights of levels follow by expectation maximisation, the textbook way for interpolated n-grams; those
+of templates, then the network on older commits, by what they leave unsaid.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from foretype_client.adaptive.table import CorpusTable, shipped_table
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 
+from foretype_eval.adaptive.fit_network import Viewed, fit_network
 from foretype_eval.console import fail
 from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 
@@ -40,6 +42,7 @@ __all__ = [
     "main",
     "rows_of",
     "told_of",
+    "views_of",
 ]
 
 _ROUNDS: Final = 20
@@ -76,6 +79,8 @@ def known_before(model: AdaptiveModel, files: Mapping[str, str]) -> None:
             model.forget(path)
     for path, text in files.items():
         model.learn(path, text)
+    # Commits come newest first: what one of them wrote and took away would be told of another's future.
+    model.forget_written()
 
 
 class EditsSoFar:
@@ -96,7 +101,8 @@ class EditsSoFar:
 
 def rows_of(commits: Iterable[WithFiles], table: CorpusTable | None, *, places: int, seed: int) -> Iterator[Row]:
     """Up to `places` places in what each commit wrote, at a lexeme's start or inside it."""
-    for model, spot, right in _spots(commits, AdaptiveModel(table), places, random.Random(seed)):
+    model = AdaptiveModel(table, weights=Weights(np.full(CELLS, _PRIOR_WEIGHT), guess()))
+    for _, spot, right in _spots(commits, model, places, random.Random(seed)):
         if (levels := model.evidence(spot, [])) is not None:
             found = np.flatnonzero(levels.ids == right)
             shares = levels.shares[:, found[0]] if len(found) else np.zeros(len(levels.cells))
@@ -114,6 +120,16 @@ def told_of(
             yield Told(proposal.features, beside(told, proposal, rank), proposal.id == right)
             if proposal.id == right:
                 break
+
+
+def views_of(
+    commits: Iterable[WithFiles], table: CorpusTable | None, weights: Weights, *, places: int, seed: int
+) -> Iterator[Viewed]:
+    """What is known of the candidates at such places, with those weights of levels and templates, and which one was written."""
+    for model, spot, right in _spots(commits, AdaptiveModel(table, weights=weights), places, random.Random(seed)):
+        if (view := model.view(spot, [])) is not None:
+            found = np.flatnonzero(view.ids[view.at] == right)
+            yield Viewed(view, int(found[0]) if len(found) else len(view.at))
 
 
 def _spots(
@@ -217,8 +233,9 @@ def guess() -> npt.NDArray[np.float64]:
     return weights
 
 
-def commits_with_files(repo: Path, count: int) -> Iterator[WithFiles]:
-    for id in commits_of(repo, count, suffixes=(".py",)):
+def commits_with_files(repo: Path, count: int, *, skip: int = 0) -> Iterator[WithFiles]:
+    """The `count` newest commits that wrote Python behind the `skip` newest, newest first."""
+    for id in commits_of(repo, skip + count, suffixes=(".py",))[skip:]:
         yield load_commit(repo, id, suffixes=(".py",)), files_before(repo, id, suffixes=(".py",))
 
 
@@ -227,6 +244,8 @@ def main(
     out: Annotated[Path, typer.Option(help="Where to write the weights.")],
     commits: Annotated[int, typer.Option(min=1)] = 25,
     places: Annotated[int, typer.Option(min=1, help="Places looked at in a commit.")] = 250,
+    older: Annotated[int, typer.Option(min=1, help="Commits before those, on which the network is fitted.")] = 20,
+    older_places: Annotated[int, typer.Option(min=1, help="Places looked at in each of them.")] = 60,
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Fit the weights of the adaptive model on what commits wrote."""
@@ -247,18 +266,32 @@ def main(
         for one in told_of(commits_with_files(path, commits), table, weights, places=places, seed=seed)
     ]
     weights = Weights(levels, fit_templates(told) if told else guess())
+    views = [
+        one
+        for path in repo
+        for one in views_of(
+            commits_with_files(path, older, skip=commits), table, weights, places=older_places, seed=seed
+        )
+    ]
+    if views:
+        weights = weights._replace(network=fit_network(views))
+    else:
+        fail("no commit is left for the network; ask for fewer with --commits, or name longer histories with --repo")
     out.write_bytes(dump(weights, [path.name for path in repo], len(rows), mean))
 
 
 def dump(weights: Weights, repositories: list[str], places: int, mean: float) -> bytes:
     """The file of weights: whole thousandths, so that it is small and equal everywhere."""
-    data = {
+    data: dict[str, Any] = {
         "fitted_on": repositories,
         "places": places,
         "mean_logprob": round(mean, 4),
         "weights": np.clip(np.rint(weights.levels * 1000), 1, 999).astype(int).tolist(),
         "template_weights": [round(float(weight), 3) for weight in weights.templates],
     }
+    if weights.network is not None:
+        network = weights.network
+        data["network"] = {"inner": network.inner.round(4).tolist(), "outer": network.outer.round(4).tolist()}
     return json.dumps(data).encode() + b"\n"
 
 
