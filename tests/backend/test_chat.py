@@ -11,7 +11,7 @@ from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
 from foretype_backend.chat.pace import Pace
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, Templates, template_name
-from foretype_backend.config import Config, ConfigError
+from foretype_backend.config import Config, ConfigError, LimitsConfig
 from foretype_backend.identity.directory import Tier
 from foretype_backend.server import running
 from foretype_backend.settings import PoolsConfig, QualityConfig
@@ -64,7 +64,8 @@ class Upstream:
 
 
 def pool_of(url: str, **fields: Any) -> QualityPool:
-    config = Config(pool=PoolsConfig(quality=QualityConfig(url=url, **fields)))
+    quality = QualityConfig(url=url, **fields)
+    config = Config(pool=PoolsConfig(quality=quality), limits=LimitsConfig(retry_wait_ms=100))
     pool = open_quality(config, TOKENIZER)
     assert pool is not None
     return pool
