@@ -17,21 +17,23 @@ __all__ = ["IDLE_S", "calm_collector", "collect_when_idle"]
 
 IDLE_S: Final = 5.0
 _YOUNG_OBJECTS: Final = 20_000
-_YOUNG_RUNS: Final = 20
+_OLDER_OBJECTS: Final = 400_000
 _OLD_RUNS: Final = 50
 _HARDLY_EVER: Final = 100_000
 
 
 @contextlib.contextmanager
-def calm_collector(*, full: bool = True) -> Generator[None]:
+def calm_collector(*, full: bool = True, young_objects: int = _YOUNG_OBJECTS) -> Generator[None]:
     """Collects seldom while the block runs, and never again what is there at its start: modules, tokenizer, routes.
 
     Args:
         full: whether all generations are collected by themselves; else the caller runs :func:`collect_when_idle`.
+        young_objects: new ones that are looked through at once. That is a pause, whose length goes with what is in them: a list of
+            2,000 token ids is 2,000 looks.
     """
     before = gc.get_threshold()
     gc.freeze()  # without looking through it first: that would be a tenth of a second of every start
-    gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_RUNS, _OLD_RUNS if full else _HARDLY_EVER)
+    gc.set_threshold(young_objects, _OLDER_OBJECTS // young_objects, _OLD_RUNS if full else _HARDLY_EVER)
     try:
         yield
     finally:

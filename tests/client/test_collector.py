@@ -21,6 +21,10 @@ def test_what_was_there_is_left_alone_and_given_back() -> None:
         assert gc.get_threshold() > before
     assert gc.get_freeze_count() == 0
     assert gc.get_threshold() == before
+    with calm_collector(young_objects=2_000):
+        assert gc.get_threshold() == (2_000, 200, 50), (
+            "pauses are shorter, and what is older is looked through as seldom"
+        )
 
 
 async def test_cycles_go_when_nothing_happens_and_not_before() -> None:

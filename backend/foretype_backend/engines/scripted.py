@@ -34,7 +34,9 @@ from foretype_backend.prefix.chain import ChainMaker
 __all__ = ["Script", "ScriptedEngine", "copy_prompt", "fixed", "text_script"]
 
 _REMEMBERED: Final = 1024
-"""Prompts and ids kept for whoever asks what was done; a load run must not fill memory."""
+"""Ids kept for whoever asks what was done, and sessions whose last prompt is known."""
+_PROMPTS: Final = 32
+"""Prompts kept for whoever asks. The cycle collector looks at every id of them: a thousand made a pause of 30 ms of a load run."""
 
 Script = Callable[[tuple[int, ...]], Sequence[int]]
 """Prompt ids to all the ids that the engine would ever generate after them."""
@@ -161,7 +163,7 @@ class ScriptedEngine:
         self._cached_tokens = 0
         self._generated_tokens = 0
         self._tokens_after_cancel = 0
-        self.requests: deque[tuple[int, ...]] = deque(maxlen=_REMEMBERED)
+        self.requests: deque[tuple[int, ...]] = deque(maxlen=_PROMPTS)
         """Prompts of the last requests that were started, in order."""
         self.aborted: deque[str] = deque(maxlen=_REMEMBERED)
         """Ids of the last requests that ended by an abort or by closing the iterator."""
@@ -249,7 +251,7 @@ class ScriptedEngine:
             return None
         fault_after, fault = self._faults.popleft() if self._faults else (-1, None)
         session = "" if request.origin is None else request.origin.session
-        keys = self._chains.keys(session, prompt, request.salt or "")
+        keys = self._chains.keys(session, request.token_ids, request.salt or "")
         cached_tokens = self.cache.cached_tokens(keys, len(prompt))
         self.requests.append(prompt)
         await self._pause((len(prompt) - cached_tokens) * self._prefill_s_per_token, live)

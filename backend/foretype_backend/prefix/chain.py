@@ -80,7 +80,9 @@ class ChainMaker:
         self._last: dict[tuple[str, str], tuple[list[int], BlockKeys]] = {}
 
     def keys(self, document: str, token_ids: Sequence[int], salt: str) -> BlockKeys:
-        ids = list(token_ids)
+        ids = (
+            token_ids if isinstance(token_ids, list) else list(token_ids)
+        )  # nobody changes a prompt: one list serves all
         known = self._last.pop((document, salt), None)
         if known is None:
             keys = block_keys(ids, self.block_tokens, salt=salt)
