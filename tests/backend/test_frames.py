@@ -13,12 +13,12 @@ import uvicorn
 from backend.world import Delta, gateway, until
 from foretype_backend.frames import EXTENSION, FrameProtocol, channel_of
 from foretype_client.wire import Hello, Profile
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidState
 from websockets.frames import Frame, Opcode
 from websockets.utils import apply_mask
 
@@ -175,7 +175,12 @@ def heard(
     protocol.conn.data_to_send()
     for piece in pieces:
         if not wire.closed:
-            protocol.data_received(piece)
+            try:
+                protocol.data_received(piece)
+            except InvalidState:
+                # The library alone: it answers a text that is none although the same piece closed already. asyncio ends it then.
+                assert kind is WebSocketsSansIOProtocol
+                wire.close()
     events = [protocol.queue.get_nowait() for _ in range(protocol.queue.qsize())]
     return events, wire.sent, wire.closed
 
@@ -218,6 +223,7 @@ _odd = st.one_of(
 )
 
 
+@example(frames=[_NO_TEXT, _CLOSE], at=[])
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.one_of(_whole, _whole, _control, _odd), max_size=8), st.lists(st.floats(0, 1), max_size=8))
 def test_whatever_comes_in_whatever_pieces_is_heard_as_the_library_hears_it(
