@@ -25,7 +25,7 @@ from foretype_client.adaptive.scoring import Scorer
 from foretype_client.adaptive.search import Next, best_line
 from foretype_client.adaptive.showing import SHOW_RULE, ShowRule, openings
 from foretype_client.adaptive.stream import LexemeStream
-from foretype_client.adaptive.surroundings import Answer, Spot, Surroundings
+from foretype_client.adaptive.surroundings import Answer, Spot, Surroundings, Weighed
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, Row
 from foretype_client.adaptive.templates import Proposal
 from foretype_client.adaptive.views import Line, View, view_of
@@ -194,17 +194,22 @@ class AdaptiveModel:
 
     def view(self, spot: Spot, path: list[int]) -> View | None:
         """Candidates for what follows `path`, with chances as levels and templates give them, and what is known of the likeliest."""
-        levels = self.evidence(spot, path)
-        told = None if levels is None else chances(levels, self._weights.levels)
+        typed, half = (*spot.typed, *path), "" if path else spot.half
+        weighed = spot.around.weighed(typed, half, lambda: self._weigh(spot, path))
+        levels, told = weighed or (None, None)
         proposals = self.proposals(spot, path)
         answer = with_proposals(
             None if levels is None or told is None else (levels.ids, told), proposals, self._weights.templates
         )
         if answer is None:
             return None
-        line = Line((*spot.typed, *path), 0 if path else len(spot.half), spot.around.beside)
+        line = Line(typed, len(half), spot.around.beside)
         scored = [(proposal.id, self._score(proposal)) for proposal in proposals]
         return view_of(answer, levels, told, scored, line, self._vocabulary)
+
+    def _weigh(self, spot: Spot, path: list[int]) -> Weighed:
+        levels = self.evidence(spot, path)
+        return None if levels is None else (levels, chances(levels, self._weights.levels))
 
     def _score(self, proposal: Proposal) -> float:
         return float(self._weights.templates[list(proposal.features)].sum())
@@ -229,7 +234,8 @@ class AdaptiveModel:
     def _surroundings(self, uri: str, stream: LexemeStream, line: int, margin: int) -> Surroundings:
         other = self._others(uri)
         if self._around is None or not self._around.still(stream, line, margin, other.occurrences):
-            self._around = Surroundings(stream, line, margin, other, self._vocabulary, self._common, self._written.ids)
+            fresh = Surroundings(stream, line, margin, other, self._vocabulary, self._common, self._written.ids)
+            self._around = fresh.indented_from(self._around)
         return self._around
 
     def _others(self, uri: str) -> OtherFiles:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from foretype_client.adaptive.evidence import Occurrences
+from foretype_client.adaptive.evidence import Levels, Occurrences
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary
 from foretype_client.adaptive.others import OtherFiles
 from foretype_client.adaptive.stream import Ids, LexemeStream
@@ -15,14 +16,19 @@ from foretype_client.adaptive.table import HISTORY_MAX
 from foretype_client.adaptive.templates import Scene, Templates
 from foretype_client.adaptive.views import Beside
 
-__all__ = ["NOTHING", "Answer", "Spot", "Surroundings"]
+__all__ = ["NOTHING", "Answer", "Spot", "Surroundings", "Weighed"]
 
 NOTHING: Final = -1
 """Stands in `ids` where the line is that is written: it is no evidence for itself."""
 _ANSWERS_MAX: Final = 4096
+_WEIGHED_MAX: Final = 64
 
 Answer = tuple[Ids, npt.NDArray[np.float64]] | None
 """Candidates and their chances; None without any."""
+
+
+Weighed = tuple[Levels, npt.NDArray[np.float64]] | None
+"""Levels of evidence and the chances they give; None without any."""
 
 
 class Surroundings:
@@ -65,10 +71,27 @@ class Surroundings:
         self.others: Occurrences = other.occurrences
         self.templates = Templates(vocabulary, common, Scene(stream, line, margin, other))
         self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
+        self._weighed: dict[tuple[tuple[int, ...], str], Weighed] = {}
 
     def still(self, stream: LexemeStream, line: int, margin: int, others: Occurrences) -> bool:
         """Whether these are the surroundings of that line, now."""
         return self._stream is stream and self._key == (stream.around, line, margin) and self.others is others
+
+    def indented_from(self, other: Surroundings | None) -> Surroundings:
+        """Takes over what `other` weighed where only the line's indentation is another: evidence does not know of it, templates do."""
+        same_text = other is not None and other._stream is self._stream and other.others is self.others
+        if other is not None and same_text and other._key[:2] == self._key[:2]:
+            self._weighed = other._weighed
+        return self
+
+    def weighed(self, typed: tuple[int, ...], half: str, weigh: Callable[[], Weighed]) -> Weighed:
+        """What `weigh` says after these lexemes of the line and this half-typed word, asked for once."""
+        key = (typed, half)
+        if key not in self._weighed:
+            if len(self._weighed) >= _WEIGHED_MAX:
+                self._weighed.clear()
+            self._weighed[key] = weigh()
+        return self._weighed[key]
 
     def known(self, typed: tuple[int, ...], half: str) -> tuple[Answer] | None:
         """What was answered before after these lexemes of the line and this half-typed word, in a tuple of one."""
