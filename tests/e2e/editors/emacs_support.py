@@ -11,6 +11,7 @@ from e2e.editors.terminal_support import DEADLINE_S, INSTALLED, ROOT, Terminal, 
 
 PACKAGES = INSTALLED / "emacs/root/usr/share/emacs/site-lisp/elpa-src"
 CONFIG = """
+(setq native-comp-deferred-compilation nil native-comp-jit-compilation nil) ; in a new home it would go on beside the test
 (dolist (folder (directory-files "{packages}" t "^[^.]"))
   (add-to-list 'load-path folder)
   (dolist (file (directory-files folder t "-autoloads\\.el$")) (load file nil t)))
