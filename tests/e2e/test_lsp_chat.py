@@ -32,6 +32,7 @@ async def test_the_three_commands_with_the_models_of_a_gateway(chatting, chat, t
         features[types.PROGRESS] = lambda params: pieces.append(params.value["text"])
         it.open(SOURCE)
 
+        chat.again("It ", "adds ", "two numbers.")
         result = await call(it, EXPLAIN, 1, 16, partialResultToken="part", show=True)
         assert (result["kind"], result["text"]) == ("explain", "It adds two numbers.")
         assert shown == ["It adds two numbers."] and "".join(pieces) == shown[0]

@@ -42,7 +42,7 @@ async def test_the_model_suggests_and_typing_through_costs_nothing(served, tmp_p
         assert rest.strip()
         it.insert(*CURSOR, rest[0])
         again = await it.suggestion(CURSOR[0], CURSOR[1] + 1)
-        assert again.insert_text == item.insert_text
+        assert again.insert_text.startswith(item.insert_text), "the same answer, which may have grown meanwhile"
         status = await it.status()
         assert status["counts"]["requests"] == 1
         assert status["model"] == served.model
