@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from foretype_models import gguf_file
 from foretype_models.export import read_checkpoint
+from foretype_models.middles import target_weights
 from foretype_models.model import LanguageModel, ModelConfig
 
 
@@ -35,10 +36,39 @@ def open_model(path: Path, device: str = "cpu") -> LanguageModel:
     return model.to(device).eval().requires_grad_(False)
 
 
-class DistilledLoss(nn.Module):
-    """``weight`` · KL(teacher ‖ student) + (1 - ``weight``) · cross-entropy, both in nats per target."""
+@torch.no_grad()
+def begin_draft(draft: LanguageModel, target: LanguageModel) -> None:
+    """Gives the draft the directions of its target's embedding that say most, so that training begins behind the vocabulary.
 
-    def __init__(self, student: LanguageModel, teacher: LanguageModel, weight: float) -> None:
+    Four fifths of a draft are its embedding, and the target has seen every entry already. Rows are centred first: what
+    all of them share adds the same to every logit, and the softmax forgets it.
+
+    Raises:
+        ValueError: another vocabulary, or a draft that is wider than its target.
+    """
+    learned = target.model.embed_tokens.weight.float()
+    own = draft.model.embed_tokens.weight
+    if own.shape[0] != learned.shape[0] or own.shape[1] > learned.shape[1]:
+        raise ValueError(f"an embedding of {tuple(learned.shape)} gives none of {tuple(own.shape)}")
+    centred = learned - learned.mean(0)
+    _, _, directions = torch.linalg.svd(centred, full_matrices=False)
+    own.copy_(centred @ directions[: own.shape[1]].T)
+
+
+class DistilledLoss(nn.Module):
+    """``weight`` · KL(teacher ‖ student) + (1 - ``weight``) · cross-entropy, both in nats per target.
+
+    Targets of a middle count ``middle_weight`` times, their end ``end_weight`` times that.
+    """
+
+    def __init__(
+        self,
+        student: LanguageModel,
+        teacher: LanguageModel,
+        weight: float,
+        middle_weight: float = 1.0,
+        end_weight: float = 1.0,
+    ) -> None:
         super().__init__()
         if student.config.vocabulary != teacher.config.vocabulary:
             raise ValueError(
@@ -46,14 +76,15 @@ class DistilledLoss(nn.Module):
                 "a draft needs its target's tokenizer"
             )
         self.student, self.teacher, self.weight = student, teacher, weight
+        self.middle_weight, self.end_weight = middle_weight, end_weight
 
     def forward(self, ids: Tensor, targets: Tensor) -> Tensor:
-        """Mean over targets that are not -100; both (batch, length)."""
+        """Weighted mean over targets that are not -100; both (batch, length)."""
         with torch.no_grad():
             wanted = self.teacher(ids).flatten(0, 1).float().log_softmax(-1)
         said = self.student(ids).flatten(0, 1).float().log_softmax(-1)
-        flat = targets.flatten()
-        counts = (flat != -100).float()
         divergence = (wanted.exp() * (wanted - said)).sum(-1)
-        mean = (divergence * counts).sum() / counts.sum().clamp(min=1)
-        return self.weight * mean + (1 - self.weight) * functional.nll_loss(said, flat, ignore_index=-100)
+        surprise = functional.nll_loss(said, targets.flatten(), ignore_index=-100, reduction="none")
+        losses = self.weight * divergence + (1 - self.weight) * surprise
+        weights = target_weights(ids, targets, self.middle_weight, self.end_weight).flatten()
+        return (losses * weights).sum() / weights.sum().clamp(min=1)

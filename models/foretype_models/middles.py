@@ -19,13 +19,19 @@ def is_middle(ids: Tensor) -> Tensor:
     return opened > 0
 
 
-class MiddleLoss(nn.Module):
-    """Cross-entropy in nats in which a target of a middle counts ``weight`` times.
+def target_weights(ids: Tensor, targets: Tensor, weight: float, end_weight: float = 1.0) -> Tensor:
+    """What each target counts, shaped like both: ``weight`` in a middle, times ``end_weight`` where it ends, 0 where it is -100.
 
     A tenth of a row is middle, and it is all that is ever generated: a small model spends its few parameters there.
-    The token that ends a middle counts ``end_weight`` times that again: one target of a middle among many, and the one
-    that decides whether a right line is followed by an invented one.
+    The token that ends a middle is one target among many, and the one that decides whether a right line is followed by
+    an invented one.
     """
+    middle = torch.where(targets == END, weight * end_weight, weight)
+    return torch.where(is_middle(ids), middle, 1.0) * (targets != -100).float()
+
+
+class MiddleLoss(nn.Module):
+    """Cross-entropy in nats, weighted by :func:`target_weights`."""
 
     def __init__(self, model: LanguageModel, weight: float, end_weight: float = 1.0) -> None:
         super().__init__()
@@ -35,7 +41,5 @@ class MiddleLoss(nn.Module):
         """Weighted mean over targets that are not -100; both (batch, length)."""
         logits = self.model(ids).flatten(0, 1).float()
         losses = functional.cross_entropy(logits, targets.flatten(), ignore_index=-100, reduction="none")
-        counted = (targets != -100).float()
-        middle = torch.where(targets == END, self.weight * self.end_weight, self.weight)
-        weights = (torch.where(is_middle(ids), middle, 1.0) * counted).flatten()
+        weights = target_weights(ids, targets, self.weight, self.end_weight).flatten()
         return (losses * weights).sum() / weights.sum().clamp(min=1)

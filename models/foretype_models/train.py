@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from foretype_models.data import PAD, Sampler, Shape, Store
-from foretype_models.distill import DistilledLoss, open_model
+from foretype_models.distill import DistilledLoss, begin_draft, open_model
 from foretype_models.feed import Feed
 from foretype_models.middles import MiddleLoss
 from foretype_models.model import LanguageModel, ModelConfig
@@ -146,7 +146,9 @@ class Run:
         self.workers = workers
         loss: Any = self.model.loss
         if teacher is not None:
-            loss = DistilledLoss(self.model, open_model(teacher, self.device), config.teacher_weight)
+            target = open_model(teacher, self.device)
+            begin_draft(self.model, target)  # a resumed run and one with weights of its own overwrite this below
+            loss = DistilledLoss(self.model, target, config.teacher_weight, config.middle_weight, config.end_weight)
         elif config.middle_weight != 1.0 or config.end_weight != 1.0:
             loss = MiddleLoss(self.model, config.middle_weight, config.end_weight)
         self.loss = torch.compile(loss, dynamic=False)

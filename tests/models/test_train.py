@@ -214,6 +214,40 @@ def test_a_draft_learns_what_its_target_says(make: Any, tmp_path: Path) -> None:
     assert float(itself) == pytest.approx(0, abs=1e-5), "no divergence from oneself"
 
 
+def test_a_draft_begins_with_its_targets_vocabulary() -> None:
+    narrow = ModelConfig(
+        width=32, layers=1, heads=1, head_width=32, feed_forward=32, vocabulary=SMALL.vocabulary, max_position=512
+    )
+    target, draft = LanguageModel(SMALL), LanguageModel(narrow)
+    learned, own = target.model.embed_tokens.weight, draft.model.embed_tokens.weight
+    with (
+        torch.no_grad()
+    ):  # a vocabulary that lies in few directions, as a trained one nearly does, and far from the origin
+        learned.copy_(torch.randn(SMALL.vocabulary, 8) @ torch.randn(8, SMALL.width) + 3.0)
+    distill.begin_draft(draft, target)
+    centred = learned - learned.mean(0)
+    torch.testing.assert_close(own @ own.T, centred @ centred.T, atol=1e-2, rtol=1e-3)
+    with pytest.raises(ValueError, match="gives none of"):
+        distill.begin_draft(target, draft)
+
+
+def test_a_drafts_loss_weights_the_end_of_a_middle() -> None:
+    student, teacher = LanguageModel(SMALL), LanguageModel(SMALL)
+    ids = torch.tensor([[5, middles.BEGIN, 7, 8, middles.END]])
+    targets = torch.tensor([[-100, -100, -100, middles.END, -100]])
+    torch.testing.assert_close(  # one target alone: a weighted mean is that target's loss, whatever it counts
+        distill.DistilledLoss(student, teacher, 0.5, 3.0, 3.0)(ids, targets),
+        distill.DistilledLoss(student, teacher, 0.5)(ids, targets),
+    )
+    both = torch.tensor([[-100, -100, 8, middles.END, -100]])
+    alone = [
+        distill.DistilledLoss(student, teacher, 0.0)(ids, torch.where(torch.arange(5) == at, both, -100))
+        for at in (2, 3)
+    ]
+    weighted = distill.DistilledLoss(student, teacher, 0.0, 3.0, 3.0)(ids, both)
+    torch.testing.assert_close(weighted, (3 * alone[0] + 9 * alone[1]) / 12)
+
+
 def test_a_draft_of_another_tokenizer_is_refused() -> None:
     small = ModelConfig(width=64, layers=1, heads=2, head_width=32, feed_forward=96, vocabulary=320, max_position=512)
     with pytest.raises(ValueError, match="needs its target's tokenizer"):
