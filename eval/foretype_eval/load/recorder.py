@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, cast
 
-from hdrh import histogram as hdrh  # pyright: ignore[reportMissingTypeStubs]
-
 from foretype_eval.load.aborts import relayed_s
 
 __all__ = ["Recorder", "percentiles_ms"]
@@ -31,6 +29,9 @@ def percentiles_ms(values_s: Sequence[float]) -> dict[str, Any]:
     """n, p50, p95, p99 and the largest, in milliseconds; values below zero count as zero."""
     if not values_s:
         return {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
+    # Here and not above: the environment of vLLM cannot have this package (it wants another setuptools), and has the other benches.
+    from hdrh import histogram as hdrh  # pyright: ignore[reportMissingTypeStubs]
+
     histogram = cast(_Histogram, hdrh.HdrHistogram(1, _HIGHEST_US, 3))
     for value in values_s:
         histogram.record_value(min(_HIGHEST_US, max(1, round(value * 1e6))))
