@@ -38,7 +38,7 @@ class BackgroundOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         shown_ms: a suggestion that has stood this long may be taken: what comes after it is asked for.
-        rest_ms: a cursor that has stood this long without a key rests.
+        rest_ms: a cursor that has stood this long since the last change or move rests.
     """
 
     shown_ms: float = 100.0
@@ -129,14 +129,15 @@ class Background:
                 ahead.flight = None
             self._leave(book)
 
-    def rested(self, document: TrackedDocument, snapshot: Snapshot, offset: int) -> None:
-        """The cursor was moved to `offset` without a change."""
+    def stands(self, document: TrackedDocument, snapshot: Snapshot, offset: int) -> None:
+        """The cursor stands at character `offset` since `document.stood_s`; once that is long enough, it rests there."""
         if not self._switches.preload:
             return
         book = self._books.setdefault(snapshot.uri, _Book())
         if book.resting is not None:
             book.resting.cancel()
-        book.resting = self._later(self._options.rest_ms, lambda: self._preload(document, book, snapshot, offset))
+        left_ms = self._options.rest_ms - (self._clock() - document.stood_s) * 1000
+        book.resting = self._later(max(0.0, left_ms), lambda: self._preload(document, book, snapshot, offset))
 
     def closed(self, uri: str) -> None:
         book = self._books.pop(uri, None)

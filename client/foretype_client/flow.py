@@ -181,9 +181,11 @@ class CompletionFlow:
         self._tell(self._feedback.partially_accepted(id, characters, self._clock()))
 
     def rested(self, snapshot: Snapshot, offset: int) -> None:
-        """The cursor stands at character `offset`, and nothing was typed: its prompt may be computed beforehand."""
+        """The cursor was moved to character `offset`, and nothing was typed: its prompt may be computed beforehand."""
         if not self._closed:
-            self._background.rested(self._track(snapshot), snapshot, min(max(offset, 0), len(snapshot.text)))
+            document = self._track(snapshot)
+            document.stood_s = self._clock()
+            self._background.stands(document, snapshot, min(max(offset, 0), len(snapshot.text)))
 
     async def suggest(
         self,
@@ -218,7 +220,9 @@ class CompletionFlow:
                 self._observer.answered(pending.question, result)
             document.release(pending)
         if result is SkipReason.DELETION:
-            self.rested(snapshot, offset)  # what is typed in its place is asked for soon
+            # What is typed in its place is asked for soon. The cursor stands there since the deletion, not since the question,
+            # which Neovim 0.12 asks 200 ms later.
+            self._background.stands(document, snapshot, pending.question.offset)
         if not isinstance(result, Suggestion):
             return None
         self._explanations.answered(result)

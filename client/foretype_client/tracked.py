@@ -72,6 +72,7 @@ class TrackedDocument:
     Attributes:
         snapshot: newest known state.
         changed_s: arrival of the last change; None before the first.
+        stood_s: since when the cursor is known to stand where it does: arrival of the last change or told move.
         asked_s: when the editor asked last.
         flights: requests that run, and ended ones that the waiting question has not judged yet.
         gathered: what the last prompt was offered of other files.
@@ -80,6 +81,7 @@ class TrackedDocument:
 
     snapshot: Snapshot
     changed_s: float | None = None
+    stood_s: float = -math.inf
     asked_s: float = -math.inf
     flights: list[Flight] = field(default_factory=list[Flight])
     pending: Pending | None = None
@@ -91,7 +93,7 @@ class TrackedDocument:
 
     def change(self, snapshot: Snapshot, now: float) -> None:
         """The document is `snapshot` from now (monotonic seconds) on."""
-        self.before, self.snapshot, self.changed_s = self.snapshot.text, snapshot, now
+        self.before, self.snapshot, self.changed_s, self.stood_s = self.snapshot.text, snapshot, now, now
 
     def only_deleted(self, offset: int) -> bool:
         """Whether the last change did nothing around character `offset` but take away what stood right of it."""

@@ -190,6 +190,48 @@ def test_where_something_was_deleted_the_prompt_is_computed_for_what_is_typed_in
     virtual.run(scenario)
 
 
+@pytest.mark.parametrize("asks_s", [0.0, 0.03, 0.2])
+def test_the_rest_after_a_deletion_is_counted_from_it_however_late_the_editor_asks(asks_s: float) -> None:
+    async def scenario() -> None:
+        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+            one.backspace()
+            await asyncio.sleep(asks_s)
+            assert await one.ask() is None
+            await asyncio.sleep(0.29 - asks_s)
+            assert classes(one) == []
+            await asyncio.sleep(0.02)
+            assert classes(one) == [RequestClass.WARM]
+
+    virtual.run(scenario)
+
+
+def test_a_question_later_than_the_rest_after_a_deletion_preloads_at_once() -> None:
+    async def scenario() -> None:
+        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+            one.backspace()
+            await asyncio.sleep(0.5)
+            assert await one.ask() is None
+            await asyncio.sleep(0.01)
+            assert classes(one) == [RequestClass.WARM]
+
+    virtual.run(scenario)
+
+
+def test_a_move_after_a_deletion_begins_another_rest() -> None:
+    async def scenario() -> None:
+        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+            one.backspace()
+            await asyncio.sleep(0.25)
+            one.move("a = 1")
+            one.flow.rested(one.document.snapshot(), one.cursor)
+            await asyncio.sleep(0.29)
+            assert classes(one) == []
+            await asyncio.sleep(0.02)
+            assert [call.segments[-1].text for call in one.gateway.calls] == ["a = 1"]
+
+    virtual.run(scenario)
+
+
 def test_a_token_that_only_warmed_is_no_suggestion() -> None:
     async def scenario() -> None:
         async with desk(ahead_of, "b = |", preload=True) as one:
