@@ -130,7 +130,8 @@ def repository_part(files: Mapping[str, str], package: str, *, limit_chars: int 
     sources = {path: text for path, text in sources.items() if language_of(path) == language}
     mark = language_spec(language).line_comment
     named = ", ".join(_frameworks(files))
-    head = f"{mark} {language}{f' with {named}' if named else ''}: {len(sources)} files\n"
+    # No count of files: a commit that adds one would void the part from its first block on.
+    head = f"{mark} {language}{f' with {named}' if named else ''}\n"
     parts = {path: parts_of(text, language) for path, text in sources.items()}
     shown = head + "".join(f"{line}\n" for line in _shared_imports(parts))
     if len(shown) > limit_chars:
@@ -155,14 +156,14 @@ def _frameworks(files: Mapping[str, str]) -> list[str]:
 
 
 def _shared_imports(parts: Mapping[str, Sequence[Part]]) -> list[str]:
-    """Imports of one line that at least two files have, most frequent first."""
+    """Imports of one line that at least two files have: the most frequent, by name, so that one use more moves none."""
     counted = Counter(
         head
         for found in parts.values()
         for head in {part.head for part in found if part.is_import and "\n" not in part.head}
     )
     frequent = [(head, count) for head, count in counted.items() if count >= _IMPORT_FILES_MIN]
-    return [head for head, _ in sorted(frequent, key=lambda one: (-one[1], one[0]))[:_IMPORT_LINES]]
+    return sorted(head for head, _ in sorted(frequent, key=lambda one: (-one[1], one[0]))[:_IMPORT_LINES])
 
 
 def _definitions(parts: Mapping[str, Sequence[Part]], mark: str, limit_chars: int) -> Iterator[str]:

@@ -53,7 +53,7 @@ def test_it_is_of_the_files_package_at_the_commit(root: Path) -> None:
     (part,) = ask(source, root / "web" / "new.py")
     assert (part.path, part.scope, part.source_name) == ("web/", Scope.REPOSITORY, "repository")
     assert part.text.startswith(
-        "# python with FastAPI, pydantic: 2 files\nfrom pydantic import BaseModel\nimport json\n"
+        "# python with FastAPI, pydantic\nfrom pydantic import BaseModel\nimport json\n"
     )
     assert "def orders(limit: int)" in part.text and "def users(" in part.text and "deep" not in part.text
     (root / "web" / "users.py").write_text(VIEW.format("unsaved"))
@@ -70,6 +70,15 @@ def test_globs_leave_files_out_and_files_are_bounded(root: Path) -> None:
     head = GitHead(root, globs=("users.py",), clock=Clock())
     assert set(head.files("web")) == {"requirements.txt", "web/orders é.py"}
     assert set(head.files("")) == {"requirements.txt"}
+
+
+def test_another_commit_than_the_one_checked_out_can_be_read(root: Path) -> None:
+    (root / "web" / "users.py").write_text(VIEW.format("renamed"))
+    git(root, "commit", "-qam", "y")
+    before = GitHead(root, globs=(), clock=Clock(), revision="HEAD~1")
+    assert "def users(" in before.files("web")["web/users.py"]
+    assert "def renamed(" in GitHead(root, globs=(), clock=Clock()).files("web")["web/users.py"]
+    assert GitHead(root, globs=(), clock=Clock(), revision="HEAD~9").commit() == ""
 
 
 def test_where_there_is_no_commit_there_is_no_part(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ FILES = {
 
 def test_it_says_language_framework_shared_imports_and_definitions() -> None:
     assert repository_part(FILES, "shop") == (
-        "# python with FastAPI, pydantic, pytest: 2 files\n"
+        "# python with FastAPI, pydantic, pytest\n"
         "from pydantic import BaseModel\n"
         "# models.py\nclass Order(BaseModel):\n"
         "# views.py\nasync def orders(limit: int = 3) -> list[str]:\n"

@@ -6,15 +6,18 @@ import shutil
 from pathlib import Path
 
 import pytest
+from eval.git_repo import git
 from foretype_backend.engines.prefix import block_keys
 from foretype_backend.prefix.chain import Block
 from foretype_backend.prefix.salt import Namespace
+from foretype_context.profile import Profile
 from foretype_context.segments import Scope
+from foretype_context.tokens import load_tokenizer
 from foretype_eval.cli import bench
 from foretype_eval.fleet.break_even import SHAPES, Shape, break_even, redis_server
 from foretype_eval.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, simulate
 from foretype_eval.fleet.tiers import run_tiers
-from foretype_eval.fleet.trace import Call, spread
+from foretype_eval.fleet.trace import Call, Team, record, spread
 from foretype_models.artifacts import locate
 from foretype_models.gguf_file import read_config
 from typer.testing import CliRunner
@@ -78,6 +81,24 @@ def test_a_lower_tier_finds_what_the_upper_one_lost() -> None:
     assert small["computed_tokens"] > both["computed_tokens"] == 4 * (176 + 9 * 16)
     assert both["hit_rate_by_tier"]["l2"] > 0
     assert both["hit_rate_by_scope"]["repository"] is None
+
+
+def test_colleagues_share_the_repository_part(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    package = "".join(f"def helper_{at}(value: int) -> int:\n    return value + {at}\n\n\n" for at in range(40))
+    for name in ("before", "ada", "bob"):
+        (tmp_path / f"{name}.py").write_text(package if name == "before" else f"import before\n\nprint('{name}')\n")
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", name)
+    shipped = locate()
+    tokenizer = load_tokenizer(shipped.tokenizer_path)
+    profile = Profile(model="m", grammar=shipped.grammar, tokenizer_digest=tokenizer.digest, layout="psm_growing")
+    calls = record([Team(tmp_path, 2, 2)], tokenizer, profile, block_tokens=BLOCK)
+    assert len({one.session for one in calls}) == 2
+    shared = set.intersection(
+        *({block.key for block in one.unsalted if block.scope is Scope.REPOSITORY} for one in calls)
+    )
+    assert len(shared) > 5, "files of their own, one part in front"
 
 
 @pytest.mark.parametrize("sizes", ["", "1,2,3,4", "many", "8"])

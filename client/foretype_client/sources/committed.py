@@ -37,10 +37,12 @@ class GitHead:
         root: of the working tree.
         globs: of the user: files that are not shown.
         clock: monotonic seconds; which commit it is is asked again after two of them.
+        revision: another commit than the one checked out, as git names it; nothing is known where there is none.
     """
 
-    def __init__(self, root: Path, *, globs: Sequence[str], clock: Clock) -> None:
+    def __init__(self, root: Path, *, globs: Sequence[str], clock: Clock, revision: str = "HEAD") -> None:
         self._root = root
+        self._revision = revision
         self._ignored = Ignored(root, globs)
         self._clock = clock
         self._known: tuple[float, str] | None = None
@@ -48,7 +50,8 @@ class GitHead:
     def commit(self) -> str:
         now = self._clock()
         if self._known is None or now - self._known[0] > _TRUSTED_S:
-            self._known = now, self._git("rev-parse", "--verify", "--quiet", "HEAD").decode("ascii", "replace").strip()
+            said = self._git("rev-parse", "--verify", "--quiet", f"{self._revision}^{{commit}}")
+            self._known = now, said.decode("ascii", "replace").strip()
         return self._known[1]
 
     def files(self, folder: str) -> Mapping[str, str]:

@@ -1,7 +1,8 @@
 """A trace of many developers: real commits typed by simulated people, each prompt built by the real assembler.
 
-A commit is typed by one developer, so colleagues share what stands in the same files and nothing of what they type. The same
-developers work for several tenants, whose salts keep their caches apart.
+A commit is typed by one developer, in a tree where the commit before it is checked out, so colleagues share what stands in the same
+files, and the repository part where their commits have it alike, and nothing of what they type. The same developers work for several
+tenants, whose salts keep their caches apart.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Final, NamedTuple
 from foretype_backend.engines.prefix import block_keys
 from foretype_backend.prefix.chain import Chain, blocks_of
 from foretype_backend.prefix.salt import Namespace
+from foretype_client.sources.committed import GitHead
 from foretype_context.assemble import Assembler
 from foretype_context.plan import PlanState
 from foretype_context.profile import Profile
+from foretype_context.repository import RepositorySource
 from foretype_context.templates import encode_prompt, grammar
 from foretype_context.tokens import Tokenizer
 
@@ -112,10 +115,13 @@ def _typed(
     state = PlanState.empty()
     left = requests_max
     for commit in reversed(commits):
+        committed = RepositorySource(GitHead(repo, globs=(), clock=lambda: 0.0, revision=f"{commit}~1"))
         recording = record_commits(repo, f"{commit}~1..{commit}", seed=seed)
         for moment in moments_of(recording, after_deletions=False, snippets=True):
+            part = committed.snippets(moment.snapshot, moment.offset, limit=1)
+            snippets = [*part, *moment.snippets]
             plan, state = assembler.plan(
-                state, moment.snapshot, moment.offset, snippets=moment.snippets, now=shift + moment.time_s
+                state, moment.snapshot, moment.offset, snippets=snippets, now=shift + moment.time_s
             )
             ids = encode_prompt(tokenizer, spoken, [placed.segment for placed in plan.segments]).ids
             keys = block_keys(ids, block_tokens, salt=repo.name)
