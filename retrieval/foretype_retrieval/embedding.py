@@ -57,7 +57,8 @@ class ProcessEmbedder:
         self._name = name
         self._wait_s = wait_s
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "foretype_retrieval.embedding", name],
+            # -P: `-m` would import from the working directory first, which may be a workspace and hold anything.
+            [sys.executable, "-P", "-m", "foretype_retrieval.embedding", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

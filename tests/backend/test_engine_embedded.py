@@ -324,6 +324,17 @@ async def test_start_names_file_reason_and_remedy_for(
     await engine.close()
 
 
+async def test_the_process_imports_nothing_from_the_folder_it_was_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "msgspec.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    engine = EmbeddedEngine.from_config(model=tmp_path / "missing.gguf")
+    with pytest.raises(EngineUnavailable):
+        await engine.start()
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
     with pytest.raises(TypeError, match="model"):
         load_engine("embedded")

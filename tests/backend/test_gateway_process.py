@@ -10,7 +10,7 @@ import socket as socket_module
 import stat
 import sys
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import httpx
@@ -29,10 +29,12 @@ SERVE = (sys.executable, "-m", "foretype_backend", "serve", "--engine", "scripte
 
 
 @contextlib.asynccontextmanager
-async def serving(*arguments: str) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
+async def serving(
+    *arguments: str, command: Sequence[str] = SERVE
+) -> AsyncGenerator[tuple[asyncio.subprocess.Process, str]]:
     """A gateway process and the URL of its ready line."""
     process = await asyncio.create_subprocess_exec(
-        *SERVE, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        *command, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
     )
     assert process.stdout is not None
     try:

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from backend.replica import Replica
 from backend.test_chat import pool_of
 from backend.test_fleet_gateway import fleet
-from backend.test_gateway_process import serving
+from backend.test_gateway_process import SERVE, serving
 from backend.world import gateway, scripted, until
 from foretype_backend.config import LimitsConfig
 from foretype_backend.identity.directory import Denial
@@ -225,6 +226,19 @@ async def test_what_workers_tell_each_other_is_for_their_user_alone() -> None:
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
         assert not place.folder.exists()
+
+
+async def test_workers_import_nothing_from_the_folder_they_are_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "foretype_backend"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit(2)\n")
+    monkeypatch.chdir(tmp_path)
+    command = (sys.executable, "-P", *SERVE[1:])
+    async with serving("--port", "0", "--workers", "2", command=command) as (process, _):
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
 
 
 async def test_the_signals_to_scale_on_are_true() -> None:

@@ -36,6 +36,7 @@ class EngineProcess:
         """Start the process and wait until its model is loaded. Raises StartFailed."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",  # `-m` would import from the working directory first, which may be a repository and hold anything
             "-X",
             "utf8",
             "-m",

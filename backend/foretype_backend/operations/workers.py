@@ -47,6 +47,7 @@ class _Workers:
         while True:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # `-m` would import from the working directory first, which may hold anything
                 "-m",
                 "foretype_backend",
                 "serve",
