@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +19,17 @@ from foretype_retrieval.scan import read_source, scan
 from foretype_retrieval.segment import FileEntry
 from foretype_retrieval.store import IndexAbsent, IndexNotSaved, IndexUnusable, load, save, writing
 
-__all__ = ["Cancelled", "Progress", "Report", "changes", "make_entry", "open_index", "refresh_file", "update_workspace"]
+__all__ = [
+    "Cancelled",
+    "Progress",
+    "Report",
+    "changes",
+    "is_full",
+    "make_entry",
+    "open_index",
+    "refresh_file",
+    "update_workspace",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -74,6 +84,11 @@ def make_entry(path: str, text: str, state: FileState, embedder: Embedder | None
     return FileEntry(path, state.size_bytes, state.mtime_ns, chunks, vectors)
 
 
+def is_full(index: Index) -> bool:
+    """Whether an index takes no file that it does not know yet; those that it knows are kept true."""
+    return len(index) > MAX_CHUNKS
+
+
 def changes(known: Mapping[str, FileState], found: Mapping[str, FileState]) -> tuple[list[str], list[str]]:
     """Paths to read anew and paths to forget."""
     return sorted(path for path, state in found.items() if known.get(path) != state), sorted(set(known) - set(found))
@@ -126,10 +141,9 @@ def update_workspace(
         again, gone = changes(index.files(), found.files)
         fresh = not index.files()
         full = _refresh(index, root, again, gone, embedder, progress, cancelled)
-        done = Report(
-            len(index.files()), len(index), len(again) - full, len(gone), len(found.unreadable), 0, full, problem
-        )
-        if problem or not (again or gone or fresh):
+        indexed = len(again) - full
+        done = Report(len(index.files()), len(index), indexed, len(gone), len(found.unreadable), 0, full, problem)
+        if problem or not (indexed or gone or fresh):
             return index, done
         merged = index.merged()
         if cancelled():
@@ -164,35 +178,26 @@ def _refresh(
     progress: Callable[[Progress], None],
     cancelled: Callable[[], bool],
 ) -> int:
-    """Reads `again` into the index; returns how many files found no room."""
+    """Reads `again` into the index, the files that it knows first; returns how many new ones found no room."""
     index.update([], gone)
-    for batch in _batches(root, again, embedder, len(index), progress, cancelled):
-        if isinstance(batch, int):
-            return batch
-        entries, missing = batch
-        index.update(entries, missing)
-    return 0
-
-
-def _batches(
-    root: Path,
-    paths: Sequence[str],
-    embedder: Embedder | None,
-    chunks: int,
-    progress: Callable[[Progress], None],
-    cancelled: Callable[[], bool],
-) -> Iterator[tuple[list[FileEntry], list[str]] | int]:
+    new = [path for path in again if path not in index]
+    paths = [*(path for path in again if path in index), *new]
+    first_new = len(paths) - len(new)
     entries: list[FileEntry] = []
     missing: list[str] = []
-    held = 0
+    held = left_out = 0
     for at, path in enumerate(paths):
         if cancelled():
             raise Cancelled
-        if chunks > MAX_CHUNKS:
-            _logger.warning("the index is full at %d chunks; %d files are left out", MAX_CHUNKS, len(paths) - at)
-            yield entries, missing
-            yield len(paths) - at
-            return
+        if (
+            held >= _BATCH_CHUNKS or at == first_new
+        ):  # what is read again has taken its own room before others look for some
+            index.update(entries, missing)
+            entries, missing, held = [], [], 0
+        if at >= first_new and len(index) + held > MAX_CHUNKS:
+            left_out = len(paths) - at
+            _logger.warning("the index is full at %d chunks; %d files are left out", MAX_CHUNKS, left_out)
+            break
         read = read_source(root, path)
         if read is None:
             missing.append(path)
@@ -200,11 +205,9 @@ def _batches(
             entry = make_entry(path, *read, embedder)
             entries.append(entry)
             held += len(entry.chunks)
-            chunks += len(entry.chunks)
-        if held >= _BATCH_CHUNKS:
-            yield entries, missing
-            entries, missing, held = [], [], 0
         if at % 20 == 19:
-            progress(Progress(at + 1, len(paths), chunks))
-    yield entries, missing
-    progress(Progress(len(paths), len(paths), chunks))
+            progress(Progress(at + 1, len(paths), len(index) + held))
+    index.update(entries, missing)
+    if not left_out:
+        progress(Progress(len(paths), len(paths), len(index)))
+    return left_out

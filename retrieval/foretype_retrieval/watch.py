@@ -27,6 +27,7 @@ from foretype_retrieval.indexing import (
     Progress,
     Report,
     changes,
+    is_full,
     make_entry,
     open_index,
     update_workspace,
@@ -268,11 +269,17 @@ class Workspace:
             self._load()
         index = self.index
         again, gone = changes(index.files() if index is not None else {}, found.files)
+        left_out = 0
+        if index is not None and is_full(index):
+            # Else the process would be started at every comparison, for files that it would leave out once more.
+            left_out = len(again)
+            again = [path for path in again if path in index]
+            left_out -= len(again)
         with self._lock:
             gone = [path for path in gone if path not in self._open]
         if index is not None and len(again) + len(gone) <= _FEW:
             if not self._refused:
-                self._tell("")
+                self._tell(_no_room(left_out))
             if again or gone:
                 self._take_in([*again, *gone])
         elif not self._refused:
@@ -294,9 +301,7 @@ class Workspace:
                 progress=self._on_progress,
                 cancelled=self._stop_worker,
             )
-            self._tell(
-                report.problem or (f"the index is full; {report.full:,} files are left out" if report.full else "")
-            )
+            self._tell(report.problem or _no_room(report.full))
             self._adopt(report)
         except WorkerFailed as error:
             self._failed = True
@@ -337,3 +342,7 @@ class Workspace:
         if problem and problem != self._problem:
             _logger.warning("%s: %s", self.root.name, problem)
         self._problem = problem
+
+
+def _no_room(files: int) -> str:
+    return f"the index is full; {files:,} files are left out" if files else ""

@@ -94,6 +94,24 @@ def test_an_index_stops_growing_and_says_how_many_files_it_left_out(
     assert [record.levelname for record in caplog.records] == ["WARNING"] and "149 files" in caplog.text
 
 
+def test_a_full_index_is_written_again_only_for_what_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretype_retrieval.indexing.MAX_CHUNKS", 50)
+    root = write_files(tmp_path / "w", {f"m{number:03}.py": f"def f{number}(): pass\n" for number in range(60)})
+    update_workspace(root, tmp_path / "i", None)
+    _, report = update_workspace(root, tmp_path / "i", None)
+    assert (report.full, report.indexed, report.saved_bytes) == (9, 0, 0)
+    # "a…" would be read before all others, and there is no room for it.
+    write_files(root, {"a.py": "def late(): pass\n", "m050.py": "def renamed(): pass\n"})
+    index, report = update_workspace(root, tmp_path / "i", None)
+    assert (report.full, report.indexed, len(index)) == (10, 1, 51) and report.saved_bytes
+    assert index.defining("renamed") and not index.defining("f50") and not index.defining("late")
+    # Files that are all read again take no room twice.
+    for number in range(51):
+        (root / f"m{number:03}.py").write_text(f"def again{number}(): pass\n")
+    index, report = update_workspace(root, tmp_path / "i", None)
+    assert (report.full, report.indexed, len(index)) == (10, 51, 51)
+
+
 def test_a_file_of_a_hundred_megabytes_is_not_even_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_files(tmp_path / "w")
     with (root / "big.py").open("wb") as stream:

@@ -5,11 +5,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from foretype_retrieval import watch
 from foretype_retrieval.embed import LazyEmbedder, default_embedder
-from foretype_retrieval.indexing import Progress, open_index
+from foretype_retrieval.indexing import Progress, Report, open_index, update_workspace
+from foretype_retrieval.scan import Scan, scan
 from foretype_retrieval.source import RetrievalSource, open_source
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import Workspace
@@ -194,6 +196,39 @@ def test_cancelling_a_first_index_leaves_what_is_edited_searchable(tmp_path: Pat
         workspace.edited("m1.py", "def mine(): pass\n")
         until(lambda: defines(workspace, "mine"))
         assert workspace.index is not None and len(workspace.index.files()) == 1
+    finally:
+        workspace.close()
+
+
+def test_a_full_index_is_not_made_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write_files(tmp_path / "w", {f"m{number:03}.py": f"def f{number}(): pass\n" for number in range(120)})
+    runs: list[Report] = []
+    scans: list[Path] = []
+
+    def worker(root: Path, folder: Path, **_: object) -> Report:
+        runs.append(update_workspace(root, folder, None)[1])
+        return runs[-1]
+
+    def counted(root: Path, *arguments: Any, **options: Any) -> Scan:
+        scans.append(root)
+        return scan(root, *arguments, **options)
+
+    monkeypatch.setattr("foretype_retrieval.indexing.MAX_CHUNKS", 50)
+    monkeypatch.setattr(watch, "run_worker", worker)
+    monkeypatch.setattr(watch, "scan", counted)
+    monkeypatch.setattr(watch, "_SCAN_EVERY_S", 0.01)
+    workspace = Workspace(root, tmp_path / "cache", lambda: None)
+    workspace.start()
+    try:
+        until(lambda: defines(workspace, "f50"))
+        write_files(root, {"m010.py": "def renamed(): pass\n"})
+        until(lambda: defines(workspace, "renamed"))
+        seen = len(scans)
+        until(lambda: len(scans) > seen + 3)
+        assert len(runs) == 1 and "69 files are left out" in workspace.status()
+        for number in range(50):
+            (root / f"m{number:03}.py").unlink()
+        until(lambda: defines(workspace, "f100"))
     finally:
         workspace.close()
 
