@@ -17,6 +17,7 @@ from pytest_lsp import LanguageClient
 from pytest_lsp.client import make_test_lsp_client
 
 URI = "file:///w/a.py"
+SOURCE = "def f(a):\n    x = 1\n    return x\n"
 DEADLINE_S = 45.0
 STATUS, DID_CHANGE_STATUS = "foretype/status", "foretype/didChangeStatus"
 INLINE = "textDocument/inlineCompletion"
@@ -33,6 +34,12 @@ EMBEDDED = """
 [engine]
 name = "embedded"
 """
+
+
+def server_command(*arguments, log=None):
+    """The language server as a command, with a detailed log if there is a file for it."""
+    logged = () if log is None else ("--log-file", str(log), "--log-level", "debug")
+    return sys.executable, "-m", "foretype_lsp", *map(str, arguments), *logged
 
 
 class GatewayProcess:
@@ -177,10 +184,7 @@ async def editor(
     capabilities of it.
     """
     client = make_test_lsp_client()
-    log = folder / "lsp.log"
-    await client.start_io(
-        *(sys.executable, "-m", "foretype_lsp", "--log-file", str(log), "--log-level", "debug", *arguments)
-    )
+    await client.start_io(*server_command(*arguments, log=folder / "lsp.log"))
     it = Editor(client)
     try:
         result = await client.initialize_session(
@@ -256,16 +260,7 @@ class RawEditor:
 @asynccontextmanager
 async def raw_editor(folder: Path, *arguments, initialize=True, process_id=None):
     process = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            "-m",
-            "foretype_lsp",
-            "--log-file",
-            str(folder / "lsp.log"),
-            "--log-level",
-            "debug",
-            *arguments,
-        ),
+        *server_command(*arguments, log=folder / "lsp.log"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

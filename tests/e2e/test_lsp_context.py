@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-import sys
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 
@@ -10,7 +9,7 @@ import psutil
 import pytest
 from client.wire_server import Peer, WireServer
 from context.tiny import raw
-from e2e.lsp_support import DEADLINE_S, RawEditor, editor
+from e2e.lsp_support import DEADLINE_S, RawEditor, editor, server_command
 from foretype_client.wire import Delta, Done, Finish, Profile
 from foretype_context.templates import grammar
 from lsprotocol import types
@@ -253,7 +252,7 @@ async def test_a_window_that_is_killed_leaves_no_process_behind(tmp_path):
     for number in range(3000):
         (root / f"m{number}.py").write_text("def made(a, b):\n    return a + b\n" * 50)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "foretype_lsp", "--log-file", str(tmp_path / "lsp.log")),
+        *server_command(log=tmp_path / "lsp.log"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

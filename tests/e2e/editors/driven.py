@@ -7,8 +7,9 @@ what it does), `says` (what the editor tells somebody who asks how Foretype is),
 
 import time
 
-from e2e.editors import emacs_support, vscode_support
-from e2e.editors.terminal_support import ROOT, Neovim, OldNeovim, find, version_of
+from e2e.editors import vscode_support
+from e2e.editors.emacs_support import Emacs
+from e2e.editors.neovim_support import Neovim, OldNeovim
 
 PATIENCE_S = 30.0
 # Neovim's own words about a large file, and about a terminal that was slow to tell its background on a busy machine.
@@ -16,16 +17,13 @@ NEOVIMS_OWN = ("'redrawtime' exceeded", "E1568: Terminal did not respond")
 SOURCE = "import os\n\n\ndef total(values, start=0):\n    result = start\n\n\ndef last(items):\n    return items[-1]\n"
 
 NEOVIM = """
-vim.opt.runtimepath:prepend('{root}/editors/nvim')
 vim.cmd('filetype indent off')
 vim.g.python_recommended_style = 0
 vim.opt.autoindent = false
 vim.opt.expandtab = false
 vim.opt.smarttab = false
-vim.opt.showmode = false
 foretype_marks = 0
 vim.keymap.set('i', '<F12>', function() foretype_marks = foretype_marks + 1 end)
-require('foretype').setup({{ cmd = {{ {command} }} }})
 """
 EMACS = """
 (add-hook 'python-mode-hook
@@ -68,6 +66,10 @@ class InTerminal:
     MARK, COUNT = "F12", ""
     _marked = 0
 
+    @classmethod
+    def missing(cls):
+        return cls.made.missing()
+
     def caught_up(self):
         self._marked += 1
         self.press(self.MARK)
@@ -84,11 +86,7 @@ class InNeovim(InTerminal):
     own_indentation = False
 
     def __init__(self, folder, command, served=True):
-        words = ", ".join(f"'{word}'" for word in command)
-        program = find(
-            *{Neovim: ("neovim", "FORETYPE_NVIM"), OldNeovim: ("neovim-old", "FORETYPE_NVIM_OLD")}[self.made]
-        )
-        self.it = self.made(program, folder, SOURCE, NEOVIM.format(root=ROOT, command=words))
+        self.it = self.made(folder, SOURCE, command, config=NEOVIM)
         if served:
             ready(self.it)
         self.it.press("5", "G", "o")
@@ -125,28 +123,18 @@ class InNeovim(InTerminal):
     def complaints(self):
         return [text for text in self.it.complaints() if text and not text.startswith(NEOVIMS_OWN)]
 
-    @classmethod
-    def missing(cls):
-        program = find("neovim", "FORETYPE_NVIM")
-        return None if program and version_of(program) >= (0, 12) else "needs Neovim 0.12: editors/install-neovim.sh"
-
 
 class InOldNeovim(InNeovim):
     made = OldNeovim
 
-    @classmethod
-    def missing(cls):
-        program = find("neovim-old", "FORETYPE_NVIM_OLD")
-        good = program and (0, 7) <= version_of(program) < (0, 12)
-        return None if good else "needs a Neovim from 0.7 to 0.11: apt install neovim on Debian 12 or 13"
-
 
 class InEmacs(InTerminal):
     COUNT = "foretype-marks"
+    made = Emacs
     own_indentation = False
 
     def __init__(self, folder, command, served=True):
-        self.it = emacs_support.Emacs(folder, SOURCE, command, config=EMACS)
+        self.it = self.made(folder, SOURCE, command, config=EMACS)
         if served:
             ready(self.it)
         self.type, self.press, self.buffer, self.close = self.it.type, self.it.press, self.it.buffer, self.it.close
@@ -168,10 +156,6 @@ class InEmacs(InTerminal):
 
     def says(self):
         return self.it.ask("(foretype-show-status)")
-
-    @classmethod
-    def missing(cls):
-        return emacs_support.missing()
 
 
 class InVsCode:

@@ -30,15 +30,6 @@ CONFIG = """
 """
 
 
-def missing():
-    """Why Emacs cannot be tried here, or None."""
-    if version_of("emacs") < (28,):
-        return "needs Emacs 28 or newer on the path: apt install emacs-nox"
-    if not list(PACKAGES.glob("lsp-mode-*")):
-        return "needs lsp-mode 10: editors/install-emacs.sh"
-    return None
-
-
 def written(folder: Path, command, more=""):
     """The configuration as a file; its socket will be in `folder/emacs`."""
     init = folder / "init.el"
@@ -63,6 +54,15 @@ class Emacs(Terminal):
         program = ("emacs", "-nw", "-Q", "-l", init, self.file, "--eval", "(goto-char (point-max))")
         super().__init__(folder, *program, cwd=self.work, env=self._env)
 
+    @staticmethod
+    def missing():
+        """Why it cannot be tried here, or None."""
+        if version_of("emacs") < (28,):
+            return "needs Emacs 28 or newer on the path: apt install emacs-nox"
+        if not list(PACKAGES.glob("lsp-mode-*")):
+            return "needs lsp-mode 10: editors/install-emacs.sh"
+        return None
+
     def afresh(self, source: str):
         """Another file with this text, alone in the frame, the cursor at its end."""
         self.file = self.work / f"a{next(self._numbers)}.py"
@@ -72,6 +72,11 @@ class Emacs(Terminal):
         self.until(lambda _: self.ask(f'(equal buffer-file-name "{self.file}")'))
         self.press("C-x", "1", "M->")
         self.until_ready()
+
+    def offered(self):
+        """At the end of the file stands `    value = `, and behind it what a scripted gateway says there."""
+        self.type("    value = ")
+        self.until("value = value =  # scripted")
 
     def type(self, text, pause_s=0.0):
         super().type(text.replace("\n", "\r"), pause_s)  # a line feed is another key

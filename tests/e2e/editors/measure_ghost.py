@@ -33,12 +33,12 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import psutil
-from e2e.editors import emacs_support
-from e2e.editors.session_support import Tapped
+from e2e.editors import emacs_support, neovim_support
+from e2e.editors.session_support import Tapped, tapping
 from e2e.editors.span_support import collector
 from e2e.editors.terminal_support import environment, find
 from e2e.editors.vscode_support import VsCode
-from e2e.lsp_support import gateway
+from e2e.lsp_support import gateway, server_command
 
 KEY_S = 0.02
 REST_S = 0.5
@@ -46,14 +46,11 @@ PATIENCE_S = 3.0
 ACCEPTED = (1, 4, 7)  # of ten
 STAGES = ("changed", "sent", "first_token", "asked", "answered", "visible")
 COLOUR = b"38;2;18;52;86"  # of the ghost text, and of nothing else
-CONFIG = """
-vim.opt.runtimepath:prepend('{root}/editors/nvim')
+NEOVIM = """
 vim.opt.termguicolors = true
-vim.opt.swapfile = false
 vim.g.loaded_matchparen = 1
-require('foretype').setup({{ cmd = {{ {command} }} }})
-vim.api.nvim_set_hl(0, 'ComplHint', {{ fg = '#123456' }})
-vim.api.nvim_set_hl(0, 'ForetypeGhost', {{ fg = '#123456' }})
+vim.api.nvim_set_hl(0, 'ComplHint', { fg = '#123456' })
+vim.api.nvim_set_hl(0, 'ForetypeGhost', { fg = '#123456' })
 """
 EMACS = """
 (set-face-attribute 'lsp-inline-completion-overlay-face nil :inherit 'unspecified :foreground "#123456")
@@ -177,20 +174,17 @@ class InTerminal:
 def server(folder, backend):
     """Command of the language server; `backend` are the arguments that say where its gateway is."""
     log = ("--log-file", folder / "lsp.log", "--log-level", "info")
-    it = (sys.executable, "-m", "foretype_lsp", *backend, *log)
-    return [*map(str, (sys.executable, Path(__file__).parent / "tap.py", folder / "tap.jsonl", *it))]
+    return [*map(str, tapping(folder / "tap.jsonl", server_command(*backend, *log)))]
 
 
 class Neovim(InTerminal):
-    program = ("neovim", "FORETYPE_NVIM")
+    kind = neovim_support.Neovim
 
     def __init__(self, folder, backend, rest_s):
         file = folder / "a.py"
         file.write_text(Path(textwrap.__file__).read_text())
-        config = folder / "init.lua"
-        words = ", ".join(f"'{word}'" for word in server(folder, backend))
-        config.write_text(CONFIG.format(root=ROOT, command=words))
-        super().__init__(find(*self.program), ["--clean", "-n", "-u", config, file], folder, rest_s)
+        init = neovim_support.written(folder, server(folder, backend), NEOVIM)
+        super().__init__(find(*self.kind.PROGRAM), ["--clean", "-n", "-u", init, file], folder, rest_s)
 
     def open_line(self, line):
         self.press(f"\x1b:e!\r:{line}\r")
@@ -203,7 +197,7 @@ class Neovim(InTerminal):
 
 
 class OldNeovim(Neovim):
-    program = ("neovim-old", "FORETYPE_NVIM_OLD")
+    kind = neovim_support.OldNeovim
 
 
 class Emacs(InTerminal):

@@ -6,6 +6,7 @@ alone, made for the line as it was; so the model needs to ask the editor for not
 
 import json
 import random
+import sys
 import time
 from collections import Counter
 from itertools import takewhile
@@ -27,6 +28,11 @@ TYPED = [
 ]
 LAST = "x"
 PATIENCE_S = 20.0
+
+
+def tapping(file: Path, command):
+    """`command`, with every message that it hears and says written to `file` (:class:`Tapped` reads it)."""
+    return (sys.executable, Path(__file__).parent / "tap.py", file, *command)
 
 
 class Tapped:

@@ -3,12 +3,10 @@
 VS Code's are in test_vscode.py, where an editor runs already.
 """
 
-import sys
-
 import pytest
-from e2e.editors import test_neovim, test_neovim_old
-from e2e.editors.emacs_support import Emacs, missing
-from e2e.editors.terminal_support import ROOT, Neovim, OldNeovim, version_of
+from e2e.editors.emacs_support import Emacs
+from e2e.editors.neovim_support import Neovim, OldNeovim
+from e2e.lsp_support import server_command
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -16,65 +14,54 @@ SOURCE = "def scale(v):\n    pass\n"
 DOCUMENTED = 'def scale(v):\n    """Scale a vector."""\n    pass\n'
 
 
-@pytest.fixture(params=["new", "old"])
-def neovim(request, chatting, tmp_path):
-    tests, editor, least, below = (
-        (test_neovim, Neovim, (0, 12), (9,))
-        if request.param == "new"
-        else (test_neovim_old, OldNeovim, (0, 7), (0, 12))
-    )
-    if tests.NVIM is None or not least <= version_of(tests.NVIM) < below:
-        pytest.skip(f"needs the Neovim of {tests.__name__}")
-    config = tests.CONFIG.format(root=ROOT, python=sys.executable, url=chatting.url, log=tmp_path / "lsp.log")
-    it = editor(tests.NVIM, tmp_path, SOURCE, config)
-    try:
+@pytest.fixture
+def opened(request, chatting, tmp_path):
+    """An editor of the kind that the test names."""
+    kind = request.param
+    if reason := kind.missing():
+        pytest.skip(reason)
+    command = server_command("--gateway", chatting.url, log=tmp_path / "lsp.log")
+    with kind(tmp_path, SOURCE, command) as it:
         it.until_ready()
         yield it
-    finally:
-        it.close()
 
 
-def test_neovim_explains_documents_and_completes(neovim, chat):
+@pytest.mark.parametrize("opened", [Neovim, OldNeovim], indirect=True)
+def test_neovim_explains_documents_and_completes(opened, chat):
     chat.again("It scales", " a vector.")
-    neovim.type(":ForetypeExplainCode")
-    neovim.press("Enter")
-    neovim.until("It scales a vector.")
+    opened.type(":ForetypeExplainCode")
+    opened.press("Enter")
+    opened.until("It scales a vector.")
     chat.again("Scale a vector.")
-    neovim.type(":ForetypeDocumentCode")
-    neovim.press("Enter")
-    neovim.until(lambda _: neovim.buffer() == DOCUMENTED.rstrip("\n"))
-    neovim.type(":ForetypeCompleteFunction")
-    neovim.press("Enter")
-    neovim.until(lambda _: "return None" in neovim.buffer())
+    opened.type(":ForetypeDocumentCode")
+    opened.press("Enter")
+    opened.until(lambda _: opened.buffer() == DOCUMENTED.rstrip("\n"))
+    opened.type(":ForetypeCompleteFunction")
+    opened.press("Enter")
+    opened.until(lambda _: "return None" in opened.buffer())
     assert (
-        neovim.buffer().startswith(DOCUMENTED.removesuffix("    pass\n").rstrip("\n")) and "pass" not in neovim.buffer()
+        opened.buffer().startswith(DOCUMENTED.removesuffix("    pass\n").rstrip("\n")) and "pass" not in opened.buffer()
     )
-    neovim.type(":ForetypeDocumentCode")
-    neovim.press("Enter")
-    neovim.until("scale is documented already")
+    opened.type(":ForetypeDocumentCode")
+    opened.press("Enter")
+    opened.until("scale is documented already")
 
 
-@pytest.mark.skipif(missing() is not None, reason=str(missing()))
-def test_emacs_explains_documents_and_completes(chatting, chat, tmp_path):
-    command = (sys.executable, "-m", "foretype_lsp", "--gateway", chatting.url, "--log-file", tmp_path / "lsp.log")
-    it = Emacs(tmp_path, SOURCE, command)
-    try:
-        it.until_ready()
-        it.ask("(progn (goto-char (point-min)) t)")
-        chat.again("It scales", " a vector.")
-        it.press("M-x")
-        it.type("foretype-explain-code\n")
-        it.until("It scales a vector.")
-        chat.again("Scale a vector.")
-        it.press("M-x")
-        it.type("foretype-document-code\n")
-        it.until(lambda _: it.buffer() == DOCUMENTED)
-        it.press("M-x")
-        it.type("foretype-complete-function\n")
-        it.until(lambda _: "return None" in it.buffer())
-        assert "pass" not in it.buffer()
-        it.press("M-x")
-        it.type("foretype-document-code\n")
-        it.until("scale is documented already")
-    finally:
-        it.close()
+@pytest.mark.parametrize("opened", [Emacs], indirect=True)
+def test_emacs_explains_documents_and_completes(opened, chat):
+    opened.ask("(progn (goto-char (point-min)) t)")
+    chat.again("It scales", " a vector.")
+    opened.press("M-x")
+    opened.type("foretype-explain-code\n")
+    opened.until("It scales a vector.")
+    chat.again("Scale a vector.")
+    opened.press("M-x")
+    opened.type("foretype-document-code\n")
+    opened.until(lambda _: opened.buffer() == DOCUMENTED)
+    opened.press("M-x")
+    opened.type("foretype-complete-function\n")
+    opened.until(lambda _: "return None" in opened.buffer())
+    assert "pass" not in opened.buffer()
+    opened.press("M-x")
+    opened.type("foretype-document-code\n")
+    opened.until("scale is documented already")

@@ -1,31 +1,20 @@
 """Emacs with lsp-mode 10 in a terminal, with the real server and a real gateway that answers by a script."""
 
-import sys
-
 import pytest
-from e2e.editors.emacs_support import Emacs, missing
-from e2e.lsp_support import gateway
+from e2e.editors.emacs_support import Emacs
+from e2e.lsp_support import SOURCE, gateway, server_command
 
-MISSING = missing()
+MISSING = Emacs.missing()
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
-
-SOURCE = "def f(a):\n    x = 1\n    return x\n"
 
 
 @pytest.fixture(scope="module")
 def started(served, tmp_path_factory):
     """One start for all tests of this file but the last."""
     folder = tmp_path_factory.mktemp("emacs")
-    log = folder / "lsp.log"
-    command = (
-        sys.executable, "-m", "foretype_lsp", "--gateway", served.url, "--log-file", log, "--log-level", "debug"
-    )  # fmt: skip
-    it = Emacs(folder, SOURCE, command)
-    try:
+    with Emacs(folder, SOURCE, server_command("--gateway", served.url, log=folder / "lsp.log")) as it:
         it.until_ready()
         yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture
@@ -36,8 +25,7 @@ def emacs(started):
 
 def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(emacs):
     before = emacs.status()["counts"]["accepted"]
-    emacs.type("    value = ")
-    emacs.until("value = value =  # scripted")
+    emacs.offered()
     assert emacs.buffer() == SOURCE + "    value = "
     emacs.press("Tab")
     emacs.until(lambda _: "scripted" in emacs.buffer())
@@ -55,8 +43,7 @@ def test_several_lines_are_shown_and_accepted_at_once(emacs):
 
 
 def test_what_was_typed_through_is_not_left_behind_and_never_off_the_screen(emacs):
-    emacs.type("    value = ")
-    emacs.until("value = value =  # scripted")
+    emacs.offered()
     for char in "val":
         emacs.type(char)
         emacs.until(lambda _, char=char: emacs.buffer().endswith(char))
@@ -67,8 +54,7 @@ def test_what_was_typed_through_is_not_left_behind_and_never_off_the_screen(emac
 
 
 def test_what_was_typed_away_from_is_hidden_at_once(emacs):
-    emacs.type("    value = ")
-    emacs.until("value = value =  # scripted")
+    emacs.offered()
     emacs.type("X")
     emacs.until(lambda screen: "X" in screen and "value = value =" not in screen)
     assert emacs.buffer() == SOURCE + "    value = X"
@@ -95,8 +81,7 @@ def test_before_closers_the_line_is_accepted_as_it_was_shown(emacs):
 
 
 def test_a_word_and_a_line_are_accepted_by_themselves(emacs):
-    emacs.type("    value = ")
-    emacs.until("value = value =  # scripted")
+    emacs.offered()
     emacs.press("M-Right")
     emacs.until(lambda _: emacs.buffer() == SOURCE + "    value = value")
     emacs.until("value = value =  # scripted")
@@ -106,15 +91,10 @@ def test_a_word_and_a_line_are_accepted_by_themselves(emacs):
 
 
 def test_the_mode_line_says_so_while_the_gateway_is_away(tmp_path):
-    with gateway(tmp_path) as served:
-        command = (sys.executable, "-m", "foretype_lsp", "--gateway", served.url)
-        emacs = Emacs(tmp_path, SOURCE, command)
-        try:
-            emacs.until_ready()
-            served.kill()
-            emacs.type("    value = 1\n")
-            emacs.until("Foretype:degraded")
-            assert emacs.buffer() == SOURCE + "    value = 1\n"
-            assert emacs.complaints() == []
-        finally:
-            emacs.close()
+    with gateway(tmp_path) as served, Emacs(tmp_path, SOURCE, server_command("--gateway", served.url)) as emacs:
+        emacs.until_ready()
+        served.kill()
+        emacs.type("    value = 1\n")
+        emacs.until("Foretype:degraded")
+        assert emacs.buffer() == SOURCE + "    value = 1\n"
+        assert emacs.complaints() == []

@@ -3,13 +3,10 @@
 VS Code's are in test_vscode.py, where an editor runs already.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
 from e2e.editors.driven import EDITORS
-from e2e.editors.session_support import DID_CHANGE, Tapped
-from e2e.lsp_support import gateway
+from e2e.editors.session_support import DID_CHANGE, Tapped, tapping
+from e2e.lsp_support import gateway, server_command
 
 IN_TERMINALS = [name for name in EDITORS if name != "vscode"]
 pytestmark = pytest.mark.timeout(300)
@@ -23,8 +20,7 @@ def editor(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     with gateway(folder) as served:
         tap = folder / "tap.jsonl"
-        server = (sys.executable, "-m", "foretype_lsp", "--gateway", served.url)
-        it = kind(folder, (sys.executable, Path(__file__).parent / "tap.py", tap, *server))
+        it = kind(folder, tapping(tap, server_command("--gateway", served.url)))
         it.name, it.tapped = request.param, Tapped(tap)
         try:
             yield it

@@ -1,14 +1,12 @@
 """What no editor should have to suffer: no server, a kill, ten megabytes, a gateway that goes. VS Code: test_vscode_trouble.py."""
 
-import sys
 import threading
-from pathlib import Path
 
 import psutil
 import pytest
 from e2e.editors.driven import EDITORS
-from e2e.editors.session_support import Tapped
-from e2e.lsp_support import gateway
+from e2e.editors.session_support import Tapped, tapping
+from e2e.lsp_support import gateway, server_command
 
 IN_TERMINALS = [name for name in EDITORS if name != "vscode"]
 PATIENCE_S = 30.0
@@ -34,7 +32,7 @@ def kind(request):
 
 
 def test_an_editor_that_is_killed_leaves_no_server_behind(served, tmp_path, kind):
-    editor = kind(tmp_path, (sys.executable, "-m", "foretype_lsp", "--gateway", served.url))
+    editor = kind(tmp_path, server_command("--gateway", served.url))
     try:
         servers = processes(tmp_path, "foretype_lsp")
         assert servers
@@ -75,8 +73,7 @@ def editor(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     tap = folder / "tap.jsonl"
     with gateway(folder) as served:
-        command = (sys.executable, Path(__file__).parent / "tap.py", tap, sys.executable, "-m", "foretype_lsp")
-        it = chosen(folder, (*command, "--gateway", served.url))
+        it = chosen(folder, tapping(tap, server_command("--gateway", served.url)))
         it.name, it.folder, it.tapped, it.gateway = request.param, folder, Tapped(tap), served
         try:
             yield it

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from e2e.editors.terminal_support import Terminal, environment, find, version_of
-from e2e.lsp_support import gateway
+from e2e.lsp_support import SOURCE, gateway
 
 HELIX = find("helix", "FORETYPE_HELIX")
 pytestmark = [
@@ -14,7 +14,6 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 
-SOURCE = "def f(a):\n    x = 1\n    return x\n"
 LANGUAGES = """
 [language-server.foretype]
 command = "{python}"

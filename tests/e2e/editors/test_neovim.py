@@ -1,42 +1,23 @@
 """Neovim 0.12 in a terminal, with the real server and a real gateway that answers by a script."""
 
-import sys
-
 import pytest
-from e2e.editors.terminal_support import ROOT, Neovim, find, version_of
+from e2e.editors.neovim_support import Neovim
+from e2e.lsp_support import SOURCE, server_command
 
-NVIM = find("neovim", "FORETYPE_NVIM")
-pytestmark = [
-    pytest.mark.skipif(
-        NVIM is None or version_of(NVIM) < (0, 12),
-        reason="needs Neovim 0.12: editors/install-neovim.sh (or FORETYPE_NVIM)",
-    ),
-    pytest.mark.timeout(300),
-]
+MISSING = Neovim.missing()
+pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
-SOURCE = "def f(a):\n    x = 1\n    return x\n"
-CONFIG = """
-vim.opt.runtimepath:prepend('{root}/editors/nvim')
-vim.opt.showmode = false
-vim.opt.swapfile = false
-vim.opt.autoindent = true
-require('foretype').setup({{
-  cmd = {{ '{python}', '-m', 'foretype_lsp', '--gateway', '{url}', '--log-file', '{log}', '--log-level', 'debug' }},
-}})
-"""
+INDENTS = "vim.opt.autoindent = true"
 
 
 @pytest.fixture(scope="module")
 def started(served, tmp_path_factory):
     """One start for all tests of this file."""
     folder = tmp_path_factory.mktemp("neovim")
-    config = CONFIG.format(root=ROOT, python=sys.executable, url=served.url, log=folder / "lsp.log")
-    it = Neovim(NVIM, folder, SOURCE, config)
-    try:
+    command = server_command("--gateway", served.url, log=folder / "lsp.log")
+    with Neovim(folder, SOURCE, command, config=INDENTS) as it:
         it.until_ready()
         yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture
@@ -47,9 +28,7 @@ def neovim(started):
 
 def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
     before = neovim.status()["counts"]["accepted"]
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     assert neovim.buffer() == SOURCE + "    value = "
     neovim.press("Tab")
     neovim.until(lambda _: "scripted" in neovim.buffer())
@@ -70,9 +49,7 @@ def test_several_lines_are_shown_and_accepted_at_once(neovim):
 
 
 def test_what_was_typed_through_before_the_next_answer_is_not_left_behind(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.type("val")  # within the 200 ms that Neovim waits before it asks again
     neovim.press("Tab")
     neovim.until(lambda _: "scripted" in neovim.buffer())
@@ -80,9 +57,7 @@ def test_what_was_typed_through_before_the_next_answer_is_not_left_behind(neovim
 
 
 def test_keys_that_come_with_tab_come_behind_what_it_accepts(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.type("\tval")  # in one go: Neovim has them all before it does the first
     neovim.until(lambda _: neovim.buffer().endswith("val"))
     assert neovim.buffer() == SOURCE + "    value = value =  # scriptedval"
@@ -122,9 +97,7 @@ def test_keys_of_the_completion_menu_are_its_own(neovim):
 
 
 def test_what_was_typed_away_from_is_hidden_and_tab_is_a_tab(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.type("X")
     neovim.until("value = X")
     assert neovim.ghost() == ""
@@ -143,9 +116,7 @@ def test_an_answer_without_a_suggestion_takes_the_old_one_off_the_screen(neovim)
 
 
 def test_a_word_and_a_line_are_accepted_by_themselves(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.press("M-Right")
     neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value")
     neovim.until("value = value =  # scripted")

@@ -1,42 +1,23 @@
 """Neovim before 0.12, which draws no suggestions itself: the plugin's fallback, in Debian's 0.7.2 or what is there."""
 
-import sys
-
 import pytest
-from e2e.editors.terminal_support import ROOT, OldNeovim, find, version_of
+from e2e.editors.neovim_support import OldNeovim
+from e2e.lsp_support import SOURCE, server_command
 
-NVIM = find("neovim-old", "FORETYPE_NVIM_OLD")
-pytestmark = [
-    pytest.mark.skipif(
-        NVIM is None or not (0, 7) <= version_of(NVIM) < (0, 12),
-        reason="needs a Neovim from 0.7 to 0.11: apt install neovim on Debian 12 or 13 (or FORETYPE_NVIM_OLD)",
-    ),
-    pytest.mark.timeout(300),
-]
+MISSING = OldNeovim.missing()
+pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
-SOURCE = "def f(a):\n    x = 1\n    return x\n"
-CONFIG = """
-vim.opt.runtimepath:prepend('{root}/editors/nvim')
-vim.opt.showmode = false
-vim.opt.autoindent = false
-vim.cmd('filetype indent off')
-require('foretype').setup({{
-  cmd = {{ '{python}', '-m', 'foretype_lsp', '--gateway', '{url}', '--log-file', '{log}', '--log-level', 'debug' }},
-}})
-"""
+INDENTS_NOT = "vim.opt.autoindent = false vim.cmd('filetype indent off')"
 
 
 @pytest.fixture(scope="module")
 def started(served, tmp_path_factory):
     """One start for all tests of this file."""
     folder = tmp_path_factory.mktemp("neovim_old")
-    config = CONFIG.format(root=ROOT, python=sys.executable, url=served.url, log=folder / "lsp.log")
-    it = OldNeovim(NVIM, folder, SOURCE, config)
-    try:
+    command = server_command("--gateway", served.url, log=folder / "lsp.log")
+    with OldNeovim(folder, SOURCE, command, config=INDENTS_NOT) as it:
         it.until_ready()
         yield it
-    finally:
-        it.close()
 
 
 @pytest.fixture
@@ -47,9 +28,7 @@ def neovim(started):
 
 def test_ghost_text_is_shown_and_tab_puts_it_into_the_buffer(neovim):
     before = neovim.status()["counts"]["accepted"]
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     assert neovim.buffer() == SOURCE + "    value = "
     neovim.press("Tab")
     neovim.until(lambda _: "scripted" in neovim.buffer())
@@ -68,9 +47,7 @@ def test_several_lines_are_shown_and_accepted_at_once(neovim):
 
 
 def test_what_was_typed_through_is_not_left_behind(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.type("val")
     neovim.press("Tab")
     neovim.until(lambda _: "scripted" in neovim.buffer())
@@ -78,18 +55,14 @@ def test_what_was_typed_through_is_not_left_behind(neovim):
 
 
 def test_keys_that_come_with_tab_come_behind_what_it_accepts(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.type("\tval")  # in one go: Neovim has them all before it does the first
     neovim.until(lambda _: neovim.buffer().endswith("val"))
     assert neovim.buffer() == SOURCE + "    value = value =  # scriptedval"
 
 
 def test_what_was_typed_away_from_is_hidden_at_once_and_tab_is_a_tab(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.type("X")
     neovim.press("Tab")
     neovim.until(lambda _: "X " in neovim.buffer() or "X\t" in neovim.buffer())
@@ -97,9 +70,7 @@ def test_what_was_typed_away_from_is_hidden_at_once_and_tab_is_a_tab(neovim):
 
 
 def test_a_word_and_a_line_are_accepted_by_themselves(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.press("M-Right")
     neovim.until(lambda _: neovim.buffer() == SOURCE + "    value = value")
     neovim.until("value = value =  # scripted")
@@ -109,9 +80,7 @@ def test_a_word_and_a_line_are_accepted_by_themselves(neovim):
 
 
 def test_while_the_completion_menu_is_open_nothing_is_shown(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.press("C-n")
     neovim.until(lambda _: neovim.ask("vim.fn.pumvisible()") == 1 and neovim.ghost() == "")
     neovim.press("C-e")
@@ -120,9 +89,7 @@ def test_while_the_completion_menu_is_open_nothing_is_shown(neovim):
 
 
 def test_leaving_insert_mode_takes_the_suggestion_away(neovim):
-    neovim.press("G")
-    neovim.type("o    value = ")
-    neovim.until("value = value =  # scripted")
+    neovim.offered()
     neovim.press("Escape")
     neovim.until(lambda _: neovim.ghost() == "")
     assert neovim.buffer() == SOURCE + "    value = "

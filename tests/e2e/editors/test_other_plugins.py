@@ -6,11 +6,9 @@ FORETYPE_LLAMA_VIM and FORETYPE_MINUET name the folders of the plugins; without 
 import os
 
 import pytest
-from e2e.editors.terminal_support import Neovim, find, version_of
-from e2e.lsp_support import gateway
+from e2e.editors.neovim_support import Neovim
+from e2e.lsp_support import SOURCE, gateway
 
-NVIM = find("neovim", "FORETYPE_NVIM")
-SOURCE = "def f(a):\n    x = 1\n    return x\n"
 LLAMA = """
 vim.g.llama_config = {{ endpoint_fim = 'http://127.0.0.1:{port}/infill', show_info = 0, ring_n_chunks = 0 }}
 vim.opt.runtimepath:prepend('{folder}')
@@ -35,11 +33,12 @@ PLUGINS = {"llama.vim": ("FORETYPE_LLAMA_VIM", LLAMA, "Tab"), "minuet": ("FORETY
 def test_an_unchanged_plugin_shows_our_text_and_accepts_it(tmp_path, plugin):
     variable, config, accept = PLUGINS[plugin]
     folder = os.environ.get(variable)
-    if folder is None or NVIM is None or version_of(NVIM) < (0, 12):
-        pytest.skip(f"needs Neovim 0.12 (editors/install-neovim.sh) and {variable}, the folder of the plugin")
+    reason = Neovim.missing() or (None if folder else f"needs {variable}, the folder of the plugin")
+    if reason is not None:
+        pytest.skip(reason)
     with gateway(tmp_path) as served:
-        neovim = Neovim(NVIM, tmp_path, SOURCE, config.format(folder=folder, port=served.port))
-        try:
+        its_config = config.format(folder=folder, port=served.port)
+        with Neovim(tmp_path, SOURCE, config=its_config) as neovim:
             neovim.ask("1")
             neovim.press("G", "o")
             neovim.type("    value = ", pause_s=0.05)
@@ -48,5 +47,3 @@ def test_an_unchanged_plugin_shows_our_text_and_accepts_it(tmp_path, plugin):
             neovim.press(accept)
             neovim.until(lambda _: "# scripted" in neovim.buffer())
             assert neovim.buffer().startswith(SOURCE + "    value = ")
-        finally:
-            neovim.close()

@@ -5,13 +5,11 @@ FORETYPE_SESSIONS says how many (1 where it is not set).
 
 import os
 import random
-import sys
-from pathlib import Path
 
 import pytest
 from e2e.editors.driven import EDITORS
-from e2e.editors.session_support import Session, Tapped
-from e2e.lsp_support import gateway
+from e2e.editors.session_support import Session, Tapped, tapping
+from e2e.lsp_support import gateway, server_command
 
 SESSIONS = int(os.environ.get("FORETYPE_SESSIONS", "1"))
 KEYS = 100
@@ -32,8 +30,7 @@ def test_a_hundred_keys_leave_what_was_typed_and_accepted_and_nothing_else(serve
     if reason := kind.missing():
         pytest.skip(reason)
     log, tap = tmp_path / "lsp.log", tmp_path / "tap.jsonl"
-    server = (sys.executable, "-m", "foretype_lsp", "--gateway", served.url, "--log-file", log, "--log-level", "debug")
-    editor = kind(tmp_path, (sys.executable, Path(__file__).parent / "tap.py", tap, *server))
+    editor = kind(tmp_path, tapping(tap, server_command("--gateway", served.url, log=log)))
     try:
         tapped = Tapped(tap)
         session = Session(editor, tapped, random.Random(seed), left=editor.left, right=editor.right)

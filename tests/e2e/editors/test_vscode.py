@@ -9,6 +9,7 @@ import psutil
 import pytest
 from e2e.editors.session_support import Tapped
 from e2e.editors.vscode_support import Missing, VsCode, parts
+from e2e.lsp_support import SOURCE
 
 try:
     parts()
@@ -17,7 +18,6 @@ except Missing as missing:
     MISSING = str(missing)
 pytestmark = [pytest.mark.skipif(MISSING is not None, reason=str(MISSING)), pytest.mark.timeout(300)]
 
-SOURCE = "def f(a):\n    x = 1\n    return x\n"
 SCALE = "def scale(v):\n    pass\n"
 DOCUMENTED = 'def scale(v):\n    """Scale a vector."""\n    pass\n'
 QUIET = {
