@@ -29,266 +29,234 @@ def classes(one: Desk) -> list[RequestClass]:
     return [call.class_ for call in one.gateway.calls]
 
 
-def test_what_comes_after_an_accepted_suggestion_is_there_without_another_request() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, speculative=True) as one:
-            one.type("x = ")
-            first = await one.ask()
-            assert first is not None and classes(one) == [RequestClass.INTERACTIVE]
-            await asyncio.sleep(0.5)
-            assert classes(one) == [RequestClass.INTERACTIVE, RequestClass.SPECULATIVE]
-            one.accept(first)
-            one.type("\n")
-            second = await one.ask()
-            assert second is not None
-            assert (second.text, second.source) == ("next(line)", Origin.SPECULATIVE)
-            assert second.timings_ms["shown"] == 0
-            assert [call.class_ for call in one.gateway.calls].count(RequestClass.INTERACTIVE) == 1
-            assert one.flow.status().cache_hits == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_what_comes_after_an_accepted_suggestion_is_there_without_another_request() -> None:
+    async with desk(ahead_of, speculative=True) as one:
+        one.type("x = ")
+        first = await one.ask()
+        assert first is not None and classes(one) == [RequestClass.INTERACTIVE]
+        await asyncio.sleep(0.5)
+        assert classes(one) == [RequestClass.INTERACTIVE, RequestClass.SPECULATIVE]
+        one.accept(first)
+        one.type("\n")
+        second = await one.ask()
+        assert second is not None
+        assert (second.text, second.source) == ("next(line)", Origin.SPECULATIVE)
+        assert second.timings_ms["shown"] == 0
+        assert [call.class_ for call in one.gateway.calls].count(RequestClass.INTERACTIVE) == 1
+        assert one.flow.status().cache_hits == 1
 
 
-def test_it_is_waited_for_where_it_still_runs() -> None:
-    async def scenario() -> None:
-        def slow(call: Call) -> Script:
-            return Script([(0.15, "next(line)")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
+@virtual.timed
+async def test_it_is_waited_for_where_it_still_runs() -> None:
+    def slow(call: Call) -> Script:
+        return Script([(0.15, "next(line)")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
-        async with desk(slow, speculative=True) as one:
-            one.type("x = ")
-            first = await one.ask()
-            assert first is not None
-            await asyncio.sleep(0.11)
-            one.accept(first)
-            one.type("\n")
-            second = await one.ask()
-            assert second is not None and (second.text, second.source) == ("next(line)", Origin.SPECULATIVE)
-            assert classes(one) == [RequestClass.INTERACTIVE, RequestClass.SPECULATIVE]
-
-    virtual.run(scenario)
+    async with desk(slow, speculative=True) as one:
+        one.type("x = ")
+        first = await one.ask()
+        assert first is not None
+        await asyncio.sleep(0.11)
+        one.accept(first)
+        one.type("\n")
+        second = await one.ask()
+        assert second is not None and (second.text, second.source) == ("next(line)", Origin.SPECULATIVE)
+        assert classes(one) == [RequestClass.INTERACTIVE, RequestClass.SPECULATIVE]
 
 
-def test_typing_on_along_the_suggestion_asks_once() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, speculative=True) as one:
-            one.type("x = ")
+@virtual.timed
+async def test_typing_on_along_the_suggestion_asks_once() -> None:
+    async with desk(ahead_of, speculative=True) as one:
+        one.type("x = ")
+        assert await one.ask() is not None
+        for key in "foo(a":
+            await asyncio.sleep(0.15)
+            one.type(key)
             assert await one.ask() is not None
-            for key in "foo(a":
-                await asyncio.sleep(0.15)
-                one.type(key)
-                assert await one.ask() is not None
-            assert classes(one).count(RequestClass.SPECULATIVE) == 1
-
-    virtual.run(scenario)
+        assert classes(one).count(RequestClass.SPECULATIVE) == 1
 
 
-def test_a_suggestion_that_is_gone_before_it_was_read_costs_nothing() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, speculative=True) as one:
-            one.type("x = ")
-            assert await one.ask() is not None
-            await asyncio.sleep(0.05)
-            one.type("b")
-            await asyncio.sleep(1)
-            assert classes(one) == [RequestClass.INTERACTIVE]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_suggestion_that_is_gone_before_it_was_read_costs_nothing() -> None:
+    async with desk(ahead_of, speculative=True) as one:
+        one.type("x = ")
+        assert await one.ask() is not None
+        await asyncio.sleep(0.05)
+        one.type("b")
+        await asyncio.sleep(1)
+        assert classes(one) == [RequestClass.INTERACTIVE]
 
 
-def test_another_way_ends_the_request() -> None:
-    async def scenario() -> None:
-        def endless(call: Call) -> Script:
-            return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
+@virtual.timed
+async def test_another_way_ends_the_request() -> None:
+    def endless(call: Call) -> Script:
+        return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
-        async with desk(endless, speculative=True) as one:
-            one.type("x = ")
-            assert await one.ask() is not None
-            await asyncio.sleep(0.2)
-            call = one.gateway.calls[-1]
-            assert call.class_ is RequestClass.SPECULATIVE and call.id in one.gateway.running
-            one.type("b")
-            await asyncio.sleep(0)
-            assert one.gateway.given_up(call) == 1
-
-    virtual.run(scenario)
+    async with desk(endless, speculative=True) as one:
+        one.type("x = ")
+        assert await one.ask() is not None
+        await asyncio.sleep(0.2)
+        call = one.gateway.calls[-1]
+        assert call.class_ is RequestClass.SPECULATIVE and call.id in one.gateway.running
+        one.type("b")
+        await asyncio.sleep(0)
+        assert one.gateway.given_up(call) == 1
 
 
-def test_a_refusal_silences_speculation_and_nothing_else() -> None:
-    async def scenario() -> None:
-        def shedding(call: Call) -> Script:
-            if call.class_ is RequestClass.SPECULATIVE:
-                return Script(error=GatewayError(ErrorCode.OVERLOADED, retry_after_ms=2000))
-            return ahead_of(call)
+@virtual.timed
+async def test_a_refusal_silences_speculation_and_nothing_else() -> None:
+    def shedding(call: Call) -> Script:
+        if call.class_ is RequestClass.SPECULATIVE:
+            return Script(error=GatewayError(ErrorCode.OVERLOADED, retry_after_ms=2000))
+        return ahead_of(call)
 
-        async with desk(shedding, speculative=True) as one:
-            for _ in range(3):
-                one.type("x = ")
-                assert await one.ask() is not None
-                await asyncio.sleep(0.5)
-                one.type("b\n")
-            assert classes(one).count(RequestClass.SPECULATIVE) == 1
-            assert one.flow.status().state is FlowState.READY
-            await asyncio.sleep(2)
+    async with desk(shedding, speculative=True) as one:
+        for _ in range(3):
             one.type("x = ")
             assert await one.ask() is not None
             await asyncio.sleep(0.5)
-            assert classes(one).count(RequestClass.SPECULATIVE) == 2
-
-    virtual.run(scenario)
-
-
-def test_the_prompt_counts_as_shown_only_when_the_user_gets_there() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, speculative=True) as one:
-            one.type("x = ")
-            first = await one.ask()
-            assert first is not None
-            await asyncio.sleep(0.5)
-            shown, speculated = one.planner.states
-            one.type("b")
-            await one.ask()
-            # The next real prompt builds on the first one alone.
-            assert one.planner.states[-1] is speculated
-            assert one.planner.states[-1] is not shown
-
-    virtual.run(scenario)
+            one.type("b\n")
+        assert classes(one).count(RequestClass.SPECULATIVE) == 1
+        assert one.flow.status().state is FlowState.READY
+        await asyncio.sleep(2)
+        one.type("x = ")
+        assert await one.ask() is not None
+        await asyncio.sleep(0.5)
+        assert classes(one).count(RequestClass.SPECULATIVE) == 2
 
 
-def test_where_the_cursor_rests_the_prompt_is_computed_beforehand() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
-            for place in ("a", "a =", "b = "):
-                one.move(place)
-                one.flow.rested(one.document.snapshot(), one.cursor)
-                await asyncio.sleep(0.1)
-            await asyncio.sleep(0.5)
-            (call,) = one.gateway.calls
-            assert (call.class_, call.max_tokens) == (RequestClass.WARM, 1)
-            assert call.segments[-1].text == "b = "
+@virtual.timed
+async def test_the_prompt_counts_as_shown_only_when_the_user_gets_there() -> None:
+    async with desk(ahead_of, speculative=True) as one:
+        one.type("x = ")
+        first = await one.ask()
+        assert first is not None
+        await asyncio.sleep(0.5)
+        shown, speculated = one.planner.states
+        one.type("b")
+        await one.ask()
+        # The next real prompt builds on the first one alone.
+        assert one.planner.states[-1] is speculated
+        assert one.planner.states[-1] is not shown
+
+
+@virtual.timed
+async def test_where_the_cursor_rests_the_prompt_is_computed_beforehand() -> None:
+    async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+        for place in ("a", "a =", "b = "):
+            one.move(place)
             one.flow.rested(one.document.snapshot(), one.cursor)
-            await asyncio.sleep(1)
-            assert len(one.gateway.calls) == 1, "the same place again"
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.5)
+        (call,) = one.gateway.calls
+        assert (call.class_, call.max_tokens) == (RequestClass.WARM, 1)
+        assert call.segments[-1].text == "b = "
+        one.flow.rested(one.document.snapshot(), one.cursor)
+        await asyncio.sleep(1)
+        assert len(one.gateway.calls) == 1, "the same place again"
 
-    virtual.run(scenario)
 
-
-def test_where_something_was_deleted_the_prompt_is_computed_for_what_is_typed_in_its_place() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
-            one.backspace()
-            assert await one.ask() is None
-            assert classes(one) == []
-            await asyncio.sleep(0.5)
-            assert classes(one) == [RequestClass.WARM]
-            one.backspace()
-            assert await one.ask() is None
-            one.type("3")  # before the cursor has rested
-            assert await one.ask() is not None
-            await asyncio.sleep(0.5)
-            assert classes(one) == [RequestClass.WARM, RequestClass.INTERACTIVE]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_where_something_was_deleted_the_prompt_is_computed_for_what_is_typed_in_its_place() -> None:
+    async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+        one.backspace()
+        assert await one.ask() is None
+        assert classes(one) == []
+        await asyncio.sleep(0.5)
+        assert classes(one) == [RequestClass.WARM]
+        one.backspace()
+        assert await one.ask() is None
+        one.type("3")  # before the cursor has rested
+        assert await one.ask() is not None
+        await asyncio.sleep(0.5)
+        assert classes(one) == [RequestClass.WARM, RequestClass.INTERACTIVE]
 
 
 @pytest.mark.parametrize("asks_s", [0.0, 0.03, 0.2])
-def test_the_rest_after_a_deletion_is_counted_from_it_however_late_the_editor_asks(asks_s: float) -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
-            one.backspace()
-            await asyncio.sleep(asks_s)
-            assert await one.ask() is None
-            await asyncio.sleep(0.29 - asks_s)
-            assert classes(one) == []
-            await asyncio.sleep(0.02)
-            assert classes(one) == [RequestClass.WARM]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_the_rest_after_a_deletion_is_counted_from_it_however_late_the_editor_asks(asks_s: float) -> None:
+    async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+        one.backspace()
+        await asyncio.sleep(asks_s)
+        assert await one.ask() is None
+        await asyncio.sleep(0.29 - asks_s)
+        assert classes(one) == []
+        await asyncio.sleep(0.02)
+        assert classes(one) == [RequestClass.WARM]
 
 
-def test_a_question_later_than_the_rest_after_a_deletion_preloads_at_once() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
-            one.backspace()
-            await asyncio.sleep(0.5)
-            assert await one.ask() is None
-            await asyncio.sleep(0.01)
-            assert classes(one) == [RequestClass.WARM]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_question_later_than_the_rest_after_a_deletion_preloads_at_once() -> None:
+    async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+        one.backspace()
+        await asyncio.sleep(0.5)
+        assert await one.ask() is None
+        await asyncio.sleep(0.01)
+        assert classes(one) == [RequestClass.WARM]
 
 
-def test_a_move_after_a_deletion_begins_another_rest() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
-            one.backspace()
-            await asyncio.sleep(0.25)
-            one.move("a = 1")
-            one.flow.rested(one.document.snapshot(), one.cursor)
-            await asyncio.sleep(0.29)
-            assert classes(one) == []
-            await asyncio.sleep(0.02)
-            assert [call.segments[-1].text for call in one.gateway.calls] == ["a = 1"]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_move_after_a_deletion_begins_another_rest() -> None:
+    async with desk(ahead_of, "a = 1\nb = 2|\n", preload=True) as one:
+        one.backspace()
+        await asyncio.sleep(0.25)
+        one.move("a = 1")
+        one.flow.rested(one.document.snapshot(), one.cursor)
+        await asyncio.sleep(0.29)
+        assert classes(one) == []
+        await asyncio.sleep(0.02)
+        assert [call.segments[-1].text for call in one.gateway.calls] == ["a = 1"]
 
 
-def test_a_token_that_only_warmed_is_no_suggestion() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, "b = |", preload=True) as one:
-            one.flow.rested(one.document.snapshot(), one.cursor)
-            await asyncio.sleep(1)
-            answer = await one.ask()
-            assert answer is not None and answer.source is Origin.NETWORK
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_token_that_only_warmed_is_no_suggestion() -> None:
+    async with desk(ahead_of, "b = |", preload=True) as one:
+        one.flow.rested(one.document.snapshot(), one.cursor)
+        await asyncio.sleep(1)
+        answer = await one.ask()
+        assert answer is not None and answer.source is Origin.NETWORK
 
 
 @pytest.mark.parametrize("busy", ["typing", "asking", "offline", "off"])
-def test_nothing_is_preloaded_while_there_is_better_to_do(busy: str) -> None:
-    async def scenario() -> None:
-        async with desk(Script([(0.5, "foo")]), "b = |", preload=busy != "off") as one:
-            one.gateway.connected = busy != "offline"
-            one.flow.rested(one.document.snapshot(), one.cursor)
-            asking = None
-            if busy == "typing":
-                one.type("c")
-            elif busy == "asking":
-                asking = one.asking()
-            await asyncio.sleep(1)
-            assert RequestClass.WARM not in classes(one)
-            if asking is not None:
-                await asking
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_nothing_is_preloaded_while_there_is_better_to_do(busy: str) -> None:
+    async with desk(Script([(0.5, "foo")]), "b = |", preload=busy != "off") as one:
+        one.gateway.connected = busy != "offline"
+        one.flow.rested(one.document.snapshot(), one.cursor)
+        asking = None
+        if busy == "typing":
+            one.type("c")
+        elif busy == "asking":
+            asking = one.asking()
+        await asyncio.sleep(1)
+        assert RequestClass.WARM not in classes(one)
+        if asking is not None:
+            await asking
 
 
-def test_closing_a_document_ends_what_is_under_way_for_it() -> None:
-    async def scenario() -> None:
-        def endless(call: Call) -> Script:
-            return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
+@virtual.timed
+async def test_closing_a_document_ends_what_is_under_way_for_it() -> None:
+    def endless(call: Call) -> Script:
+        return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
-        async with desk(endless, speculative=True) as one:
-            one.type("x = ")
-            assert await one.ask() is not None
-            await asyncio.sleep(0.2)
-            one.flow.document_closed(one.document.snapshot())
-            await asyncio.sleep(0)
-            assert not one.gateway.running
-
-    virtual.run(scenario)
+    async with desk(endless, speculative=True) as one:
+        one.type("x = ")
+        assert await one.ask() is not None
+        await asyncio.sleep(0.2)
+        one.flow.document_closed(one.document.snapshot())
+        await asyncio.sleep(0)
+        assert not one.gateway.running
 
 
-def test_another_profile_is_another_place() -> None:
-    async def scenario() -> None:
-        async with desk(ahead_of, speculative=True) as one:
-            one.type("x = ")
-            first = await one.ask()
-            assert first is not None
-            await asyncio.sleep(0.5)
-            one.gateway.profile = profile(model="another")
-            one.accept(first)
-            one.type("\n")
-            answer = await one.ask()
-            assert answer is not None and answer.source is Origin.NETWORK
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_another_profile_is_another_place() -> None:
+    async with desk(ahead_of, speculative=True) as one:
+        one.type("x = ")
+        first = await one.ask()
+        assert first is not None
+        await asyncio.sleep(0.5)
+        one.gateway.profile = profile(model="another")
+        one.accept(first)
+        one.type("\n")
+        answer = await one.ask()
+        assert answer is not None and answer.source is Origin.NETWORK

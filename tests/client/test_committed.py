@@ -52,9 +52,7 @@ def test_it_is_of_the_files_package_at_the_commit(root: Path) -> None:
     source = CommittedSource(globs=(), clock=clock)
     (part,) = ask(source, root / "web" / "new.py")
     assert (part.path, part.scope, part.source_name) == ("web/", Scope.REPOSITORY, "repository")
-    assert part.text.startswith(
-        "# python with FastAPI, pydantic\nfrom pydantic import BaseModel\nimport json\n"
-    )
+    assert part.text.startswith("# python with FastAPI, pydantic\nfrom pydantic import BaseModel\nimport json\n")
     assert "def orders(limit: int)" in part.text and "def users(" in part.text and "deep" not in part.text
     (root / "web" / "users.py").write_text(VIEW.format("unsaved"))
     clock.now = 100.0

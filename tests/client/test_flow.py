@@ -24,160 +24,140 @@ def text_of(suggestion: Suggestion | None) -> str | None:
     return None if suggestion is None else suggestion.text
 
 
-def test_a_request_waits_for_the_debounce_and_says_what_it_cost() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x = ")
-            suggestion = await desk.ask()
-            assert suggestion is not None
-            assert (suggestion.text, suggestion.source) == ("foo(a)", Origin.NETWORK)
-            assert suggestion.finish is Finish.END_OF_MIDDLE
-            assert suggestion.usage is not None and suggestion.usage.cached_tokens == 80
-            assert suggestion.timings_ms["debounce"] == pytest.approx(75)
-            assert suggestion.timings_ms["ttft"] == pytest.approx(20)
-            assert suggestion.timings_ms["shown"] == pytest.approx(115)
-            assert suggestion.logprob == pytest.approx(-0.1)
-            await asyncio.sleep(0)
-            status = desk.flow.status()
-            assert (status.requests, status.counts, status.running) == (1, {"network": 1}, 0)
-            assert status.cached_share == pytest.approx(0.8)
-            assert (status.last_ttft_ms, status.last_shown_ms) == (pytest.approx(20), pytest.approx(115))
-            assert status.state is FlowState.READY
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_request_waits_for_the_debounce_and_says_what_it_cost() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x = ")
+        suggestion = await desk.ask()
+        assert suggestion is not None
+        assert (suggestion.text, suggestion.source) == ("foo(a)", Origin.NETWORK)
+        assert suggestion.finish is Finish.END_OF_MIDDLE
+        assert suggestion.usage is not None and suggestion.usage.cached_tokens == 80
+        assert suggestion.timings_ms["debounce"] == pytest.approx(75)
+        assert suggestion.timings_ms["ttft"] == pytest.approx(20)
+        assert suggestion.timings_ms["shown"] == pytest.approx(115)
+        assert suggestion.logprob == pytest.approx(-0.1)
+        await asyncio.sleep(0)
+        status = desk.flow.status()
+        assert (status.requests, status.counts, status.running) == (1, {"network": 1}, 0)
+        assert status.cached_share == pytest.approx(0.8)
+        assert (status.last_ttft_ms, status.last_shown_ms) == (pytest.approx(20), pytest.approx(115))
+        assert status.state is FlowState.READY
 
 
-def test_the_call_carries_the_plan() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x = ")
-            await desk.ask()
-            (call,) = desk.gateway.calls
-            assert (call.document, call.version, call.language) == (URI, 1, "plaintext")
-            assert [segment.text for segment in call.segments] == ["x = "]
-            assert (call.prompt_tokens, call.max_tokens, call.stop.max_lines) == (3, 48, 1)
-            assert (call.class_, call.supersedes) == (RequestClass.INTERACTIVE, None)
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_the_call_carries_the_plan() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x = ")
+        await desk.ask()
+        (call,) = desk.gateway.calls
+        assert (call.document, call.version, call.language) == (URI, 1, "plaintext")
+        assert [segment.text for segment in call.segments] == ["x = "]
+        assert (call.prompt_tokens, call.max_tokens, call.stop.max_lines) == (3, 48, 1)
+        assert (call.class_, call.supersedes) == (RequestClass.INTERACTIVE, None)
 
 
-def test_the_start_of_a_line_and_an_invocation_do_not_wait() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER), "y\n|") as desk:
-            desk.type("    ")
-            suggestion = await desk.ask()
-            assert suggestion is not None and suggestion.timings_ms["debounce"] == 0
-            desk.type("zz")
-            suggestion = await desk.ask(trigger=Trigger.INVOKED)
-            assert suggestion is not None and suggestion.timings_ms["debounce"] == 0
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_the_start_of_a_line_and_an_invocation_do_not_wait() -> None:
+    async with Desk(ScriptedGateway(ANSWER), "y\n|") as desk:
+        desk.type("    ")
+        suggestion = await desk.ask()
+        assert suggestion is not None and suggestion.timings_ms["debounce"] == 0
+        desk.type("zz")
+        suggestion = await desk.ask(trigger=Trigger.INVOKED)
+        assert suggestion is not None and suggestion.timings_ms["debounce"] == 0
 
 
 # Mistakes seen in peers, each with the name it has there
 
 
-def test_mistake_superseded_request_never_answered() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x")
-            first = desk.asking()
-            await asyncio.sleep(0.01)
-            desk.move("x")
-            second = desk.asking()
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert first.done() and first.result() is None
-            assert text_of(await second) == "foo(a)"
-            assert desk.flow.status().counts == {"superseded": 1, "network": 1}
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_superseded_request_never_answered() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x")
+        first = desk.asking()
+        await asyncio.sleep(0.01)
+        desk.move("x")
+        second = desk.asking()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert first.done() and first.result() is None
+        assert text_of(await second) == "foo(a)"
+        assert desk.flow.status().counts == {"superseded": 1, "network": 1}
 
 
-def test_mistake_throttle_drops_the_trailing_request() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            asked = []
-            for key in "x = g":
-                desk.type(key)
-                asked.append(desk.asking())
-                await asyncio.sleep(0.03)
-            answers = await asyncio.gather(*asked)
-            assert [text_of(answer) for answer in answers] == [None, None, None, None, "foo(a)"]
-            assert [call.segments[0].text for call in desk.gateway.calls] == ["x = g"]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_throttle_drops_the_trailing_request() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        asked = []
+        for key in "x = g":
+            desk.type(key)
+            asked.append(desk.asking())
+            await asyncio.sleep(0.03)
+        answers = await asyncio.gather(*asked)
+        assert [text_of(answer) for answer in answers] == [None, None, None, None, "foo(a)"]
+        assert [call.segments[0].text for call in desk.gateway.calls] == ["x = g"]
 
 
-def test_mistake_cache_hit_pays_the_debounce() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x = ")
-            await desk.ask()
-            desk.type("f")
-            hit = await desk.ask()
-            assert hit is not None and hit.text == "oo(a)"
-            assert hit.source is Origin.CACHE
-            assert hit.timings_ms == {"shown": 0}
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_cache_hit_pays_the_debounce() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x = ")
+        await desk.ask()
+        desk.type("f")
+        hit = await desk.ask()
+        assert hit is not None and hit.text == "oo(a)"
+        assert hit.source is Origin.CACHE
+        assert hit.timings_ms == {"shown": 0}
 
 
-def test_typing_through_a_whole_suggestion_asks_nothing() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x = ")
-            first = await desk.ask()
-            assert first is not None
-            for number, key in enumerate("foo(a", start=1):
-                desk.type(key)
-                along = await desk.ask()
-                assert along is not None
-                assert (along.id, along.text) == (first.id, "foo(a)"[number:])
-            assert len(desk.gateway.calls) == 1
-            assert desk.flow.status().cache_hits == 5
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_typing_through_a_whole_suggestion_asks_nothing() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x = ")
+        first = await desk.ask()
+        assert first is not None
+        for number, key in enumerate("foo(a", start=1):
+            desk.type(key)
+            along = await desk.ask()
+            assert along is not None
+            assert (along.id, along.text) == (first.id, "foo(a)"[number:])
+        assert len(desk.gateway.calls) == 1
+        assert desk.flow.status().cache_hits == 5
 
 
-def test_mistake_any_edit_elsewhere_empties_the_cache() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x = ")
-            await desk.ask()
-            other = Document("file:///b.py", "import x\n", language="plaintext", version=1)
-            desk.flow.document_opened(other.snapshot())
-            desk.flow.document_changed(Document("file:///b.py", "import y\n", version=2).snapshot())
-            desk.type("fo")
-            assert text_of(await desk.ask()) == "o(a)"
-            assert len(desk.gateway.calls) == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_any_edit_elsewhere_empties_the_cache() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x = ")
+        await desk.ask()
+        other = Document("file:///b.py", "import x\n", language="plaintext", version=1)
+        desk.flow.document_opened(other.snapshot())
+        desk.flow.document_changed(Document("file:///b.py", "import y\n", version=2).snapshot())
+        desk.type("fo")
+        assert text_of(await desk.ask()) == "o(a)"
+        assert len(desk.gateway.calls) == 1
 
 
-def test_mistake_cache_keyed_without_suffix() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER), "x = |\ny = 1\n") as desk:
-            await desk.ask()
-            cursor = desk.cursor
-            desk.edit(len(desk.document.text) - 2, len(desk.document.text) - 1, "2")
-            desk.cursor = cursor
-            await desk.ask()
-            assert len(desk.gateway.calls) == 2
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_cache_keyed_without_suffix() -> None:
+    async with Desk(ScriptedGateway(ANSWER), "x = |\ny = 1\n") as desk:
+        await desk.ask()
+        cursor = desk.cursor
+        desk.edit(len(desk.document.text) - 2, len(desk.document.text) - 1, "2")
+        desk.cursor = cursor
+        await desk.ask()
+        assert len(desk.gateway.calls) == 2
 
 
-def test_mistake_white_space_removed_from_the_key() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER), "if x:\n|") as desk:
-            desk.type("    ")
-            await desk.ask()
-            desk.type("    ")
-            await desk.ask()
-            assert [call.segments[0].text for call in desk.gateway.calls] == ["    ", "        "]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_white_space_removed_from_the_key() -> None:
+    async with Desk(ScriptedGateway(ANSWER), "if x:\n|") as desk:
+        desk.type("    ")
+        await desk.ask()
+        desk.type("    ")
+        await desk.ask()
+        assert [call.segments[0].text for call in desk.gateway.calls] == ["    ", "        "]
 
 
 @pytest.mark.parametrize("key_s", [0.05, 0.1, 0.3])
@@ -200,243 +180,215 @@ def test_mistake_slower_server_more_requests(key_s: float) -> None:
     assert by_latency == sorted(by_latency, reverse=True)
 
 
-def test_mistake_accept_right_after_a_key_inserts_stale_text() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x = ")
-            asked = desk.asking()
-            await asyncio.sleep(0.08)
-            desk.type("g")
-            assert await asked is None
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_accept_right_after_a_key_inserts_stale_text() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x = ")
+        asked = desk.asking()
+        await asyncio.sleep(0.08)
+        desk.type("g")
+        assert await asked is None
 
 
-def test_mistake_partial_accept_hides_the_rest() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.01, "alpha beta gamma")]))) as desk:
-            desk.type("x = ")
-            first = await desk.ask()
-            assert first is not None
-            for word, rest in (("alpha ", "beta gamma"), ("beta ", "gamma")):
-                desk.type(word)
-                answer = await desk.ask()
-                assert answer is not None and (answer.id, answer.text) == (first.id, rest)
-            await asyncio.sleep(1)
-            desk.type("gamma")
-            kinds = [type(event).__name__ for event in desk.events]
-            assert kinds == ["PartiallyAccepted", "PartiallyAccepted", "Displayed", "Accepted"]
-            assert len(desk.gateway.calls) == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_partial_accept_hides_the_rest() -> None:
+    async with Desk(ScriptedGateway(Script([(0.01, "alpha beta gamma")]))) as desk:
+        desk.type("x = ")
+        first = await desk.ask()
+        assert first is not None
+        for word, rest in (("alpha ", "beta gamma"), ("beta ", "gamma")):
+            desk.type(word)
+            answer = await desk.ask()
+            assert answer is not None and (answer.id, answer.text) == (first.id, rest)
+        await asyncio.sleep(1)
+        desk.type("gamma")
+        kinds = [type(event).__name__ for event in desk.events]
+        assert kinds == ["PartiallyAccepted", "PartiallyAccepted", "Displayed", "Accepted"]
+        assert len(desk.gateway.calls) == 1
 
 
-def test_mistake_lock_over_a_network_call_blocks_changes() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(5.0, "late")]))) as desk:
-            desk.type("x = ")
-            asked = desk.asking()
-            await asyncio.sleep(1)
-            before_s = asyncio.get_running_loop().time()
-            desk.type("y")
-            desk.flow.status()
-            assert asyncio.get_running_loop().time() == before_s
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            assert asked.done()
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_lock_over_a_network_call_blocks_changes() -> None:
+    async with Desk(ScriptedGateway(Script([(5.0, "late")]))) as desk:
+        desk.type("x = ")
+        asked = desk.asking()
+        await asyncio.sleep(1)
+        before_s = asyncio.get_running_loop().time()
+        desk.type("y")
+        desk.flow.status()
+        assert asyncio.get_running_loop().time() == before_s
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert asked.done()
 
 
 # Running requests
 
 
-def test_a_running_request_that_still_fits_is_shared() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.1, "foo"), (0.05, "(a)")]))) as desk:
-            desk.type("x = ")
-            asked = desk.asking()
-            await asyncio.sleep(0.08)
-            desk.type("f")
-            again = desk.asking()
-            assert await asked is None
-            answer = await again
-            assert answer is not None
-            assert (answer.text, answer.source) == ("oo(a)", Origin.IN_FLIGHT)
-            assert len(desk.gateway.calls) == 1
-            assert desk.flow.status().in_flight_reuses == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_running_request_that_still_fits_is_shared() -> None:
+    async with Desk(ScriptedGateway(Script([(0.1, "foo"), (0.05, "(a)")]))) as desk:
+        desk.type("x = ")
+        asked = desk.asking()
+        await asyncio.sleep(0.08)
+        desk.type("f")
+        again = desk.asking()
+        assert await asked is None
+        answer = await again
+        assert answer is not None
+        assert (answer.text, answer.source) == ("oo(a)", Origin.IN_FLIGHT)
+        assert len(desk.gateway.calls) == 1
+        assert desk.flow.status().in_flight_reuses == 1
 
 
-def test_a_running_request_is_waited_for_two_hundred_milliseconds_then_raced() -> None:
-    async def scenario() -> None:
-        def answer(call: Call) -> Script:
-            return Script([(1.0, "foo(a)")] if call.segments[0].text == "x = " else [(5.0, "oo(b)")])
+@virtual.timed
+async def test_a_running_request_is_waited_for_two_hundred_milliseconds_then_raced() -> None:
+    def answer(call: Call) -> Script:
+        return Script([(1.0, "foo(a)")] if call.segments[0].text == "x = " else [(5.0, "oo(b)")])
 
-        async with Desk(ScriptedGateway(answer)) as desk:
-            loop = asyncio.get_running_loop()
-            desk.type("x = ")
+    async with Desk(ScriptedGateway(answer)) as desk:
+        loop = asyncio.get_running_loop()
+        desk.type("x = ")
+        desk.asking()
+        await asyncio.sleep(0.08)
+        desk.type("f")
+        asked_s = loop.time()
+        asked = desk.asking()
+        await asyncio.sleep(0.19)
+        assert len(desk.gateway.calls) == 1
+        await asyncio.sleep(0.02)
+        assert len(desk.gateway.calls) == 2
+        assert desk.gateway.calls[1].supersedes is None
+        answered = await asked
+        assert text_of(answered) == "oo(a)"
+        assert loop.time() - asked_s == pytest.approx(0.995)
+        assert desk.gateway.most_running == 2
+
+
+@virtual.timed
+async def test_at_most_two_requests_run_per_document() -> None:
+    async with Desk(ScriptedGateway(Script([(3.0, "abcdef")]))) as desk:
+        desk.type("x = ")
+        desk.asking()
+        for key in "abcd":
+            await asyncio.sleep(0.4)
+            desk.type(key)
             desk.asking()
-            await asyncio.sleep(0.08)
-            desk.type("f")
-            asked_s = loop.time()
-            asked = desk.asking()
-            await asyncio.sleep(0.19)
-            assert len(desk.gateway.calls) == 1
-            await asyncio.sleep(0.02)
-            assert len(desk.gateway.calls) == 2
-            assert desk.gateway.calls[1].supersedes is None
-            answered = await asked
-            assert text_of(answered) == "oo(a)"
-            assert loop.time() - asked_s == pytest.approx(0.995)
-            assert desk.gateway.most_running == 2
-
-    virtual.run(scenario)
+        await asyncio.sleep(10)
+        assert desk.gateway.most_running == 2
+        assert len(desk.gateway.calls) == 2
 
 
-def test_at_most_two_requests_run_per_document() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(3.0, "abcdef")]))) as desk:
-            desk.type("x = ")
-            desk.asking()
-            for key in "abcd":
-                await asyncio.sleep(0.4)
-                desk.type(key)
-                desk.asking()
-            await asyncio.sleep(10)
-            assert desk.gateway.most_running == 2
-            assert len(desk.gateway.calls) == 2
-
-    virtual.run(scenario)
-
-
-def test_what_diverged_is_named_as_superseded_and_cancelled_once() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")])), "y\n|") as desk:
-            desk.type("    ")
-            desk.asking()
-            await asyncio.sleep(0.1)
-            desk.edit(desk.cursor, desk.cursor, "g\n")
-            desk.asking()
-            await asyncio.sleep(0.1)
-            first, second = desk.gateway.calls
-            assert second.supersedes == first.id
-            assert desk.gateway.given_up(first) == 1
-            desk.type("h")
-            desk.asking()
-            await asyncio.sleep(2)
-            assert desk.gateway.given_up(first) == 1
-            assert desk.flow.status().cancelled == 2
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_what_diverged_is_named_as_superseded_and_cancelled_once() -> None:
+    async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")])), "y\n|") as desk:
+        desk.type("    ")
+        desk.asking()
+        await asyncio.sleep(0.1)
+        desk.edit(desk.cursor, desk.cursor, "g\n")
+        desk.asking()
+        await asyncio.sleep(0.1)
+        first, second = desk.gateway.calls
+        assert second.supersedes == first.id
+        assert desk.gateway.given_up(first) == 1
+        desk.type("h")
+        desk.asking()
+        await asyncio.sleep(2)
+        assert desk.gateway.given_up(first) == 1
+        assert desk.flow.status().cancelled == 2
 
 
-def test_what_diverges_while_the_debounce_runs_is_cancelled_at_once_and_once() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
-            desk.type("x = ")
-            desk.asking()
-            await asyncio.sleep(0.15)
-            desk.type("g")
-            desk.asking()
-            await asyncio.sleep(0.001)
-            assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
-            await asyncio.sleep(2)
-            assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
-            assert desk.gateway.calls[1].supersedes is None
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_what_diverges_while_the_debounce_runs_is_cancelled_at_once_and_once() -> None:
+    async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
+        desk.type("x = ")
+        desk.asking()
+        await asyncio.sleep(0.15)
+        desk.type("g")
+        desk.asking()
+        await asyncio.sleep(0.001)
+        assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
+        await asyncio.sleep(2)
+        assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
+        assert desk.gateway.calls[1].supersedes is None
 
 
-def test_a_request_nobody_waits_for_any_more_still_feeds_the_cache() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
-            desk.type("x = ")
-            asked = desk.asking()
-            await asyncio.sleep(0.1)
-            asked.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asked
-            await asyncio.sleep(0.5)
-            answer = await desk.ask()
-            assert answer is not None and (answer.text, answer.source) == ("foo(a)", Origin.CACHE)
-            assert len(desk.gateway.calls) == 1
-            assert desk.flow.status().counts == {"cancelled": 1, "cache": 1}
-
-    virtual.run(scenario)
-
-
-def test_the_end_of_what_a_running_request_says_is_asked_about_anew() -> None:
-    async def scenario() -> None:
-        def answer(call: Call) -> Script:
-            typed = call.segments[0].text
-            return Script([(0.1, "foo")], end_after_s=0.1) if typed == "x = " else Script([(0.01, "(a)")])
-
-        async with Desk(ScriptedGateway(answer)) as desk:
-            desk.type("x = ")
-            asked = desk.asking()
-            await asyncio.sleep(0.08)
-            desk.type("foo")
-            again = desk.asking()
-            assert await asked is None
-            assert text_of(await again) == "(a)"
-            assert desk.flow.status().cancelled == 0
-
-    virtual.run(scenario)
-
-
-def test_of_questions_that_come_together_only_the_last_is_assembled() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x = ")
-            asked = [desk.asking() for _ in range(3)]
-            assert [text_of(answer) for answer in await asyncio.gather(*asked)] == [None, None, "foo(a)"]
-            assert len(desk.planner.states) == 1
-
-    virtual.run(scenario)
-
-
-def test_what_is_cancelled_already_is_not_cancelled_again_at_closing() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
-            desk.type("x = ")
-            desk.asking()
-            await asyncio.sleep(0.15)
-            desk.type("g")
-            await asyncio.wait([desk.asking()], timeout=0)
-            desk.flow.document_closed(desk.document.snapshot())
-            assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
-
-    virtual.run(scenario)
-
-
-def test_closing_a_document_cancels_what_runs_for_it() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(1.0, "foo")]))) as desk:
-            desk.type("x = ")
-            asked = desk.asking()
-            await asyncio.sleep(0.1)
-            desk.flow.document_closed(desk.document.snapshot())
-            assert await asked is None
-            assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
-
-    virtual.run(scenario)
-
-
-def test_close_answers_everything_and_leaves_no_task() -> None:
-    async def scenario() -> None:
-        desk = Desk(ScriptedGateway(Script([(1.0, "foo")])))
+@virtual.timed
+async def test_a_request_nobody_waits_for_any_more_still_feeds_the_cache() -> None:
+    async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
         desk.type("x = ")
         asked = desk.asking()
         await asyncio.sleep(0.1)
-        await desk.flow.close()
-        assert await asked is None
-        assert all(stream.ended for stream in desk.gateway.streams)
-        assert await desk.ask() is None
-        assert desk.flow.status().state is FlowState.CLOSED
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        await asyncio.sleep(0.5)
+        answer = await desk.ask()
+        assert answer is not None and (answer.text, answer.source) == ("foo(a)", Origin.CACHE)
+        assert len(desk.gateway.calls) == 1
+        assert desk.flow.status().counts == {"cancelled": 1, "cache": 1}
 
-    virtual.run(scenario)
+
+@virtual.timed
+async def test_the_end_of_what_a_running_request_says_is_asked_about_anew() -> None:
+    def answer(call: Call) -> Script:
+        typed = call.segments[0].text
+        return Script([(0.1, "foo")], end_after_s=0.1) if typed == "x = " else Script([(0.01, "(a)")])
+
+    async with Desk(ScriptedGateway(answer)) as desk:
+        desk.type("x = ")
+        asked = desk.asking()
+        await asyncio.sleep(0.08)
+        desk.type("foo")
+        again = desk.asking()
+        assert await asked is None
+        assert text_of(await again) == "(a)"
+        assert desk.flow.status().cancelled == 0
+
+
+@virtual.timed
+async def test_of_questions_that_come_together_only_the_last_is_assembled() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x = ")
+        asked = [desk.asking() for _ in range(3)]
+        assert [text_of(answer) for answer in await asyncio.gather(*asked)] == [None, None, "foo(a)"]
+        assert len(desk.planner.states) == 1
+
+
+@virtual.timed
+async def test_what_is_cancelled_already_is_not_cancelled_again_at_closing() -> None:
+    async with Desk(ScriptedGateway(Script([(0.05, "foo"), (1.0, "(a)")]))) as desk:
+        desk.type("x = ")
+        desk.asking()
+        await asyncio.sleep(0.15)
+        desk.type("g")
+        await asyncio.wait([desk.asking()], timeout=0)
+        desk.flow.document_closed(desk.document.snapshot())
+        assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
+
+
+@virtual.timed
+async def test_closing_a_document_cancels_what_runs_for_it() -> None:
+    async with Desk(ScriptedGateway(Script([(1.0, "foo")]))) as desk:
+        desk.type("x = ")
+        asked = desk.asking()
+        await asyncio.sleep(0.1)
+        desk.flow.document_closed(desk.document.snapshot())
+        assert await asked is None
+        assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
+
+
+@virtual.timed
+async def test_close_answers_everything_and_leaves_no_task() -> None:
+    desk = Desk(ScriptedGateway(Script([(1.0, "foo")])))
+    desk.type("x = ")
+    asked = desk.asking()
+    await asyncio.sleep(0.1)
+    await desk.flow.close()
+    assert await asked is None
+    assert all(stream.ended for stream in desk.gateway.streams)
+    assert await desk.ask() is None
+    assert desk.flow.status().state is FlowState.CLOSED
 
 
 # When to answer
@@ -449,198 +401,170 @@ def block(*deltas: tuple[float, str], **options: object) -> ScriptedGateway:
 BLOCK = LinePlanner(SuggestionKind.BLOCK)
 
 
-def test_a_block_is_answered_at_three_lines_and_then_grows() -> None:
-    async def scenario() -> None:
-        lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
-        async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:
-            desk.type("    ")
-            answer = await desk.ask()
-            assert text_of(answer) == "line1()\n    line2()\n    line3()"
-            assert answer is not None and answer.timings_ms["shown"] == pytest.approx(30)
-            await asyncio.sleep(1)
-            assert [text.count("\n") for text in (grown.text for _, grown in desk.grown)] == [3, 4, 5]
-            assert {grown.id for _, grown in desk.grown} == {answer.id}
-            again = await desk.ask()
-            assert again is not None and again.id == answer.id
-            assert again.text == desk.grown[-1][1].text
-            assert len(desk.gateway.calls) == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_block_is_answered_at_three_lines_and_then_grows() -> None:
+    lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
+    async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:
+        desk.type("    ")
+        answer = await desk.ask()
+        assert text_of(answer) == "line1()\n    line2()\n    line3()"
+        assert answer is not None and answer.timings_ms["shown"] == pytest.approx(30)
+        await asyncio.sleep(1)
+        assert [text.count("\n") for text in (grown.text for _, grown in desk.grown)] == [3, 4, 5]
+        assert {grown.id for _, grown in desk.grown} == {answer.id}
+        again = await desk.ask()
+        assert again is not None and again.id == answer.id
+        assert again.text == desk.grown[-1][1].text
+        assert len(desk.gateway.calls) == 1
 
 
-def test_the_rest_of_a_stream_waits_behind_accept_enter_and_indent() -> None:
-    async def scenario() -> None:
-        lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
-        async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:
-            desk.type("    ")
-            answer = await desk.ask()
-            assert answer is not None
-            desk.accept(answer)
-            await asyncio.sleep(1)
-            desk.type("\n    ")
-            more = await desk.ask()
-            assert text_of(more) == "line4()\n    line5()\n    end()"
-            assert len(desk.gateway.calls) == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_the_rest_of_a_stream_waits_behind_accept_enter_and_indent() -> None:
+    lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
+    async with Desk(block(*lines, (0.01, "end()")), "def f():\n|", planner=BLOCK) as desk:
+        desk.type("    ")
+        answer = await desk.ask()
+        assert answer is not None
+        desk.accept(answer)
+        await asyncio.sleep(1)
+        desk.type("\n    ")
+        more = await desk.ask()
+        assert text_of(more) == "line4()\n    line5()\n    end()"
+        assert len(desk.gateway.calls) == 1
 
 
-def test_a_slow_stream_is_answered_with_what_is_whole() -> None:
-    async def scenario() -> None:
-        slow = [(0.1, "line1()\n    "), (0.2, "line2()\n    li"), (0.2, "ne3()\n    "), (0.2, "line4()")]
-        async with Desk(block(*slow), "def f():\n|", planner=BLOCK) as desk:
-            desk.type("    ")
-            answer = await desk.ask()
-            assert text_of(answer) == "line1()\n    line2()"
-            assert answer is not None and answer.timings_ms["shown"] == pytest.approx(350)
-            assert answer.finish is None
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_slow_stream_is_answered_with_what_is_whole() -> None:
+    slow = [(0.1, "line1()\n    "), (0.2, "line2()\n    li"), (0.2, "ne3()\n    "), (0.2, "line4()")]
+    async with Desk(block(*slow), "def f():\n|", planner=BLOCK) as desk:
+        desk.type("    ")
+        answer = await desk.ask()
+        assert text_of(answer) == "line1()\n    line2()"
+        assert answer is not None and answer.timings_ms["shown"] == pytest.approx(350)
+        assert answer.finish is None
 
 
-def test_a_slow_line_is_answered_with_whole_words() -> None:
-    async def scenario() -> None:
-        slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
-        async with Desk(ScriptedGateway(slow)) as desk:
-            desk.type("x = ")
-            answer = await desk.ask()
-            assert text_of(answer) == "alpha + beta *"
-            await asyncio.sleep(1)
-            assert [grown.text for _, grown in desk.grown] == ["alpha + beta * gamma"]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_slow_line_is_answered_with_whole_words() -> None:
+    slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
+    async with Desk(ScriptedGateway(slow)) as desk:
+        desk.type("x = ")
+        answer = await desk.ask()
+        assert text_of(answer) == "alpha + beta *"
+        await asyncio.sleep(1)
+        assert [grown.text for _, grown in desk.grown] == ["alpha + beta * gamma"]
 
 
-def test_what_is_visible_never_changes_while_it_grows() -> None:
+@virtual.timed
+async def test_what_is_visible_never_changes_while_it_grows() -> None:
     def finisher(text: str, *_: object, **__: object) -> Finished:
         return Finished(("other\n" if "line4" in text else "") + text.rstrip())
 
-    async def scenario() -> None:
-        lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
-        async with Desk(block(*lines), "def f():\n|", planner=BLOCK, finisher=finisher) as desk:
-            desk.type("    ")
-            first = await desk.ask()
-            await asyncio.sleep(1)
-            assert desk.grown == []
-            again = await desk.ask()
-            assert first is not None and again is not None
-            assert (again.id, again.text) == (first.id, first.text)
-
-    virtual.run(scenario)
+    lines = [(0.01, f"line{n}()\n    ") for n in range(1, 6)]
+    async with Desk(block(*lines), "def f():\n|", planner=BLOCK, finisher=finisher) as desk:
+        desk.type("    ")
+        first = await desk.ask()
+        await asyncio.sleep(1)
+        assert desk.grown == []
+        again = await desk.ask()
+        assert first is not None and again is not None
+        assert (again.id, again.text) == (first.id, first.text)
 
 
-def test_a_suggestion_that_got_no_longer_has_not_grown() -> None:
-    async def scenario() -> None:
-        slow = Script([(0.1, "alpha"), (0.2, " +"), (0.2, " beta"), (0.2, "\n"), (0.2, "")], end_after_s=0.2)
-        async with Desk(ScriptedGateway(slow)) as desk:
-            desk.type("x = ")
-            assert text_of(await desk.ask()) == "alpha +"
-            await asyncio.sleep(2)
-            assert [grown.text for _, grown in desk.grown] == ["alpha + beta"]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_suggestion_that_got_no_longer_has_not_grown() -> None:
+    slow = Script([(0.1, "alpha"), (0.2, " +"), (0.2, " beta"), (0.2, "\n"), (0.2, "")], end_after_s=0.2)
+    async with Desk(ScriptedGateway(slow)) as desk:
+        desk.type("x = ")
+        assert text_of(await desk.ask()) == "alpha +"
+        await asyncio.sleep(2)
+        assert [grown.text for _, grown in desk.grown] == ["alpha + beta"]
 
 
-def test_nothing_grows_while_the_user_types_along() -> None:
-    async def scenario() -> None:
-        slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
-        async with Desk(ScriptedGateway(slow)) as desk:
-            desk.type("x = ")
-            await desk.ask()
-            desk.type("a")
-            await asyncio.sleep(2)
-            assert desk.grown == []
-            assert text_of(await desk.ask()) == "lpha + beta * gamma"
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_nothing_grows_while_the_user_types_along() -> None:
+    slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
+    async with Desk(ScriptedGateway(slow)) as desk:
+        desk.type("x = ")
+        await desk.ask()
+        desk.type("a")
+        await asyncio.sleep(2)
+        assert desk.grown == []
+        assert text_of(await desk.ask()) == "lpha + beta * gamma"
 
 
-def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER), finisher=lambda *_, **__: Finished("", reason="x")) as desk:
-            desk.type("x = ")
-            assert await desk.ask() is None
-            assert await desk.ask() is None
-            assert desk.flow.status().counts == {"filtered": 2}
-            assert len(desk.gateway.calls) == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_what_post_processing_leaves_nothing_of_is_counted_as_filtered() -> None:
+    async with Desk(ScriptedGateway(ANSWER), finisher=lambda *_, **__: Finished("", reason="x")) as desk:
+        desk.type("x = ")
+        assert await desk.ask() is None
+        assert await desk.ask() is None
+        assert desk.flow.status().counts == {"filtered": 2}
+        assert len(desk.gateway.calls) == 1
 
 
-def test_nothing_grows_after_the_user_typed_on() -> None:
-    async def scenario() -> None:
-        slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
-        async with Desk(ScriptedGateway(slow)) as desk:
-            desk.type("x = ")
-            await desk.ask()
-            desk.type("b")
-            await asyncio.sleep(2)
-            assert desk.grown == []
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_nothing_grows_after_the_user_typed_on() -> None:
+    slow = Script([(0.1, "alpha"), (0.1, " + be"), (0.1, "ta * ga"), (0.5, "mma")])
+    async with Desk(ScriptedGateway(slow)) as desk:
+        desk.type("x = ")
+        await desk.ask()
+        desk.type("b")
+        await asyncio.sleep(2)
+        assert desk.grown == []
 
 
-def test_a_healed_token_is_stripped_from_the_answer() -> None:
-    async def scenario() -> None:
-        planner = LinePlanner(healed="ret")
-        async with Desk(ScriptedGateway(Script([(0.01, "re"), (0.01, "turn x")])), planner=planner) as desk:
-            desk.type("ret")
-            assert text_of(await desk.ask()) == "urn x"
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_healed_token_is_stripped_from_the_answer() -> None:
+    planner = LinePlanner(healed="ret")
+    async with Desk(ScriptedGateway(Script([(0.01, "re"), (0.01, "turn x")])), planner=planner) as desk:
+        desk.type("ret")
+        assert text_of(await desk.ask()) == "urn x"
 
 
-def test_an_answer_that_does_not_repeat_the_healed_token_is_dropped() -> None:
-    async def scenario() -> None:
-        planner = LinePlanner(healed="ret")
-        async with Desk(ScriptedGateway(Script([(0.01, "pass"), (0.01, "ret")])), planner=planner) as desk:
-            desk.type("ret")
-            assert await desk.ask() is None
-            assert desk.flow.status().counts == {"empty": 1}
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_an_answer_that_does_not_repeat_the_healed_token_is_dropped() -> None:
+    planner = LinePlanner(healed="ret")
+    async with Desk(ScriptedGateway(Script([(0.01, "pass"), (0.01, "ret")])), planner=planner) as desk:
+        desk.type("ret")
+        assert await desk.ask() is None
+        assert desk.flow.status().counts == {"empty": 1}
 
 
-def test_an_unlikely_answer_is_not_shown_unless_invoked() -> None:
-    async def scenario() -> None:
-        gateway = ScriptedGateway(ANSWER, profile(min_mean_logprob=MinMeanLogprob(line=-0.05)))
-        async with Desk(gateway) as desk:
-            desk.type("x = ")
-            assert await desk.ask() is None
-            assert desk.flow.status().counts == {"low_confidence": 1}
-            assert await desk.ask() is None
-            assert len(gateway.calls) == 1
-            assert text_of(await desk.ask(trigger=Trigger.INVOKED)) == "foo(a)"
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_an_unlikely_answer_is_not_shown_unless_invoked() -> None:
+    gateway = ScriptedGateway(ANSWER, profile(min_mean_logprob=MinMeanLogprob(line=-0.05)))
+    async with Desk(gateway) as desk:
+        desk.type("x = ")
+        assert await desk.ask() is None
+        assert desk.flow.status().counts == {"low_confidence": 1}
+        assert await desk.ask() is None
+        assert len(gateway.calls) == 1
+        assert text_of(await desk.ask(trigger=Trigger.INVOKED)) == "foo(a)"
 
 
 # The selected item of a popup
 
 
-def test_a_suggestion_starts_with_the_selected_item() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.01, "(path)")]))) as desk:
-            desk.type("os.op")
-            selected = SelectedCompletion(3, 5, "openfile")
-            answer = await desk.ask(selected=selected)
-            assert text_of(answer) == "enfile(path)"
-            assert desk.gateway.calls[0].segments[-1].text == "os.openfile"
-            assert desk.gateway.calls[0].prompt_tokens is None
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_suggestion_starts_with_the_selected_item() -> None:
+    async with Desk(ScriptedGateway(Script([(0.01, "(path)")]))) as desk:
+        desk.type("os.op")
+        selected = SelectedCompletion(3, 5, "openfile")
+        answer = await desk.ask(selected=selected)
+        assert text_of(answer) == "enfile(path)"
+        assert desk.gateway.calls[0].segments[-1].text == "os.openfile"
+        assert desk.gateway.calls[0].prompt_tokens is None
 
 
-def test_a_cached_suggestion_that_contradicts_the_popup_is_not_shown() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.01, "en()")]))) as desk:
-            desk.type("os.op")
-            await desk.ask()
-            assert await desk.ask(selected=SelectedCompletion(3, 5, "operation")) is None
-            assert await desk.ask(selected=SelectedCompletion(3, 5, "other")) is None
-            assert desk.flow.status().counts["selected_mismatch"] == 2
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_cached_suggestion_that_contradicts_the_popup_is_not_shown() -> None:
+    async with Desk(ScriptedGateway(Script([(0.01, "en()")]))) as desk:
+        desk.type("os.op")
+        await desk.ask()
+        assert await desk.ask(selected=SelectedCompletion(3, 5, "operation")) is None
+        assert await desk.ask(selected=SelectedCompletion(3, 5, "other")) is None
+        assert desk.flow.status().counts["selected_mismatch"] == 2
 
 
 # Local candidates and failures
@@ -649,274 +573,238 @@ def test_a_cached_suggestion_that_contradicts_the_popup_is_not_shown() -> None:
 SEEN = "value = compute(one)\nother = 1\n|"
 
 
-def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:
-    async def scenario() -> None:
-        gateway = ScriptedGateway(ANSWER)
-        gateway.connected = False
-        async with Desk(gateway, SEEN, local=CopyLine()) as desk:
-            desk.type("value = c")
-            answer = await desk.ask()
-            assert answer is not None
-            assert (answer.text, answer.source, answer.timings_ms["shown"]) == ("ompute(one)", Origin.LOCAL, 0)
-            assert gateway.calls == []
-            assert desk.flow.status().state is FlowState.OFFLINE
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:
+    gateway = ScriptedGateway(ANSWER)
+    gateway.connected = False
+    async with Desk(gateway, SEEN, local=CopyLine()) as desk:
+        desk.type("value = c")
+        answer = await desk.ask()
+        assert answer is not None
+        assert (answer.text, answer.source, answer.timings_ms["shown"]) == ("ompute(one)", Origin.LOCAL, 0)
+        assert gateway.calls == []
+        assert desk.flow.status().state is FlowState.OFFLINE
 
 
-def test_before_the_tokenizer_is_there_the_local_candidate_stands_in() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER), SEEN, local=CopyLine(), assembler_for=lambda _: None) as desk:
-            desk.type("value = c")
-            answer = await desk.ask()
-            assert answer is not None and answer.source is Origin.LOCAL
-            desk.type("zz")
-            assert await desk.ask() is None
-            assert desk.flow.status().counts == {"local": 1, "not_ready": 1}
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_before_the_tokenizer_is_there_the_local_candidate_stands_in() -> None:
+    async with Desk(ScriptedGateway(ANSWER), SEEN, local=CopyLine(), assembler_for=lambda _: None) as desk:
+        desk.type("value = c")
+        answer = await desk.ask()
+        assert answer is not None and answer.source is Origin.LOCAL
+        desk.type("zz")
+        assert await desk.ask() is None
+        assert desk.flow.status().counts == {"local": 1, "not_ready": 1}
 
 
-def test_a_gateway_without_a_first_token_loses_patience_to_the_local_candidate() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(2.0, "ompute(two)")])), SEEN, local=CopyLine()) as desk:
-            desk.type("value = c")
-            answer = await desk.ask()
-            assert answer is not None
-            assert answer.source is Origin.LOCAL
-            assert answer.timings_ms["shown"] == pytest.approx(75 + 150)
-            await asyncio.sleep(3)
-            better = await desk.ask()
-            assert better is not None and (better.text, better.source) == ("ompute(two)", Origin.CACHE)
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_gateway_without_a_first_token_loses_patience_to_the_local_candidate() -> None:
+    async with Desk(ScriptedGateway(Script([(2.0, "ompute(two)")])), SEEN, local=CopyLine()) as desk:
+        desk.type("value = c")
+        answer = await desk.ask()
+        assert answer is not None
+        assert answer.source is Origin.LOCAL
+        assert answer.timings_ms["shown"] == pytest.approx(75 + 150)
+        await asyncio.sleep(3)
+        better = await desk.ask()
+        assert better is not None and (better.text, better.source) == ("ompute(two)", Origin.CACHE)
 
 
-def test_a_local_candidate_that_is_visible_and_right_stays_and_asks_nothing() -> None:
-    async def scenario() -> None:
-        gateway = ScriptedGateway(ANSWER)
-        gateway.connected = False
-        async with Desk(gateway, SEEN, local=CopyLine()) as desk:
-            desk.type("value = c")
-            first = await desk.ask()
-            gateway.connected = True
-            desk.type("o")
-            second = await desk.ask()
-            assert first is not None and second is not None
-            assert (second.id, second.text, second.source) == (first.id, "mpute(one)", Origin.LOCAL)
-            assert gateway.calls == []
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_local_candidate_that_is_visible_and_right_stays_and_asks_nothing() -> None:
+    gateway = ScriptedGateway(ANSWER)
+    gateway.connected = False
+    async with Desk(gateway, SEEN, local=CopyLine()) as desk:
+        desk.type("value = c")
+        first = await desk.ask()
+        gateway.connected = True
+        desk.type("o")
+        second = await desk.ask()
+        assert first is not None and second is not None
+        assert (second.id, second.text, second.source) == (first.id, "mpute(one)", Origin.LOCAL)
+        assert gateway.calls == []
 
 
-def test_a_local_candidate_never_replaces_what_is_visible() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.01, "ompute(two)")])), SEEN, local=CopyLine()) as desk:
-            desk.type("value = c")
-            assert text_of(await desk.ask()) == "ompute(two)"
-            desk.gateway.connected = False
-            desk.type("o")
-            answer = await desk.ask()
-            assert answer is not None and (answer.text, answer.source) == ("mpute(two)", Origin.CACHE)
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_local_candidate_never_replaces_what_is_visible() -> None:
+    async with Desk(ScriptedGateway(Script([(0.01, "ompute(two)")])), SEEN, local=CopyLine()) as desk:
+        desk.type("value = c")
+        assert text_of(await desk.ask()) == "ompute(two)"
+        desk.gateway.connected = False
+        desk.type("o")
+        answer = await desk.ask()
+        assert answer is not None and (answer.text, answer.source) == ("mpute(two)", Origin.CACHE)
 
 
-def test_where_the_model_has_nothing_the_local_candidate_is_shown() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([])), SEEN, local=CopyLine()) as desk:
-            desk.type("value = c")
-            answer = await desk.ask()
-            assert answer is not None and answer.source is Origin.LOCAL
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_where_the_model_has_nothing_the_local_candidate_is_shown() -> None:
+    async with Desk(ScriptedGateway(Script([])), SEEN, local=CopyLine()) as desk:
+        desk.type("value = c")
+        answer = await desk.ask()
+        assert answer is not None and answer.source is Origin.LOCAL
 
 
 @pytest.mark.parametrize("code", [ErrorCode.OVERLOADED, ErrorCode.EXPIRED, ErrorCode.ENGINE_UNAVAILABLE])
-def test_a_refusal_is_silent_and_named_in_the_status(code: ErrorCode) -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script(error=GatewayError(code, "busy")))) as desk:
-            desk.type("x = ")
-            assert await desk.ask() is None
-            status = desk.flow.status()
-            assert status.counts == {code: 1}
-            assert status.detail == f"{code}: busy"
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_refusal_is_silent_and_named_in_the_status(code: ErrorCode) -> None:
+    async with Desk(ScriptedGateway(Script(error=GatewayError(code, "busy")))) as desk:
+        desk.type("x = ")
+        assert await desk.ask() is None
+        status = desk.flow.status()
+        assert status.counts == {code: 1}
+        assert status.detail == f"{code}: busy"
 
 
-def test_a_rate_limit_pauses_requests_for_as_long_as_it_says() -> None:
-    async def scenario() -> None:
-        refusal = Script(error=GatewayError(ErrorCode.RATE_LIMITED, retry_after_ms=2000))
-        async with Desk(ScriptedGateway(refusal)) as desk:
-            desk.type("x = ")
-            assert await desk.ask() is None
-            assert desk.flow.status().state is FlowState.PAUSED
-            desk.type("y")
-            assert await desk.ask() is None
-            assert len(desk.gateway.calls) == 1
-            await asyncio.sleep(2)
-            desk.type("z")
-            await desk.ask()
-            assert len(desk.gateway.calls) == 2
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_rate_limit_pauses_requests_for_as_long_as_it_says() -> None:
+    refusal = Script(error=GatewayError(ErrorCode.RATE_LIMITED, retry_after_ms=2000))
+    async with Desk(ScriptedGateway(refusal)) as desk:
+        desk.type("x = ")
+        assert await desk.ask() is None
+        assert desk.flow.status().state is FlowState.PAUSED
+        desk.type("y")
+        assert await desk.ask() is None
+        assert len(desk.gateway.calls) == 1
+        await asyncio.sleep(2)
+        desk.type("z")
+        await desk.ask()
+        assert len(desk.gateway.calls) == 2
 
 
-def test_a_gateway_that_vanishes_leaves_the_local_candidate() -> None:
-    async def scenario() -> None:
-        gone = Script([(0.01, "omp")], error=GatewayGone("closed"))
-        async with Desk(ScriptedGateway(gone), SEEN, local=CopyLine()) as desk:
-            desk.type("value = c")
-            answer = await desk.ask()
-            assert answer is not None and (answer.text, answer.source) == ("ompute(one)", Origin.LOCAL)
-            desk.type("zz")
-            assert await desk.ask() is None
-            assert desk.flow.status().counts == {"local": 1, "gateway_gone": 1}
-            assert desk.flow.status().detail == "closed"
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_gateway_that_vanishes_leaves_the_local_candidate() -> None:
+    gone = Script([(0.01, "omp")], error=GatewayGone("closed"))
+    async with Desk(ScriptedGateway(gone), SEEN, local=CopyLine()) as desk:
+        desk.type("value = c")
+        answer = await desk.ask()
+        assert answer is not None and (answer.text, answer.source) == ("ompute(one)", Origin.LOCAL)
+        desk.type("zz")
+        assert await desk.ask() is None
+        assert desk.flow.status().counts == {"local": 1, "gateway_gone": 1}
+        assert desk.flow.status().detail == "closed"
 
 
 # Policy, as the flow applies it
 
 
-def test_the_middle_of_a_line_and_excluded_files_are_not_asked_about() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER), "x = | + 1") as desk:
-            assert await desk.ask() is None
-            secret = Document("file:///.env", "KEY=", path=".env").snapshot()
-            assert await desk.flow.suggest(secret, 4) is None
-            binary = Document("file:///b", "\0\x01" * 500, path="b").snapshot()
-            assert await desk.flow.suggest(binary, 4, trigger=Trigger.INVOKED) is None
-            lock = Document("file:///poetry.lock", "name = ", path="poetry.lock").snapshot()
-            assert text_of(await desk.flow.suggest(lock, 7)) == "foo(a)"
-            assert desk.flow.status().counts == {"mid_line": 1, "excluded": 2, "network": 1}
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_the_middle_of_a_line_and_excluded_files_are_not_asked_about() -> None:
+    async with Desk(ScriptedGateway(ANSWER), "x = | + 1") as desk:
+        assert await desk.ask() is None
+        secret = Document("file:///.env", "KEY=", path=".env").snapshot()
+        assert await desk.flow.suggest(secret, 4) is None
+        binary = Document("file:///b", "\0\x01" * 500, path="b").snapshot()
+        assert await desk.flow.suggest(binary, 4, trigger=Trigger.INVOKED) is None
+        lock = Document("file:///poetry.lock", "name = ", path="poetry.lock").snapshot()
+        assert text_of(await desk.flow.suggest(lock, 7)) == "foo(a)"
+        assert desk.flow.status().counts == {"mid_line": 1, "excluded": 2, "network": 1}
 
 
-def test_a_position_outside_the_document_is_clamped() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER), "x = |") as desk:
-            assert text_of(await desk.flow.suggest(desk.document.snapshot(), 10_000)) == "foo(a)"
-            assert await desk.flow.suggest(desk.document.snapshot(), -3) is None
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_position_outside_the_document_is_clamped() -> None:
+    async with Desk(ScriptedGateway(ANSWER), "x = |") as desk:
+        assert text_of(await desk.flow.suggest(desk.document.snapshot(), 10_000)) == "foo(a)"
+        assert await desk.flow.suggest(desk.document.snapshot(), -3) is None
 
 
-def test_what_was_shown_and_rejected_is_not_offered_there_again() -> None:
-    async def scenario() -> None:
-        policy = Policy(PolicyOptions(switches=Switches(skip_deletions=False, speculative=False)))
-        async with Desk(ScriptedGateway(ANSWER), policy=policy) as desk:
-            desk.type("x = ")
-            assert text_of(await desk.ask()) == "foo(a)"
-            await asyncio.sleep(1)
-            desk.type("b")
-            desk.backspace()
-            assert await desk.ask() is None
-            assert desk.flow.status().counts["refused_before"] == 1
-            assert len(desk.gateway.calls) == 1
-            assert text_of(await desk.ask(trigger=Trigger.INVOKED)) == "foo(a)"
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_what_was_shown_and_rejected_is_not_offered_there_again() -> None:
+    policy = Policy(PolicyOptions(switches=Switches(skip_deletions=False, speculative=False)))
+    async with Desk(ScriptedGateway(ANSWER), policy=policy) as desk:
+        desk.type("x = ")
+        assert text_of(await desk.ask()) == "foo(a)"
+        await asyncio.sleep(1)
+        desk.type("b")
+        desk.backspace()
+        assert await desk.ask() is None
+        assert desk.flow.status().counts["refused_before"] == 1
+        assert len(desk.gateway.calls) == 1
+        assert text_of(await desk.ask(trigger=Trigger.INVOKED)) == "foo(a)"
 
 
-def test_rejections_lengthen_the_debounce() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER), policy=Policy(PolicyOptions(debounce_ms=100))) as desk:
-            desk.type("x = ")
-            await desk.ask()
-            await asyncio.sleep(1)
-            desk.type("b")
-            answer = await desk.ask()
-            assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(110, rel=0.01)
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_rejections_lengthen_the_debounce() -> None:
+    async with Desk(ScriptedGateway(ANSWER), policy=Policy(PolicyOptions(debounce_ms=100))) as desk:
+        desk.type("x = ")
+        await desk.ask()
+        await asyncio.sleep(1)
+        desk.type("b")
+        answer = await desk.ask()
+        assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(110, rel=0.01)
 
 
-def test_refusing_local_candidates_does_not_lengthen_the_debounce() -> None:
-    async def scenario() -> None:
-        gateway = ScriptedGateway(ANSWER)
-        gateway.connected = False
-        async with Desk(gateway, SEEN, local=CopyLine()) as desk:
-            desk.type("value = c")
-            await desk.ask()
-            await asyncio.sleep(1)
-            gateway.connected = True
-            desk.type("lear")
-            assert any(isinstance(event, Ended) and event.rejected for event in desk.events)
-            answer = await desk.ask()
-            assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(75)
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_refusing_local_candidates_does_not_lengthen_the_debounce() -> None:
+    gateway = ScriptedGateway(ANSWER)
+    gateway.connected = False
+    async with Desk(gateway, SEEN, local=CopyLine()) as desk:
+        desk.type("value = c")
+        await desk.ask()
+        await asyncio.sleep(1)
+        gateway.connected = True
+        desk.type("lear")
+        assert any(isinstance(event, Ended) and event.rejected for event in desk.events)
+        answer = await desk.ask()
+        assert answer is not None and answer.timings_ms["debounce"] == pytest.approx(75)
 
 
-def test_the_plan_state_is_committed_on_send_alone() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x")
-            first = desk.asking()
-            await asyncio.sleep(0.01)
-            desk.type("y")
-            await desk.ask()
-            await first
-            assert [len(state.files) for state in desk.planner.states] == [0, 0]
-            desk.type("zz")
-            await desk.ask()
-            assert len(desk.planner.states[-1].files) == 1
-            desk.type("q")
-            abandoned = desk.asking()
-            await asyncio.sleep(0.01)
-            desk.type("r")
-            await desk.ask()
-            await abandoned
-            assert desk.planner.states[-2] is desk.planner.states[-1], "an abandoned plan was taken for a sent one"
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_the_plan_state_is_committed_on_send_alone() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x")
+        first = desk.asking()
+        await asyncio.sleep(0.01)
+        desk.type("y")
+        await desk.ask()
+        await first
+        assert [len(state.files) for state in desk.planner.states] == [0, 0]
+        desk.type("zz")
+        await desk.ask()
+        assert len(desk.planner.states[-1].files) == 1
+        desk.type("q")
+        abandoned = desk.asking()
+        await asyncio.sleep(0.01)
+        desk.type("r")
+        await desk.ask()
+        await abandoned
+        assert desk.planner.states[-2] is desk.planner.states[-1], "an abandoned plan was taken for a sent one"
 
 
-def test_a_plan_made_before_another_document_was_sent_is_made_again() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x")
-            await desk.ask()
-            desk.type(" = b")
-            first = desk.asking()
-            await asyncio.sleep(0.01)
-            other = Document("file:///b.py", "y = ", path="b.py").snapshot()
-            await desk.flow.suggest(other, 4, trigger=Trigger.INVOKED)
-            await first
-            assert len(desk.planner.states[-1].files) == 2
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_a_plan_made_before_another_document_was_sent_is_made_again() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x")
+        await desk.ask()
+        desk.type(" = b")
+        first = desk.asking()
+        await asyncio.sleep(0.01)
+        other = Document("file:///b.py", "y = ", path="b.py").snapshot()
+        await desk.flow.suggest(other, 4, trigger=Trigger.INVOKED)
+        await first
+        assert len(desk.planner.states[-1].files) == 2
 
 
-def test_another_profile_begins_a_new_plan() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x")
-            await desk.ask()
-            desk.gateway.profile = profile(model="other")
-            desk.type("zz")
-            await desk.ask()
-            desk.type("zz")
-            await desk.ask()
-            assert [len(state.files) for state in desk.planner.states] == [0, 0, 1]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_another_profile_begins_a_new_plan() -> None:
+    async with Desk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x")
+        await desk.ask()
+        desk.gateway.profile = profile(model="other")
+        desk.type("zz")
+        await desk.ask()
+        desk.type("zz")
+        await desk.ask()
+        assert [len(state.files) for state in desk.planner.states] == [0, 0, 1]
 
 
-def test_what_another_model_said_is_not_an_answer_of_this_one() -> None:
-    async def scenario() -> None:
-        async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
-            desk.type("x = ")
-            asked = desk.asking()
-            await asyncio.sleep(0.1)
-            desk.gateway.profile = profile(variant="arm")
-            await desk.ask()
-            await asked
-            assert len(desk.gateway.calls) == 2
-            assert desk.gateway.given_up(desk.gateway.calls[0]) == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_what_another_model_said_is_not_an_answer_of_this_one() -> None:
+    async with Desk(ScriptedGateway(Script([(0.3, "foo(a)")]))) as desk:
+        desk.type("x = ")
+        asked = desk.asking()
+        await asyncio.sleep(0.1)
+        desk.gateway.profile = profile(variant="arm")
+        await desk.ask()
+        await asked
+        assert len(desk.gateway.calls) == 2
+        assert desk.gateway.given_up(desk.gateway.calls[0]) == 1

@@ -21,44 +21,38 @@ def real_desk(gateway: ScriptedGateway, text: str) -> Desk:
     return Desk(gateway, text, assembler_for=lambda _: assembler)
 
 
-def test_the_prompt_that_is_sent_has_the_counted_tokens_and_ends_in_the_typed_text() -> None:
-    async def scenario() -> None:
-        async with real_desk(ScriptedGateway(Script([(0.01, "turn c")])), SOURCE + "def g(a):\n    |\n") as desk:
-            desk.type("re")
-            answer = await desk.ask()
-            assert answer is not None and answer.text == "turn c"
-            (call,) = desk.gateway.calls
-            assert call.segments[-1].kind is Kind.MIDDLE
-            assert call.segments[-1].text.endswith("re")
-            encoded = encode_prompt(tiny(), grammar("foretype-1"), call.segments)
-            assert call.prompt_tokens == len(encoded.ids)
-            assert call.stop.max_lines == 1
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_the_prompt_that_is_sent_has_the_counted_tokens_and_ends_in_the_typed_text() -> None:
+    async with real_desk(ScriptedGateway(Script([(0.01, "turn c")])), SOURCE + "def g(a):\n    |\n") as desk:
+        desk.type("re")
+        answer = await desk.ask()
+        assert answer is not None and answer.text == "turn c"
+        (call,) = desk.gateway.calls
+        assert call.segments[-1].kind is Kind.MIDDLE
+        assert call.segments[-1].text.endswith("re")
+        encoded = encode_prompt(tiny(), grammar("foretype-1"), call.segments)
+        assert call.prompt_tokens == len(encoded.ids)
+        assert call.stop.max_lines == 1
 
 
-def test_another_key_changes_volatile_segments_alone() -> None:
-    async def scenario() -> None:
-        async with real_desk(ScriptedGateway(Script([(0.01, "zzz")])), SOURCE + "x = |\n") as desk:
-            for key in ("a", "b", "c"):
-                desk.type(key)
-                await desk.ask()
-                await asyncio.sleep(0.2)
-            stable = [[s.text for s in call.segments if s.kind in STABLE_KINDS] for call in desk.gateway.calls]
-            assert len(stable) == 3
-            assert stable[0] == stable[1] == stable[2]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_another_key_changes_volatile_segments_alone() -> None:
+    async with real_desk(ScriptedGateway(Script([(0.01, "zzz")])), SOURCE + "x = |\n") as desk:
+        for key in ("a", "b", "c"):
+            desk.type(key)
+            await desk.ask()
+            await asyncio.sleep(0.2)
+        stable = [[s.text for s in call.segments if s.kind in STABLE_KINDS] for call in desk.gateway.calls]
+        assert len(stable) == 3
+        assert stable[0] == stable[1] == stable[2]
 
 
 @pytest.mark.parametrize("size", [10_000, 4_000_000])
-def test_mistake_full_text_of_all_tabs_at_each_request(size: int) -> None:
-    async def scenario() -> None:
-        text = SOURCE * (size // len(SOURCE) + 1)
-        async with real_desk(ScriptedGateway(Script([(0.01, "zzz")])), text + "x = |\n") as desk:
-            desk.type("a")
-            await desk.ask()
-            (call,) = desk.gateway.calls
-            assert sum(len(segment.text) for segment in call.segments) < 20_000
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_mistake_full_text_of_all_tabs_at_each_request(size: int) -> None:
+    text = SOURCE * (size // len(SOURCE) + 1)
+    async with real_desk(ScriptedGateway(Script([(0.01, "zzz")])), text + "x = |\n") as desk:
+        desk.type("a")
+        await desk.ask()
+        (call,) = desk.gateway.calls
+        assert sum(len(segment.text) for segment in call.segments) < 20_000

@@ -30,104 +30,94 @@ class TracedDesk(Desk):
         super().__init__(TracedGateway(gateway, tracer), text, observer=tracer, **options)
 
 
-def test_from_the_key_to_the_answer() -> None:
-    async def scenario() -> None:
-        gateway = ScriptedGateway(ANSWER)
-        async with TracedDesk(gateway) as desk:
-            desk.type("x = ")
-            await asyncio.sleep(0.03)  # the editor's own delay
-            assert await desk.ask() is not None
-            await asyncio.sleep(1)
-            traces = desk.traces
-            root, request = traces.one("foretype.suggestion"), traces.one("foretype.request")
-            key, debounce = traces.one("foretype.keystroke"), traces.one("foretype.debounce")
-            assembly = traces.one("foretype.assembly")
-            assert root.parent is None and all(is_child(span, root) for span in (request, key, debounce, assembly))
-            began, ended = times_ms(root)
-            assert times_ms(key) == pytest.approx((began, began + 30), abs=0.1)
-            assert times_ms(debounce) == pytest.approx((began + 30, began + 75), abs=0.1)  # counts from the key
-            assert times_ms(request) == pytest.approx((began + 75, ended), abs=0.1)
-            assert times_ms(debounce)[0] <= times_ms(assembly)[0] <= times_ms(debounce)[1]
-            assert [event.name for event in request.events] == ["first_token"]
-            assert request.attributes == {
-                "foretype.class": "interactive",
-                "foretype.prompt_tokens": 3,
-                "foretype.finish": "end_of_middle",
-                "foretype.generated_tokens": 3,
-                "foretype.cached_tokens": 80,
-            }
-            assert root.attributes["foretype.served_from"] == "network"
-            (call,) = gateway.calls
-            assert call.traceparent == traceparent(request)
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_from_the_key_to_the_answer() -> None:
+    gateway = ScriptedGateway(ANSWER)
+    async with TracedDesk(gateway) as desk:
+        desk.type("x = ")
+        await asyncio.sleep(0.03)  # the editor's own delay
+        assert await desk.ask() is not None
+        await asyncio.sleep(1)
+        traces = desk.traces
+        root, request = traces.one("foretype.suggestion"), traces.one("foretype.request")
+        key, debounce = traces.one("foretype.keystroke"), traces.one("foretype.debounce")
+        assembly = traces.one("foretype.assembly")
+        assert root.parent is None and all(is_child(span, root) for span in (request, key, debounce, assembly))
+        began, ended = times_ms(root)
+        assert times_ms(key) == pytest.approx((began, began + 30), abs=0.1)
+        assert times_ms(debounce) == pytest.approx((began + 30, began + 75), abs=0.1)  # counts from the key
+        assert times_ms(request) == pytest.approx((began + 75, ended), abs=0.1)
+        assert times_ms(debounce)[0] <= times_ms(assembly)[0] <= times_ms(debounce)[1]
+        assert [event.name for event in request.events] == ["first_token"]
+        assert request.attributes == {
+            "foretype.class": "interactive",
+            "foretype.prompt_tokens": 3,
+            "foretype.finish": "end_of_middle",
+            "foretype.generated_tokens": 3,
+            "foretype.cached_tokens": 80,
+        }
+        assert root.attributes["foretype.served_from"] == "network"
+        (call,) = gateway.calls
+        assert call.traceparent == traceparent(request)
 
 
-def test_an_answer_out_of_the_cache_is_one_span_and_a_newer_question_ends_the_older() -> None:
-    async def scenario() -> None:
-        async with TracedDesk(ScriptedGateway(ANSWER)) as desk:
-            desk.type("x = ")
-            await desk.ask()
-            desk.type("f")
-            await desk.ask()
-            _, second = desk.traces.named("foretype.suggestion")
-            assert second.attributes["foretype.outcome"] == "suggested"
-            assert second.attributes["foretype.served_from"] != "network"
-            assert len(desk.traces.named("foretype.request")) == 1
-            desk.type("zz")
-            older = asyncio.ensure_future(desk.ask())
-            await asyncio.sleep(0.01)
-            await desk.ask()
-            assert await older is None
-            outcomes = [span.attributes["foretype.outcome"] for span in desk.traces.named("foretype.suggestion")]
-            assert outcomes == ["suggested", "suggested", "superseded", "suggested"]
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_an_answer_out_of_the_cache_is_one_span_and_a_newer_question_ends_the_older() -> None:
+    async with TracedDesk(ScriptedGateway(ANSWER)) as desk:
+        desk.type("x = ")
+        await desk.ask()
+        desk.type("f")
+        await desk.ask()
+        _, second = desk.traces.named("foretype.suggestion")
+        assert second.attributes["foretype.outcome"] == "suggested"
+        assert second.attributes["foretype.served_from"] != "network"
+        assert len(desk.traces.named("foretype.request")) == 1
+        desk.type("zz")
+        older = asyncio.ensure_future(desk.ask())
+        await asyncio.sleep(0.01)
+        await desk.ask()
+        assert await older is None
+        outcomes = [span.attributes["foretype.outcome"] for span in desk.traces.named("foretype.suggestion")]
+        assert outcomes == ["suggested", "suggested", "superseded", "suggested"]
 
 
-def test_a_refusal_is_its_code_and_nothing_else() -> None:
+@virtual.timed
+async def test_a_refusal_is_its_code_and_nothing_else() -> None:
     refused = Script(error=GatewayError(ErrorCode.OVERLOADED, SECRET, retry_after_ms=10))
 
-    async def scenario() -> None:
-        async with TracedDesk(ScriptedGateway(refused)) as desk:
-            desk.type("x = ")
-            assert await desk.ask() is None
-            request = desk.traces.one("foretype.request")
-            assert request.status.description == "overloaded" and not request.status.is_ok
-            assert SECRET not in request.to_json()
-
-    virtual.run(scenario)
+    async with TracedDesk(ScriptedGateway(refused)) as desk:
+        desk.type("x = ")
+        assert await desk.ask() is None
+        request = desk.traces.one("foretype.request")
+        assert request.status.description == "overloaded" and not request.status.is_ok
+        assert SECRET not in request.to_json()
 
 
-def test_what_is_asked_ahead_is_a_trace_of_its_own_and_nothing_of_the_text_is_in_any() -> None:
-    async def scenario() -> None:
-        policy = Policy(PolicyOptions(switches=Switches(speculative=True, preload=False)))
-        script = Script([(0.02, f"{SECRET}()")])
-        async with TracedDesk(ScriptedGateway(script), f"{SECRET} = 1\n|", policy=policy) as desk:
-            desk.type(f"{SECRET}")
-            await desk.ask()
-            await asyncio.sleep(2)
-            requests = desk.traces.named("foretype.request")
-            ahead = [span for span in requests if span.attributes["foretype.class"] == "speculative"]
-            assert ahead and all(span.parent is None for span in ahead)
-            told = "".join(span.to_json() for span in desk.traces.spans)
-            assert SECRET not in told and "a.py" not in told and "file:" not in told
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_what_is_asked_ahead_is_a_trace_of_its_own_and_nothing_of_the_text_is_in_any() -> None:
+    policy = Policy(PolicyOptions(switches=Switches(speculative=True, preload=False)))
+    script = Script([(0.02, f"{SECRET}()")])
+    async with TracedDesk(ScriptedGateway(script), f"{SECRET} = 1\n|", policy=policy) as desk:
+        desk.type(f"{SECRET}")
+        await desk.ask()
+        await asyncio.sleep(2)
+        requests = desk.traces.named("foretype.request")
+        ahead = [span for span in requests if span.attributes["foretype.class"] == "speculative"]
+        assert ahead and all(span.parent is None for span in ahead)
+        told = "".join(span.to_json() for span in desk.traces.spans)
+        assert SECRET not in told and "a.py" not in told and "file:" not in told
 
 
-def test_every_request_and_question_is_over_when_the_flow_is() -> None:
-    async def scenario() -> None:
-        traces = None
-        async with TracedDesk(ScriptedGateway(Script([(9.0, "late")]))) as desk:
-            traces = desk.traces
-            desk.type("x = ")
-            waiting = asyncio.ensure_future(desk.ask())
-            await asyncio.sleep(0.2)
-        assert await waiting is None
-        assert traces.one("foretype.request") and traces.one("foretype.suggestion")
-
-    virtual.run(scenario)
+@virtual.timed
+async def test_every_request_and_question_is_over_when_the_flow_is() -> None:
+    traces = None
+    async with TracedDesk(ScriptedGateway(Script([(9.0, "late")]))) as desk:
+        traces = desk.traces
+        desk.type("x = ")
+        waiting = asyncio.ensure_future(desk.ask())
+        await asyncio.sleep(0.2)
+    assert await waiting is None
+    assert traces.one("foretype.request") and traces.one("foretype.suggestion")
 
 
 def test_only_who_is_asked_to_traces() -> None:
