@@ -42,7 +42,7 @@ def _calls(
     shipped = locate()
     tokenizer = load_tokenizer(shipped.tokenizer_path)
     profile = Profile(model="fleet", grammar=shipped.grammar, tokenizer_digest=tokenizer.digest, layout="psm_growing")
-    teams = [Team(repo, developers, commits) for repo in repos]
+    teams = [Team(repo.resolve(), developers, commits) for repo in repos]
     calls = record(teams, tokenizer, profile, block_tokens=block, requests_max=requests, progress=progress)
     if not calls:
         fail("the commits hold nothing to type; take others with --commits, or another repository")
@@ -84,7 +84,7 @@ def routing(
     except (RepositoryError, ArtifactError, TokenizerUnusable, OSError) as error:
         fail(str(error))
     result = {
-        "repositories": [repo.name for repo in repos],
+        "repositories": [repo.resolve().name for repo in repos],
         "developers": developers,
         "sessions_per_replica": sessions,
         "block_tokens": block,
@@ -146,7 +146,7 @@ def prefix_cache(
     for name, retirement in (("lru", False), ("range_retirement", True)):
         rows[name] = run_tiers(calls, blocks, block_tokens=block, retirement=retirement)
     result: dict[str, Any] = {
-        "repositories": [repo.name for repo in repos],
+        "repositories": [repo.resolve().name for repo in repos],
         "developers": developers,
         "tenants": tenants,
         "requests": len(calls),
