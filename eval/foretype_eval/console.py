@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 __all__ = ["fail", "print_json", "progress_bars", "stderr"]
 
-stderr = Console(stderr=True)
+stderr = Console(stderr=True, emoji=False)
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -233,6 +233,7 @@ class TestBadInput:
             ("{file}:5:0", "columns are 1 to 12"),
             ("{file}:5", "is not FILE:LINE:COL"),
             ("{file}:five:1", "is not FILE:LINE:COL"),
+            ("{file}:x:1", ":x:1' is not FILE:LINE:COL"),  # no emoji
             ("{file}:²:1", "is not FILE:LINE:COL"),
             (":1:1", "is not FILE:LINE:COL"),
             ("{file}.missing:1:1", "no such file"),

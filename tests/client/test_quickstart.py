@@ -13,7 +13,8 @@ from foretype_client.commands.quickstart import editor_lines
 def test_a_checkout_offers_its_own_editor_plugins(tmp_path: Path) -> None:
     (tmp_path / "nvim").mkdir()
     lines = dict(editor_lines("/x/foretype", tmp_path))
-    assert list(lines) == ["Neovim", "VS Code", "Helix"]
+    assert list(lines) == ["Neovim", "VS Code", "Emacs", "Helix"]
+    assert str(tmp_path / "emacs") in lines["Emacs"] and '("/x/foretype" "lsp")' in lines["Emacs"]
     assert str(tmp_path / "nvim") in lines["Neovim"] and "/x/foretype" in lines["Neovim"]
     assert str(tmp_path / "vscode") in lines["VS Code"]
     assert '"/x/foretype"' in lines["Helix"]

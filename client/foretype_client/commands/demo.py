@@ -101,7 +101,7 @@ def demo(
         options = client_options("demo", gateway, token, model, state_dir)
         # As in an editor: the neighbours of the file are known. The file itself is what is typed, never what is on disk.
         options = replace(options, workspaces=[workspace_of(path.absolute().parent)])
-        console = Console(highlight=False)
+        console = Console(highlight=False, emoji=False)
         run = asyncio.run(_demo(path, text, keys, speed, options, console))
         if svg is not None:
             _write_svg(run, svg)

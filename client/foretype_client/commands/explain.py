@@ -110,7 +110,7 @@ def _as_object(explanation: _Explanation) -> dict[str, object]:
 
 
 def _print(explanation: _Explanation) -> None:
-    plan, profile, console = explanation.plan, explanation.profile, Console(highlight=False)
+    plan, profile, console = explanation.plan, explanation.profile, Console(highlight=False, emoji=False)
     cached = (
         f"cached: {explanation.cached_source}"
         if explanation.cached_tokens is None

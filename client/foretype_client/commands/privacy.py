@@ -185,7 +185,7 @@ def _print_json(value: dict[str, Any]) -> None:
 
 
 def _print(result: dict[str, Any]) -> None:
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     places = Table(Column("place", overflow="fold"), "holds", "kept", box=None)
     for place in result["places"]:
         places.add_row(f"{place['what']}: {escape(place['place'])}", place["holds"], place["retention"])

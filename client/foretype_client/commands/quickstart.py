@@ -33,18 +33,22 @@ def editor_lines(command: str, editors: Path) -> list[tuple[str, str]]:
         command: how the language server is started.
         editors: the folder `editors/` of a checkout; without it, what works from an installed package.
     """
-    vscode, nvim = editors / "vscode", editors / "nvim"
-    setup = f"require('foretype').setup({{ cmd = {{ '{command}', 'lsp' }} }})"
-    neovim = f"vim.opt.runtimepath:prepend('{nvim}'); {setup}"
-    code = f"cd {vscode} && npm install && npm run package && code --install-extension foretype.vsix"
-    if not nvim.is_dir():
+    helix = f'[language-server.foretype]  command = "{command}"  args = ["lsp", "--popup"]    # languages.toml'
+    if not (nvim := editors / "nvim").is_dir():
         server = f"cmd = {{ '{command}', 'lsp' }}, filetypes = {{ 'python' }}"
         neovim = f"vim.lsp.config('foretype', {{ {server} }}); vim.lsp.enable('foretype'); vim.lsp.inline_completion.enable()"
-        code = f"{command} serve --port 8012    # llama.vim and llama.vscode ask there"
+        return [
+            ("Neovim", f"{neovim}    -- in init.lua"),
+            ("VS Code", f"{command} serve --port 8012    # llama.vim and llama.vscode ask there"),
+            ("Helix", helix),
+        ]
+    setup = f"require('foretype').setup({{ cmd = {{ '{command}', 'lsp' }} }})"
+    emacs = f'(setq foretype-command \'("{command}" "lsp")) (foretype-setup)'
     return [
-        ("Neovim", f"{neovim}    -- in init.lua"),
-        ("VS Code", code),
-        ("Helix", f'[language-server.foretype]  command = "{command}"  args = ["lsp", "--popup"]    # languages.toml'),
+        ("Neovim", f"vim.opt.runtimepath:prepend('{nvim}'); {setup}    -- in init.lua"),
+        ("VS Code", f"make -C {editors.parent} vsix && code --install-extension {editors / 'vscode/foretype.vsix'}"),
+        ("Emacs", f"(add-to-list 'load-path \"{editors / 'emacs'}\") (require 'foretype) {emacs}    ; in init.el"),
+        ("Helix", helix),
     ]
 
 
@@ -57,7 +61,7 @@ def quickstart(
     state_dir: StateDirOption = None,
 ) -> None:
     """Start the gateway with the shipped model, show it at work, say how to attach an editor."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     terminal = console.is_terminal
     demo(keys=keys, speed=_SPEED if terminal else 0.0, model=model, state_dir=state_dir)
     command = str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "foretype" else "foretype"

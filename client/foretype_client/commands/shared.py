@@ -162,7 +162,8 @@ def release() -> str:
 @contextmanager
 def errors_told() -> Generator[None]:
     """Expected failures become one clear message on stderr: exit code 2 for bad input, 1 for everything else."""
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    # No emoji: `:x:` may stand in a file's name and in a line of code.
+    errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
     try:
         yield
     except BadInput as error:
