@@ -47,6 +47,13 @@ def test_chains_follow_from_the_events_alone() -> None:
     )
 
 
+def test_a_block_that_is_evicted_and_stored_again_in_one_batch_is_there() -> None:
+    book = EventBook(16)
+    book.read(0, batch(stored([1, 2], IDS[:32])))
+    removed = {"type": "BlockRemoved", "block_hashes": [1, 2], "medium": "GPU"}
+    assert book.read(1, batch(removed, stored([1], IDS[:16]))) == CacheChange(KEYS[:1], KEYS[1:2])
+
+
 def test_events_as_arrays_of_older_versions_are_read_too() -> None:
     rows: list[Any] = [
         ["BlockStored", [1], None, IDS[:16], 16, None, "GPU", None, [["s"]]],

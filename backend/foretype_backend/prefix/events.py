@@ -91,20 +91,20 @@ class EventBook:
         self._next = sequence + 1
         if cleared:
             self._keys.clear()
-        stored: list[bytes] = []
-        removed: list[bytes] = []
+        there: dict[bytes, bool] = {}  # after the batch: the last event of a block decides
         for row in rows:
             if row.type == "AllBlocksCleared":
                 self._keys.clear()
-                stored, removed, cleared = [], [], True
+                there, cleared = {}, True
             elif row.medium not in _DEVICE:
                 continue
             elif row.type == "BlockStored":
-                stored += self._store(row)
+                there |= dict.fromkeys(self._store(row), True)
             elif row.type == "BlockRemoved":
-                removed += [key for one in row.block_hashes if (key := self._keys.pop(one, None))]
-        gone = frozenset(removed)
-        return CacheChange(tuple(key for key in stored if key not in gone), tuple(removed), cleared)
+                there |= {key: False for one in row.block_hashes if (key := self._keys.pop(one, None))}
+        stored = tuple(key for key, is_there in there.items() if is_there)
+        removed = tuple(key for key, is_there in there.items() if not is_there)
+        return CacheChange(stored, removed, cleared)
 
     def _store(self, row: _Event) -> Sequence[bytes]:
         hashes, size, parent = row.block_hashes, self._block_tokens, row.parent_block_hash
