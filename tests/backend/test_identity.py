@@ -17,7 +17,7 @@ from foretype_backend.doors.auth import CLOSE_CREDENTIALS
 from foretype_backend.identity.directory import Denial, Directory, KeyRecord, Principal, Scope, Tenant, User
 from foretype_backend.identity.keys import ApiKey, matches, mint, parse, redacted
 from foretype_backend.identity.purges import Purges
-from foretype_backend.identity.schema import metadata
+from foretype_backend.identity.schema import flushes, metadata
 from foretype_backend.identity.store import IdentityStore, NotThere
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_backend.identity.watch import JwksWatch
@@ -27,7 +27,7 @@ from foretype_client.cli import app
 from foretype_eval import postgres
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import inspect
+from sqlalchemy import inspect, select
 from typer.testing import CliRunner
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -160,6 +160,16 @@ async def test_a_batch_of_usage_that_is_sent_twice_counts_once(store: IdentitySt
     assert await store.usage_of("2026-09") == [(("acme", "", "ann", "interactive"), row.plus(row))]
 
 
+async def test_batches_of_processes_that_are_long_gone_are_forgotten(store: IdentityStore) -> None:
+    day_ms = 86_400_000
+    await store.add_usage("g1", 1, [], NOW_MS)
+    await store.add_usage("g2", 1, [], NOW_MS + 20 * day_ms)
+    await store.add_usage("g3", 1, [], NOW_MS + 31 * day_ms)
+    async with store.reading() as connection:
+        kept = {row.gateway for row in await connection.execute(select(flushes))}
+    assert kept == {"g2", "g3"}
+
+
 OIDC = OidcConfig(issuer="https://issuer.test", audience="foretype", team_claim="group")
 RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
@@ -203,9 +213,13 @@ def test_a_bearer_token_names_tenant_team_user_and_scopes() -> None:
         bearer(aud="other"),
         bearer(exp=None),
         bearer(exp="soon"),
+        bearer(exp=10**400),
+        bearer(exp=float("inf")),
         bearer(sub=None),
         bearer(tenant=7),
         bearer(tenant="a b"),
+        bearer(sub="ann\0"),  # PostgreSQL stores no such text, so that a whole batch of usage would wait for ever
+        bearer(sub="\ud800"),
         bearer(nbf=NOW_MS / 1000 + 100),
         bearer(EC_KEY, "r", "ES256"),
         bearer(rsa.generate_private_key(public_exponent=65537, key_size=2048)),
@@ -242,6 +256,42 @@ async def test_an_issuer_that_goes_away_leaves_the_former_keys() -> None:
     watch = JwksWatch(tokens, fetch, every_s=1000)
     assert [await watch.refresh() for _ in range(4)] == [True, False, False, False]
     assert isinstance(tokens.principal(bearer(), DIRECTORY, NOW_MS / 1000), Principal)
+
+
+async def test_an_issuer_that_is_away_at_the_start_is_asked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretype_backend.identity.watch._JWKS_LOOK_S", 0.001)
+    monkeypatch.setattr("foretype_backend.identity.watch._JWKS_PAUSE_S", 0.002)
+    tokens, away = TokenVerifier(OIDC), 2
+
+    async def fetch() -> dict[str, Any]:
+        nonlocal away
+        away -= 1
+        if away >= 0:
+            raise OSError("away")
+        return {"keys": [jwk(RSA_KEY, "r", "RS256")]}
+
+    watch = JwksWatch(tokens, fetch, every_s=1000)
+    await watch.start()
+    assert tokens.principal(bearer(), DIRECTORY, NOW_MS / 1000) is Denial.NO_KEYS
+    await until(lambda: isinstance(tokens.principal(bearer(), DIRECTORY, NOW_MS / 1000), Principal))
+    assert away == -1
+    await watch.close()
+
+
+async def test_a_fault_of_who_is_told_does_not_end_the_watch(tmp_path: Path) -> None:
+    async with identity_of(tmp_path / "i.db") as (identity, store):
+        told = 0
+
+        def fails(_: Directory) -> None:
+            nonlocal told
+            told += 1
+            raise RuntimeError("a fault")
+
+        identity.watch.changed = fails
+        await until(lambda: told > 1)
+        identity.watch.changed = lambda _: None
+        await store.add_tenant(Tenant(name="later"), NOW_MS)
+        await until(lambda: "later" in identity.directory.tenants)
 
 
 async def test_a_gateway_asks_for_a_key_and_a_revoked_one_ends_its_connections(tmp_path: Path) -> None:
@@ -286,6 +336,20 @@ async def test_a_key_that_expires_ends_its_connections(tmp_path: Path) -> None:
         async with gateway(identity=identity, salts=salts()) as world, world.peer(additional_headers=headers) as peer:
             await peer.still_works()
             clock.now_ms += 1000
+            with pytest.raises(ConnectionClosed):
+                async with asyncio.timeout(10):
+                    await peer.socket.recv()
+
+
+async def test_a_bearer_token_that_expires_ends_its_connections(tmp_path: Path) -> None:
+    clock = Clock()
+    async with identity_of(tmp_path / "i.db", clock=clock, verifier=verifier()) as (identity, _):
+        headers = {"Authorization": f"Bearer {bearer()}"}
+        async with gateway(identity=identity, salts=salts()) as world, world.peer(additional_headers=headers) as peer:
+            await peer.still_works()
+            clock.now_ms += 60_000
+            await peer.still_works()  # clocks differ: half a minute is granted at both ends
+            clock.now_ms += 30_000
             with pytest.raises(ConnectionClosed):
                 async with asyncio.timeout(10):
                     await peer.socket.recv()

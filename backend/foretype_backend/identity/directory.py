@@ -103,7 +103,11 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. `credential` names the key or token it was proved with, and is no secret."""
+    """Who asks. `credential` names the key or token it was proved with, and is no secret.
+
+    Attributes:
+        expires_ms: Unix milliseconds; the end of a bearer token. None for a key: its record may change.
+    """
 
     tenant: str = DEFAULT_TENANT
     team: str = ""
@@ -112,6 +116,7 @@ class Principal:
     tier: Tier = Tier.PAID
     weight: float = 1.0
     credential: str = ""
+    expires_ms: int | None = None
 
 
 class Directory:
@@ -155,7 +160,14 @@ class Directory:
         return self.principal(record.tenant, user=record.user, scopes=record.scopes, credential=credential)
 
     def principal(
-        self, tenant: str, *, user: str, scopes: frozenset[Scope], credential: str, team: str = ""
+        self,
+        tenant: str,
+        *,
+        user: str,
+        scopes: frozenset[Scope],
+        credential: str,
+        team: str = "",
+        expires_ms: int | None = None,
     ) -> Principal | Denial:
         """The principal of somebody proved to be this user. Users that a token names need no row; those with one obey it."""
         known = self.tenants.get(tenant)
@@ -172,6 +184,7 @@ class Directory:
             tier=known.tier,
             weight=known.weight,
             credential=credential,
+            expires_ms=expires_ms,
         )
 
     def still(self, principal: Principal, now_ms: int) -> Denial | None:
@@ -181,6 +194,8 @@ class Directory:
             denial = Denial.UNKNOWN if record is None else self._stale(record, now_ms)
             if denial is not None:
                 return denial
+        if principal.expires_ms is not None and principal.expires_ms <= now_ms:
+            return Denial.EXPIRED
         again = self.principal(
             principal.tenant, user=principal.user, scopes=principal.scopes, credential=principal.credential
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from foretype_backend.admission.limits import Budget
@@ -30,6 +30,9 @@ from foretype_backend.identity.schema import (
 from foretype_backend.telemetry.errors import StoreError
 
 __all__ = ["IdentityStore", "KeyRow", "NotThere", "need_tenant"]
+
+_FLUSHES_KEPT_MS: Final = 30 * 86_400_000
+"""Every start of a gateway process has a row; none sends a batch again that it sent a month ago."""
 
 
 class NotThere(StoreError):
@@ -174,6 +177,7 @@ class IdentityStore:
                     await connection.execute(insert(usage).values(**names, **row._asdict()))
             noted = {"seq": seq, "at_ms": now_ms}
             if last is None:
+                await connection.execute(delete(flushes).where(flushes.c.at_ms < now_ms - _FLUSHES_KEPT_MS))
                 await connection.execute(insert(flushes).values(gateway=gateway, **noted))
             else:
                 await connection.execute(update(flushes).where(mine).values(**noted))

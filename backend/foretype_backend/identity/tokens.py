@@ -19,6 +19,7 @@ __all__ = ["ALGORITHMS", "TokenVerifier"]
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 _LEEWAY_S: Final = 30
+_LATEST_S: Final = 1e11  # the year 5138
 _REMEMBERED: Final = 4096
 _MAX_TOKEN_CHARS: Final = 16_384
 
@@ -62,13 +63,13 @@ class TokenVerifier:
 
     def principal(self, token: str, directory: Directory, now_s: float) -> Principal | Denial:
         """Verify, and look the tenant up. `now_s` is Unix seconds."""
-        claims = self._claims(token, now_s)
-        if isinstance(claims, Denial):
-            return claims
-        config = self.config
+        known = self._known(token, now_s)
+        if isinstance(known, Denial):
+            return known
+        config, claims = self.config, known.claims
         tenant, team, user = (claims.get(name, "") for name in (config.tenant_claim, config.team_claim, "sub"))
         tenant = config.tenant or tenant
-        if not (isinstance(tenant, str) and isinstance(user, str) and is_name(tenant) and 0 < len(user) <= 128):
+        if not (isinstance(tenant, str) and is_name(tenant) and _is_user(user)):
             return Denial.BAD_TOKEN
         digest = blake2b(token.encode(), digest_size=8).hexdigest()
         return directory.principal(
@@ -77,9 +78,10 @@ class TokenVerifier:
             team=team if isinstance(team, str) and is_name(team) else "",
             scopes=_scopes(claims.get("scope")),
             credential=f"jwt:{digest}",
+            expires_ms=round(known.until_s * 1000),
         )
 
-    def _claims(self, token: str, now_s: float) -> Mapping[str, Any] | Denial:
+    def _known(self, token: str, now_s: float) -> _Verified | Denial:
         if not self._keys:
             return Denial.NO_KEYS
         if len(token) > _MAX_TOKEN_CHARS or not token.isascii():
@@ -94,7 +96,7 @@ class TokenVerifier:
             self._verified[digest] = known
             if len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
-        return known.claims if now_s < known.until_s else Denial.EXPIRED
+        return known if now_s < known.until_s else Denial.EXPIRED
 
     def _verify(self, token: str, now_s: float) -> _Verified:
         header = jwt.get_unverified_header(token)
@@ -122,7 +124,14 @@ class TokenVerifier:
         begins, ends = claims.get("nbf", 0), claims["exp"]
         if not isinstance(ends, int | float) or not isinstance(begins, int | float) or now_s + _LEEWAY_S < begins:
             raise ValueError("times")
+        if not 0 <= ends < _LATEST_S:  # JSON's numbers have no end, and some parsers know NaN
+            raise ValueError("exp")
         return _Verified(claims, float(ends) + _LEEWAY_S)
+
+
+def _is_user(claim: object) -> bool:
+    """`sub` is whatever an issuer calls people; what no store could keep (NUL, half a surrogate pair) is no name."""
+    return isinstance(claim, str) and 0 < len(claim) <= 128 and claim.isprintable()
 
 
 def _scopes(claim: object) -> frozenset[Scope]:

@@ -24,8 +24,9 @@ _log = logging.getLogger("foretype.gateway")
 
 _ANSWER_S: Final = 1.0
 """A store that takes longer counts as away; what was revoked meanwhile is seen with its next answer."""
+_JWKS_LOOK_S: Final = 1.0
 _JWKS_PAUSE_S: Final = 10.0
-"""At most this often for unknown key ids: anybody can send one."""
+"""At most this often for unknown key ids, which anybody can send, and for an issuer that is away."""
 
 
 class DirectoryWatch:
@@ -110,10 +111,10 @@ class DirectoryWatch:
         while True:
             await asyncio.sleep(self._poll_s)
             unchecked_s += self._poll_s
-            if unchecked_s >= self._recheck_s:
-                unchecked_s = 0.0
-                self.changed(self.directory)
             try:
+                if unchecked_s >= self._recheck_s:
+                    unchecked_s = 0.0
+                    self.changed(self.directory)
                 await self.look()
                 failing = False
             except (StoreError, TimeoutError) as error:
@@ -122,12 +123,12 @@ class DirectoryWatch:
                         "the identity store does not answer (%s); the last snapshot serves", type(error).__name__
                     )
                 failing = True
-            except Exception as error:  # noqa: BLE001 - the watch must outlive any fault of a driver
+            except Exception as error:  # noqa: BLE001 - the watch must outlive any fault: without it no key is ever revoked
                 log_fault(_log, "looking at the identity store failed", error)
 
 
 class JwksWatch:
-    """Fetches an issuer's keys every `every_s`, and sooner when a token names an unknown one."""
+    """Fetches an issuer's keys every `every_s`; sooner where that failed, and when a token names an unknown one."""
 
     def __init__(
         self, verifier: TokenVerifier, fetch: Callable[[], Awaitable[dict[str, Any]]], *, every_s: float
@@ -139,8 +140,8 @@ class JwksWatch:
 
     async def start(self) -> None:
         """Fetch once; an issuer that is away at the start is tried again, and its tokens are refused meanwhile."""
-        await self.refresh()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        fetched = await self.refresh()
+        self._task = asyncio.get_running_loop().create_task(self._run(fetched))
 
     async def close(self) -> None:
         if self._task is not None:
@@ -156,15 +157,15 @@ class JwksWatch:
             return False
         return True
 
-    async def _run(self) -> None:
+    async def _run(self, fetched: bool) -> None:
         while True:
-            waited_s, good = 0.0, True
-            while waited_s < self._every_s and good and not (self._verifier.unknown_kid and waited_s >= _JWKS_PAUSE_S):
-                await asyncio.sleep(1.0)
-                waited_s += 1.0
-            good = await self.refresh()
-            if not good:
-                await asyncio.sleep(_JWKS_PAUSE_S)
+            waited_s = 0.0
+            while waited_s < self._every_s:
+                await asyncio.sleep(_JWKS_LOOK_S)
+                waited_s += _JWKS_LOOK_S
+                if waited_s >= _JWKS_PAUSE_S and (not fetched or self._verifier.unknown_kid):
+                    break
+            fetched = await self.refresh()
 
 
 def http_fetch(issuer: str, jwks_url: str | None) -> Callable[[], Awaitable[dict[str, Any]]]:
