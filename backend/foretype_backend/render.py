@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from array import array
 from collections.abc import Sequence
 from typing import Final
 
@@ -40,10 +41,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt as an engine takes it: token ids, and the same as text for engines that refuse ids.
 
     Attributes:
+        ids: packed as in :class:`foretype_context.templates.EncodedPrompt`.
         placed: its segments with their token ranges; none where a client rendered the prompt itself.
     """
 
-    ids: list[int]
+    ids: array[int]
     text: str
     placed: tuple[PlacedSegment, ...] = ()
 
@@ -207,7 +209,7 @@ class Renderer:
         For doors whose clients render on their own; never for text that comes out of a file.
         """
         _check_size(len(text), "prompt")
-        ids: list[int] = []
+        ids: array[int] = array("Q")
         for part in self._controls.split(text):
             if part in self._control_ids:
                 ids.append(self._control_ids[part])

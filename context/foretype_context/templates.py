@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -190,24 +191,30 @@ def render(grammar: Grammar, segments: Sequence[Segment]) -> list[Piece]:
 
 
 class EncodedPrompt(NamedTuple):
-    """A prompt as ids; `ranges` holds `[start, end)` per segment and covers all ids; `text` is for engines without ids."""
+    """A prompt as ids; `ranges` holds `[start, end)` per segment and covers all ids; `text` is for engines without ids.
 
-    ids: list[int]
+    The ids are packed as unsigned 64-bit numbers: a list of them is looked through, id by id, at every round of the cycle collector.
+    """
+
+    ids: array[int]
     ranges: list[tuple[int, int]]
     text: str
 
 
 def encode_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment]) -> EncodedPrompt:
     """Encodes segments. Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
-    ids: list[int] = []
-    shown: list[str] = []
+    ids, shown = _no_ids(), list[str]()
     ends = [0] * len(segments)
     _encode_pieces(tokenizer, grammar, _rendered(grammar, segments), ids, shown, ends)
     return EncodedPrompt(ids, _ranges(ends), "".join(shown))
 
 
+def _no_ids() -> array[int]:
+    return array("Q")
+
+
 def _encode_pieces(
-    tokenizer: Tokenizer, grammar: Grammar, out: _Renderer, ids: list[int], shown: list[str], ends: list[int]
+    tokenizer: Tokenizer, grammar: Grammar, out: _Renderer, ids: array[int], shown: list[str], ends: list[int]
 ) -> None:
     for piece, owner in zip(out.pieces, out.owners, strict=True):
         if isinstance(piece, Control):
@@ -242,7 +249,7 @@ class PromptEncoder:
         self._tokenizer = tokenizer
         self._grammar = grammar
         self._marks: list[_Mark] = []
-        self._last = EncodedPrompt([], [], "")
+        self._last = EncodedPrompt(_no_ids(), [], "")
 
     def encode(self, segments: Sequence[Segment]) -> EncodedPrompt:
         """Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
@@ -250,7 +257,7 @@ class PromptEncoder:
             return encode_prompt(self._tokenizer, self._grammar, segments)
         same = self._same(segments)
         out = _Renderer(self._grammar)
-        marks, ids, shown, ends = self._marks[:same], list[int](), list[str](), [0] * len(segments)
+        marks, ids, shown, ends = self._marks[:same], _no_ids(), list[str](), [0] * len(segments)
         if same:
             mark = marks[-1]
             ids, shown = self._last.ids[: mark.ids], [self._last.text[: mark.characters]]

@@ -7,6 +7,7 @@ tokens of the grammar that it carries are parsed, so that a client may render FI
 from __future__ import annotations
 
 import itertools
+from array import array
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -89,7 +90,7 @@ class OpenAIDoor:
                 if min(ids) < 0 or max(ids) >= renderer.tokenizer.vocabulary_tokens:
                     raise InvalidRequest("prompt", f"token ids must be below {renderer.tokenizer.vocabulary_tokens}")
                 text = renderer.tokenizer.decode(ids).decode("utf-8", "replace")
-                return renderer.check(Prompt(ids=ids, text=text), field="prompt")
+                return renderer.check(Prompt(ids=array("Q", ids), text=text), field="prompt")
             if len(prompt) != 1 or not isinstance(prompt[0], str):
                 raise InvalidRequest("prompt", "must be one text, or one list of token ids")
             prompt = prompt[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 from foretype_backend.engines.port import PromptRefused
@@ -33,7 +34,8 @@ def check_prompt(
             f"the prompt has {len(token_ids)} tokens and the context {context_limit_tokens}; send at most "
             f"{context_limit_tokens - 1}"
         )
-    lowest, highest = min(token_ids), 0 if vocabulary_tokens is None else max(token_ids)
+    unsigned = isinstance(token_ids, array) and token_ids.typecode == "Q"
+    lowest, highest = 0 if unsigned else min(token_ids), 0 if vocabulary_tokens is None else max(token_ids)
     if lowest < 0 or (vocabulary_tokens is not None and highest >= vocabulary_tokens):
         wrong = lowest if lowest < 0 else highest
         raise PromptRefused(

@@ -12,7 +12,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 __all__ = [
     "BlockKeys",
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 BlockKeys = tuple[bytes, ...]
+_ID_BYTES: Final = 8
 
 
 class PrefixStatistics(NamedTuple):
@@ -76,8 +77,9 @@ def keys_after(key: bytes, token_ids: Sequence[int], block_tokens: int) -> Block
 
 
 def _chained(key: bytes, token_ids: Sequence[int], block_tokens: int) -> BlockKeys:
-    data = memoryview(array("q", token_ids)).cast("B")
-    step = block_tokens * 8
+    packed = token_ids if isinstance(token_ids, array) and token_ids.itemsize == _ID_BYTES else array("Q", token_ids)
+    data = memoryview(packed).cast("B")
+    step = block_tokens * _ID_BYTES
     keys: list[bytes] = []
     for end in range(step, len(data) + 1, step):
         digest = blake2b(key, digest_size=16)

@@ -36,13 +36,13 @@ __all__ = ["Script", "ScriptedEngine", "copy_prompt", "fixed", "text_script"]
 _REMEMBERED: Final = 1024
 """Ids kept for whoever asks what was done, and sessions whose last prompt is known."""
 _PROMPTS: Final = 32
-"""Prompts kept for whoever asks. The cycle collector looks at every id of them: a thousand made a pause of 30 ms of a load run."""
+"""Prompts kept for whoever asks."""
 
-Script = Callable[[tuple[int, ...]], Sequence[int]]
+Script = Callable[[Sequence[int]], Sequence[int]]
 """Prompt ids to all the ids that the engine would ever generate after them."""
 
 
-def copy_prompt(token_ids: tuple[int, ...]) -> Sequence[int]:
+def copy_prompt(token_ids: Sequence[int]) -> Sequence[int]:
     """The simplest script: say the prompt again, from its start."""
     return token_ids
 
@@ -163,7 +163,7 @@ class ScriptedEngine:
         self._cached_tokens = 0
         self._generated_tokens = 0
         self._tokens_after_cancel = 0
-        self.requests: deque[tuple[int, ...]] = deque(maxlen=_PROMPTS)
+        self.requests: deque[Sequence[int]] = deque(maxlen=_PROMPTS)
         """Prompts of the last requests that were started, in order."""
         self.aborted: deque[str] = deque(maxlen=_REMEMBERED)
         """Ids of the last requests that ended by an abort or by closing the iterator."""
@@ -194,7 +194,8 @@ class ScriptedEngine:
             _over(live.pause)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
-        prompt, max_tokens = self._check(request.id, request.token_ids, request.params.max_tokens)
+        prompt = request.token_ids
+        max_tokens = self._check(request.id, prompt, request.params.max_tokens)
         live = self._live[request.id] = _Live(self._restarts, aborted=self._ledger.begin(request.id))
         finished = running = False
         queued_at = self._clock()
@@ -242,7 +243,7 @@ class ScriptedEngine:
                 self.aborted.append(request.id)
 
     async def _prefill(
-        self, live: _Live, request: GenerationRequest, prompt: tuple[int, ...], queued_at: float
+        self, live: _Live, request: GenerationRequest, prompt: Sequence[int], queued_at: float
     ) -> _Prefilled | None:
         """Compute the prompt; None when it is wanted no more."""
         self._check_alive(live)
@@ -294,9 +295,10 @@ class ScriptedEngine:
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._running or self._waiting:
             return
-        prompt, _ = self._check("", token_ids, 1)
-        keys = self.cache.keys(prompt, salt=salt or "")
-        await self._pause((len(prompt) - self.cache.cached_tokens(keys, len(prompt))) * self._prefill_s_per_token)
+        self._check("", token_ids, 1)
+        keys = self.cache.keys(token_ids, salt=salt or "")
+        cached_tokens = self.cache.cached_tokens(keys, len(token_ids))
+        await self._pause((len(token_ids) - cached_tokens) * self._prefill_s_per_token)
         self.cache.touch(keys)
 
     def statistics(self) -> EngineStatistics:
@@ -316,13 +318,12 @@ class ScriptedEngine:
     def __repr__(self) -> str:
         return f"<ScriptedEngine running={self._running} waiting={len(self._live) - self._running} {self.cache!r}>"
 
-    def _check(self, request_id: str, token_ids: Sequence[int], max_tokens: int) -> tuple[tuple[int, ...], int]:
-        prompt = tuple(token_ids)
+    def _check(self, request_id: str, prompt: Sequence[int], max_tokens: int) -> int:
         if not self._started:
             raise EngineUnavailable("the scripted engine is not started; call start() first")
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
-        return prompt, check_prompt(
+        return check_prompt(
             prompt,
             max_tokens,
             context_limit_tokens=self._capabilities.context_limit_tokens,

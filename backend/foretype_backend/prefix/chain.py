@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -77,12 +78,11 @@ class ChainMaker:
     def __init__(self, block_tokens: int, *, documents_max: int = 8) -> None:
         self.block_tokens = block_tokens
         self._documents_max = documents_max
-        self._last: dict[tuple[str, str], tuple[list[int], BlockKeys]] = {}
+        self._last: dict[tuple[str, str], tuple[array[int], BlockKeys]] = {}
 
     def keys(self, document: str, token_ids: Sequence[int], salt: str) -> BlockKeys:
-        ids = (
-            token_ids if isinstance(token_ids, list) else list(token_ids)
-        )  # nobody changes a prompt: one list serves all
+        # Nobody changes a prompt: one array serves all. Only equal kinds of sequence compare as equal.
+        ids = token_ids if isinstance(token_ids, array) else array("Q", token_ids)
         known = self._last.pop((document, salt), None)
         if known is None:
             keys = block_keys(ids, self.block_tokens, salt=salt)

@@ -44,7 +44,7 @@ class Row(msgspec.Struct, frozen=True):
     counted: int
 
 
-def prompts_of(moments: Iterable[Moment], tokenizer: Tokenizer, profile: Profile) -> Iterator[list[int]]:
+def prompts_of(moments: Iterable[Moment], tokenizer: Tokenizer, profile: Profile) -> Iterator[Sequence[int]]:
     """The prompts that the real assembler makes of a session in the profile's layout, as token ids."""
     # A clock that stands still: the time budget must not decide what a prompt holds.
     assembler = Assembler(tokenizer, profile, timer=lambda: 0.0)
