@@ -242,6 +242,17 @@ async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: P
         await collect(engine, "closed", PROMPT)
 
 
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+async def test_a_stop_of_the_whole_service_leaves_what_runs_to_the_gateway(model: Path, stop: signal.Signals) -> None:
+    engine = EmbeddedEngine.from_config(model=model, threads=1)
+    await engine.start()
+    assert engine.process_id is not None
+    os.kill(engine.process_id, stop)
+    assert len(ids_of(await collect(engine, "drains", PROMPT))) == 8
+    assert engine.statistics().restarts == 0
+    await engine.close()
+
+
 async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> None:
     engine = EmbeddedEngine.from_config(model=model, threads=1, hang_s=1.5)
     await engine.start()

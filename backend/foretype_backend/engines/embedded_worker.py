@@ -49,7 +49,9 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     # The lock changes hands between two steps only if the reader asks in time: a decode step takes 3 ms, the default 5.
     sys.setswitchinterval(0.0002)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal reaches us too; the gateway decides when we end
+    # Ctrl-C in a terminal and a service manager's stop reach us too; the gateway drains, and decides when we end.
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)
     reports = os.dup(1)
     os.dup2(2, 1)
     commands: Commands = queue.SimpleQueue()
