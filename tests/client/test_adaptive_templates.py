@@ -121,7 +121,7 @@ def test_what_is_kept_between_keys_changes_no_answer(
     before: list[str], after: list[str], typed: list[str], other: list[str]
 ) -> None:
     show = ShowRule(chance_min=0.01, floor=0.01, patience=math.inf)
-    model, forgetful = AdaptiveModel(show=show), Forgetful(show=show)
+    model, forgetful = AdaptiveModel(show=show, looks_max=99), Forgetful(show=show, looks_max=99)
     for one in (model, forgetful):
         one.learn("file:///b.py", "\n".join(other))
     head, tail = "".join(line + "\n" for line in before), "".join("\n" + line for line in after)
@@ -134,17 +134,30 @@ def test_what_is_kept_between_keys_changes_no_answer(
             assert found.confidence == pytest.approx(expected.confidence)
 
 
+def test_a_search_that_is_cut_short_goes_on_at_the_next_key() -> None:
+    line = "return self.width * self.height + self.depth"
+    head = f"def a(self):\n    {line}\n\ndef b(self):\n    "
+    hurried, patient = (AdaptiveModel(show=ShowRule(patience=math.inf), looks_max=count) for count in (3, 99))
+    found = [
+        [model.suggest(snapshot(head + line[:count]), len(head) + count) for count in range(1, len(line) - 4)]
+        for model in (hurried, patient)
+    ]
+    first = [next(number for number, one in enumerate(row) if one is not None) for row in found]
+    assert first[0] > first[1]
+    assert found[0][-1] == found[1][-1] is not None
+
+
 def test_proposals_take_their_part_and_leave_the_rest_in_proportion() -> None:
     weights = np.zeros(TEMPLATE_WEIGHTS)
     told = (np.array([1, 2, 3], np.int32), np.array([0.4, 0.2, 0.1]))
-    ids, chance = with_proposals(told, [Proposal(2, (0,)), Proposal(9, (0,))], weights) or told
+    ids, chance = with_proposals(told, [Proposal(2, (0,), 0.0), Proposal(9, (0,), 0.0)], weights) or told
     found = dict(zip(ids.tolist(), chance.tolist(), strict=True))
     assert found[2] == pytest.approx(0.5)
     assert found[9] == pytest.approx(0.25)
     assert found[1] / found[3] == pytest.approx(4)
     assert sum(found.values()) < 1
     assert with_proposals(told, [], weights) is told
-    alone = with_proposals(None, [Proposal(LINE_END, (0,))], weights)
+    alone = with_proposals(None, [Proposal(LINE_END, (0,), 0.0)], weights)
     assert alone is not None
     assert alone[1].tolist() == [0.5]
 
@@ -154,8 +167,10 @@ def test_levels_that_say_the_same_raise_a_proposal() -> None:
     agreeing, against = (ids, np.array([0.8, 0.1])), (ids, np.array([0.1, 0.8]))
     weights = fitted_weights().templates
     chances = [
-        dict(zip(*map(list, with_proposals(told, [Proposal(1, (0,))], weights) or told), strict=True))[1]
+        dict(
+            zip(*map(list, with_proposals(told, [Proposal(1, (0,), float(weights[0]))], weights) or told), strict=True)
+        )[1]
         for told in (agreeing, against)
     ]
     assert chances[0] > chances[1]
-    assert beside(None, Proposal(1, (0,)), 0)[:3] == (*beside(agreeing, Proposal(7, (0,)), 0)[:1] * 2, 0.0)
+    assert beside(None, Proposal(1, (0,), 0.0), 0)[:3] == (*beside(agreeing, Proposal(7, (0,), 0.0), 0)[:1] * 2, 0.0)

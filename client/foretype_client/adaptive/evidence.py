@@ -53,11 +53,13 @@ _NEAR_ABOVE: Final = 500
 _NEAR_BELOW: Final = 125
 _NOTHING: Final = (1 << 21) - 1
 _FROM_START: Final = {1: 2, 3: 5, 4: 6}
-_ANCHORED: Final = tuple(_FROM_START.values())
+_FEW: Final = 256
+"""Up to so many places are compared with all of a history at once."""
 _DISTANCES: Final = (12, 40, 120, 400, 1600)
 
 Ints = npt.NDArray[np.int64]
 
+_IS_ANCHORED: Final = np.isin(np.arange(SOURCES), tuple(_FROM_START.values()))
 _STEP: Final[Ints] = np.searchsorted(LENGTHS, np.arange(CONTEXT_MAX + 1), side="right").astype(np.int64)
 _COUNT_MAX: Final = 64
 _TIMES_STEP: Final[Ints] = np.searchsorted((2, 3, 5, 9, 33), np.arange(_COUNT_MAX + 1), side="right").astype(np.int64)
@@ -142,11 +144,15 @@ def agreement(ids: Ids, at: Ints, history: Sequence[int]) -> Ints:
     """How many lexemes up to each place agree with the end of `history`; at `at` itself they must."""
     lengths = np.ones(len(at), np.int64)
     alive = np.arange(len(at))
-    for k in range(1, min(CONTEXT_MAX, len(history))):
+    reach = min(CONTEXT_MAX, len(history))
+    for k in range(1, reach):
+        if len(alive) <= _FEW:
+            back = at[alive, None] - np.arange(k, reach)
+            same = (back >= 0) & (ids[np.maximum(back, 0)] == np.array(history[-1 - k : -1 - reach : -1]))
+            lengths[alive] += np.where(same.all(axis=1), reach - k, same.argmin(axis=1))
+            break
         back = at[alive] - k
         alive = alive[(back >= 0) & (ids[back] == history[-1 - k])]
-        if not len(alive):
-            break
         lengths[alive] = k + 1
     return lengths
 
@@ -238,14 +244,16 @@ def levels_of(
     """
     anchor = min(in_line + 1, CONTEXT_MAX)
     followers: list[Ids] = []
-    keys: list[Ints] = []
+    steps: list[Ints] = []
+    sources: list[int] = []
     for following, lengths, source in places:
         followers.append(following)
-        keys.append((len(LENGTHS) - _STEP[lengths]) * SOURCES + source)
+        steps.append(_STEP[lengths])
+        sources.append(source)
         if source in _FROM_START and len(from_start := np.flatnonzero(lengths >= anchor)):
             followers.append(following[from_start])
-            key = (len(LENGTHS) - int(_STEP[anchor])) * SOURCES + _FROM_START[source]
-            keys.append(np.full(len(from_start), key, np.int64))
+            steps.append(np.full(len(from_start), _STEP[anchor], np.int64))
+            sources.append(_FROM_START[source])
     counted = sum(map(len, followers))
     told = [*((0, row) for row in rows), *((LATEST, row) for row in latest)]
     followers += [np.array(row.ids, np.int32) for _, row in told]
@@ -268,29 +276,31 @@ def levels_of(
     if counted:
         own = inverse[:counted]
         kept = own >= 0
-        skipped = (len(LENGTHS) - depth) * SOURCES  # keys count down from the longest context
-        flat = (np.concatenate(keys) - skipped)[kept] * size + own[kept]
-        counts = np.bincount(flat, minlength=depth * SOURCES * size).reshape(depth, SOURCES, size)
-        counts = np.cumsum(counts, axis=0)[::-1].copy()
-        counts[: int(_STEP[anchor]) - 1, _ANCHORED] = 0
-        counts = counts.reshape(-1, size)
+        # The longest context comes first, so that adding up gives a shorter one what longer ones have.
+        rows_of = [(depth - step) * len(sources) + number for number, step in enumerate(steps)]
+        flat = np.concatenate(rows_of)[kept] * size + own[kept]
+        counts = np.bincount(flat, minlength=depth * len(sources) * size).reshape(depth, len(sources), size)
+        counts = np.cumsum(counts, axis=0)[::-1].reshape(-1, size)
         times = counts.sum(axis=1)
         used = np.flatnonzero(times)
+        step, source = used // len(sources), np.array(sources)[used % len(sources)]
+        if anchor > 1:  # what agrees from the line's start has no shorter contexts
+            whole = (step >= int(_STEP[anchor]) - 1) | ~_IS_ANCHORED[source]
+            used, step, source = used[whole], step[whole], source[whole]
         counts, times = counts[used], times[used]
         spread = np.count_nonzero(counts, axis=1)
         bucket: Ints = (
             _TIMES_STEP[np.minimum(times, _COUNT_MAX)] * SPREADS + _SPREAD_STEP[np.minimum(spread, _COUNT_MAX)]
         )
         shares.append(counts / times[:, None])
-        cells.append((used % SOURCES * len(LENGTHS) + used // SOURCES) * TIMES * SPREADS + bucket)
-        order.append(used)
+        cells.append((source * len(LENGTHS) + step) * TIMES * SPREADS + bucket)
+        order.append(step * SOURCES + source)
     at = counted
     for source, row in told:
         own = inverse[at : at + len(row.ids)]
         at += len(row.ids)
         kept = own >= 0
-        share = np.zeros(size)
-        np.add.at(share, own[kept], np.asarray(row.shares, np.float64)[kept])
+        share = np.bincount(own[kept], np.asarray(row.shares, np.float64)[kept], size)
         if allowed is not None:
             if (total := share.sum()) <= 0:
                 continue

@@ -104,7 +104,7 @@ def with_proposals(
     given: list[float] = []
     proposed = np.zeros(len(ids), np.bool_)
     for rank, proposal in enumerate(proposals):
-        score = float(weights[list(proposal.features)].sum()) + float(weights[FEATURES:] @ beside(told, proposal, rank))
+        score = proposal.score + float(weights[FEATURES:] @ beside(told, proposal, rank))
         own = 1 / (1 + math.exp(-score))
         given.append(own * left)
         left *= 1 - own

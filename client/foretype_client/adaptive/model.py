@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict
 from typing import Final
@@ -22,10 +23,10 @@ from foretype_client.adaptive.mixture import Weights, chances, fitted_weights, w
 from foretype_client.adaptive.network import reranked
 from foretype_client.adaptive.others import OtherFiles, Others
 from foretype_client.adaptive.scoring import Scorer
-from foretype_client.adaptive.search import Next, best_line
+from foretype_client.adaptive.search import best_line
 from foretype_client.adaptive.showing import SHOW_RULE, ShowRule, openings
 from foretype_client.adaptive.stream import LexemeStream
-from foretype_client.adaptive.surroundings import Answer, Spot, Surroundings, Weighed
+from foretype_client.adaptive.surroundings import Answer, Following, Spot, Surroundings, Weighed
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, Row
 from foretype_client.adaptive.templates import Proposal
 from foretype_client.adaptive.views import Line, View, view_of
@@ -39,6 +40,7 @@ _BLANKS: Final = " \t\r\f\v"
 _CHARS_MIN: Final = 3
 """Shorter texts are not worth a look: taking one costs a key as well."""
 _DRAFT_CHANCE_MIN: Final = 0.5
+_LOOKS_MAX: Final = 8
 
 
 class AdaptiveModel:
@@ -48,7 +50,8 @@ class AdaptiveModel:
         table: None without one.
         weights: of the levels of evidence; those that ship by default.
         show: which texts are worth a look.
-        steps_max: lexemes looked at in all while searching for the best line; bounds the time.
+        steps_max: lexemes looked at in all while searching for the best line.
+        looks_max: those of them, at one key, that no key before has looked at; bounds the time. The next key goes on from there.
         documents_max: files kept, least recently used dropped first.
         chars_max: longer files are looked at through a window of this size around the cursor.
         others_lexemes_max: lexemes of other files looked into, latest files first.
@@ -62,6 +65,7 @@ class AdaptiveModel:
         weights: Weights | None = None,
         show: ShowRule = SHOW_RULE,
         steps_max: int = 20,
+        looks_max: int = _LOOKS_MAX,
         documents_max: int = 200,
         chars_max: int = 400_000,
         others_lexemes_max: int = 300_000,
@@ -72,6 +76,7 @@ class AdaptiveModel:
         self._scorer = Scorer(self._weights.templates)
         self._show = show
         self._steps_max = steps_max
+        self._looks_max = looks_max
         self._documents_max = documents_max
         self._chars_max = chars_max
         self._common = 0 if table is None else len(table.lexemes)
@@ -110,7 +115,7 @@ class AdaptiveModel:
         least = self._show.least(likeliest)
         if least > likeliest:  # no text is more probable than its own first character
             return None
-        found = self._best(spot, following, least)
+        found = self._best(spot, following, least, looks_max=self._looks_max)
         if found is None or not self._show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
             return None
         return found
@@ -120,8 +125,12 @@ class AdaptiveModel:
         spot = self.spot(snapshot, offset)
         return self._best(spot, self._next(spot), least)
 
-    def _best(self, spot: Spot, following: Next, least: float) -> LocalCandidate | None:
-        found = best_line(following, least=least, steps_max=self._steps_max)
+    def _best(
+        self, spot: Spot, following: Following, least: float, looks_max: float = math.inf
+    ) -> LocalCandidate | None:
+        found = best_line(
+            following, least=least, steps_max=self._steps_max, may_go_on=lambda: following.looks < looks_max
+        )
         if found is None:
             return None
         text = self._spelled(found.ids)[len(spot.half) :].rstrip()
@@ -204,29 +213,22 @@ class AdaptiveModel:
         if answer is None:
             return None
         line = Line(typed, len(half), spot.around.beside)
-        scored = [(proposal.id, self._score(proposal)) for proposal in proposals]
+        scored = [(proposal.id, proposal.score) for proposal in proposals]
         return view_of(answer, levels, told, scored, line, self._vocabulary)
 
     def _weigh(self, spot: Spot, path: list[int]) -> Weighed:
         levels = self.evidence(spot, path)
         return None if levels is None else (levels, chances(levels, self._weights.levels))
 
-    def _score(self, proposal: Proposal) -> float:
-        return float(self._weights.templates[list(proposal.features)].sum())
-
-    def _next(self, spot: Spot) -> Next:
-        def following(path: list[int]) -> Answer:
-            typed, half = (*spot.typed, *path), "" if path else spot.half
-            if (known := spot.around.known(typed, half)) is not None:
-                return known[0]
+    def _next(self, spot: Spot) -> Following:
+        def look(path: list[int]) -> Answer:
             view = self.view(spot, path)
-            answer: Answer = None
-            if view is not None:
-                network = self._weights.network
-                answer = (view.ids, view.chance if network is None else reranked(view, network))
-            return spot.around.keep(typed, half, answer)
+            if view is None:
+                return None
+            network = self._weights.network
+            return view.ids, view.chance if network is None else reranked(view, network)
 
-        return following
+        return Following(spot, look)
 
     def _spelled(self, ids: list[int]) -> str:
         return "".join(map(self._vocabulary.lexeme, ids))

@@ -33,8 +33,14 @@ class Found(NamedTuple):
     chance: float
 
 
-def best_line(following: Next, *, least: float, steps_max: int) -> Found | None:
-    """The most probable path to a line end, if its chance is `least` or more and it is found in `steps_max` steps."""
+def best_line(
+    following: Next, *, least: float, steps_max: int, may_go_on: Callable[[], bool] = lambda: True
+) -> Found | None:
+    """The most probable path to a line end, if its chance is `least` or more and it is found in `steps_max` steps.
+
+    Args:
+        may_go_on: asked before each step; the search ends without an answer where it says no.
+    """
     heap: list[tuple[float, int, float, list[int]]] = [(0.0, 0, 0.0, [])]
     floor = math.log(least)
     pushed = steps = 0
@@ -42,7 +48,11 @@ def best_line(following: Next, *, least: float, steps_max: int) -> Found | None:
         _, _, logprob, path = heapq.heappop(heap)
         if path and path[-1] == LINE_END:
             return Found(path[:-1], math.exp(logprob))
-        if len(path) > LEXEMES_MAX or (found := following(path)) is None:
+        if len(path) > LEXEMES_MAX:
+            continue
+        if not may_go_on():
+            return None
+        if (found := following(path)) is None:
             continue
         steps += 1
         ids, chance = found

@@ -7,7 +7,7 @@ applied. This is copying a line, generalised: with renaming, and with a chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,10 +32,15 @@ _NEAR: Final = (3, 20, 100)
 
 
 class Proposal(NamedTuple):
-    """The lexeme that templates say comes next, and the features of the surest of them (indices below `FEATURES`)."""
+    """The lexeme that templates say comes next, and the features of the surest of them (indices below `FEATURES`).
+
+    Attributes:
+        score: log-odds that it is right, before anything else is known.
+    """
 
     id: int
     features: tuple[int, ...]
+    score: float
 
 
 class Scene(NamedTuple):
@@ -79,6 +84,14 @@ class _Aligned(NamedTuple):
         return cls(template, template.subs, _renames(template.subs), 0, 0)
 
 
+class _Saying(NamedTuple):
+    """What a template says next: a lexeme, and how that is known (the class `what`)."""
+
+    aligned: _Aligned
+    id: int
+    what: int
+
+
 def _renames(subs: dict[int, int]) -> int:
     return sum(old != new for old, new in subs.items())
 
@@ -98,19 +111,15 @@ class Templates:
             self._above.append((int(self._marks[at, SHAPE]), scene.stream.line(int(self._lines[at]))))
         self._step = self._step_here()
         by_shape = list(self._by_shape())
-        self._known: dict[tuple[int, ...], list[_Aligned]] = {(): [_Aligned.untyped(one) for one in by_shape]}
+        self._known: dict[tuple[int, ...], list[_Saying]] = {(): self._saying(map(_Aligned.untyped, by_shape), 0)}
 
     def proposals(self, typed: Sequence[int], half: str, scorer: Scorer) -> list[Proposal]:
         """What comes after the lexemes `typed` of this line, surest first; `half` is what of it is typed already."""
         best: dict[int, tuple[float, Classes]] = {}
         votes: dict[int, int] = {}
-        at = len(typed)
         halved = 0 if not half else 1 if len(half.strip()) < 3 else 2
-        for one in self._aligned(tuple(typed)):
+        for one, id, what in self._after_typed(tuple(typed)):
             template = one.template
-            if at >= len(template.ids):
-                continue
-            id, what = self._said(one, template.ids[at])
             if half and not self._vocabulary.lexeme(id).startswith(half):
                 continue
             votes[id] = votes.get(id, 0) + 1
@@ -132,29 +141,30 @@ class Templates:
         found = [
             (id, classes._replace(votes=min(votes[id] - 1, 2), rivals=rivals)) for id, (_, classes) in best.items()
         ]
-        found.sort(key=lambda pair: (-scorer(pair[1]), pair[0]))
-        return [Proposal(id, features_of(classes)) for id, classes in found[:3]]
+        scored = sorted((-scorer(classes), id, classes) for id, classes in found)
+        return [Proposal(id, features_of(classes), -score) for score, id, classes in scored[:3]]
 
-    def _aligned(self, typed: tuple[int, ...]) -> list[_Aligned]:
+    def _after_typed(self, typed: tuple[int, ...]) -> list[_Saying]:
         known = self._known.get(typed)
         if known is None:
-            before = self._aligned(typed[:-1])
-            if len(typed) == 1:
-                before = [*before, *self._by_head(typed[0])]
             at, new = len(typed) - 1, typed[-1]
-            known = [after for one in before if (after := self._after(one, at, new)) is not None]
-            self._known[typed] = known
+            before = self._after_typed(typed[:-1])
+            if not at:
+                before = [*before, *self._saying(self._by_head(new), 0)]
+            after = (self._after(one, at, new) for one in before)
+            known = self._known[typed] = self._saying((one for one in after if one is not None), at + 1)
         return known
 
-    def _after(self, one: _Aligned, at: int, new: int) -> _Aligned | None:
+    def _saying(self, aligned: Iterable[_Aligned], at: int) -> list[_Saying]:
+        """Those that go on at `at`, and what they say there."""
+        return [_Saying(one, *self._said(one, one.template.ids[at])) for one in aligned if at < len(one.template.ids)]
+
+    def _after(self, saying: _Saying, at: int, new: int) -> _Aligned | None:
         """After one more lexeme was typed; None where it cannot be the template's."""
-        ids = one.template.ids
-        if at >= len(ids):
-            return None
-        old = ids[at]
-        said, _ = self._said(one, old)
+        one, said, _ = saying
         if said == new:
             return one._replace(right=one.right + 1)
+        old = one.template.ids[at]
         first, second = self._vocabulary.classes((old, new))
         if first != second or first >= CLASSES or one.wrong >= 3:
             return None

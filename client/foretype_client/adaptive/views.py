@@ -31,6 +31,7 @@ _REST_LEAST: Final = 1e-3
 _ALONE: Final = 4.0
 _SCORE_MAX: Final = 4.0
 _STEPS: Final = len(LENGTHS)
+_ROWS: Final = np.arange(SOURCES)[:, None]
 _ABOVE_LEXEMES: Final = 1_500
 _BELOW_LEXEMES: Final = 500
 _TRUSTED_LEXEMES: Final = 32
@@ -144,10 +145,10 @@ def _sources(features: Floats, chosen: Ids, levels: Levels, told: Floats) -> Non
     shares = np.zeros((_STEPS, SOURCES, len(chosen)))
     shares[step, source] = levels.shares[:, place] * there
     deepest = np.zeros(SOURCES)
-    np.maximum.at(deepest, source, step + 1.0)
+    deepest[source] = step + 1.0  # levels come in ascending order: the longest is what stays
     said = shares > 0
     longest = (_STEPS - said[::-1].argmax(axis=0)) * said.any(axis=0)
-    share = np.take_along_axis(shares, np.maximum(longest - 1, 0)[None], axis=0)[0]
+    share = shares[np.maximum(longest - 1, 0), _ROWS, np.arange(len(chosen))]
     at = _CHANCE
     for values in (longest / _STEPS, share, (deepest[:, None] - longest) / _STEPS):
         features[:, at : at + SOURCES] = values.T
@@ -239,11 +240,11 @@ def _around(features: Floats, chosen: Ids, beside: Beside) -> None:
     above = beside.ids[max(0, beside.begin - _ABOVE_LEXEMES) : beside.begin]
     below = beside.ids[beside.begin + 1 : beside.begin + 1 + _BELOW_LEXEMES]
     hits = above == chosen[:, None]
-    times = hits.sum(axis=1)
+    times = np.count_nonzero(hits, axis=1)
     away: Ints = np.full(len(chosen), _ABOVE_LEXEMES)
     if len(above):
         away = np.where(times > 0, hits[:, ::-1].argmax(axis=1), away)
     features[:, _AT_AROUND] = np.log1p(times)
     features[:, _AT_AROUND + 1] = np.log1p(away) / 4
-    features[:, _AT_AROUND + 2] = np.log1p((below == chosen[:, None]).sum(axis=1))
+    features[:, _AT_AROUND + 2] = np.log1p(np.count_nonzero(below == chosen[:, None], axis=1))
     features[:, _AT_AROUND + 3] = chosen < beside.common
