@@ -21,6 +21,7 @@ from foretype_backend.server import bind
 from foretype_client.session import Session
 from foretype_client.wire import GatewayMessage, Goaway, Hello
 from foretype_context.tokens import load_tokenizer
+from foretype_models.artifacts import FOLDER
 from msgspec import msgpack
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -81,6 +82,21 @@ async def test_a_private_gateway_announces_itself_to_its_user_alone(tmp_path: Pa
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
         assert list(state.iterdir()) == []
+
+
+async def test_a_pool_for_blocks_alone_that_is_away_is_told_in_one_line(tmp_path: Path) -> None:
+    profile = tmp_path / "team.toml"
+    pool = {"url": "http://127.0.0.1:9/v1", "tokenizer": str(FOLDER / "tokenizer.json"), "grammar": "foretype-1"}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in pool.items()]
+    profile.write_text("\n".join(["[pool.quality]", *lines, "block_fails_over = false"]))
+    error = await refused("--profile", str(profile), "--port", "0", "--state-dir", str(tmp_path))
+    assert error.splitlines()[-1].startswith("foretype serve: pool.quality.url: ") and "Traceback" not in error
+
+
+async def test_an_engine_whose_caches_nobody_keeps_apart_ends_the_start(tmp_path: Path) -> None:
+    arguments = ("--engine", "embedded", "--identity-url", str(tmp_path / "i.db"), "--state-dir", str(tmp_path))
+    error = await refused(*arguments, "--port", "0")
+    assert error.startswith("foretype serve: identity.enabled: ") and "Traceback" not in error
 
 
 async def test_two_starts_have_two_tokens(tmp_path: Path) -> None:

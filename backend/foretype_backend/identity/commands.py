@@ -22,6 +22,7 @@ from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, 
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.limits_option import parse_limits
 from foretype_backend.identity.report import usage_report
+from foretype_backend.places import identity_url
 from foretype_backend.telemetry.errors import StoreError
 
 if TYPE_CHECKING:
@@ -334,7 +335,6 @@ def _config(profile: Path | None) -> Config:
 
 def _with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
     """Run with the open store; what is wrong is said in one line, exit code 1 (2 for a configuration)."""
-    from foretype_backend.cli import identity_url
     from foretype_backend.identity.store import IdentityStore
 
     async def run() -> _T:
