@@ -3,41 +3,7 @@
 Sources, strongest first: command-line flags, the TOML file given by `--profile`, the defaults below. Of the environment only
 `OTEL_*` is read, by the OpenTelemetry SDK.
 
-| key | default | meaning |
-|---|---|---|
-| `gateway.host` | `127.0.0.1` | address to bind; anything but loopback requires a token |
-| `gateway.port` | 7878 (private: 0) | port to bind; 0 takes a free one |
-| `gateway.token_file` | none | file that holds the bearer token (first line) |
-| `gateway.hosts` | none | further names that may stand in `Host`, beside the bound address, loopback and `localhost` |
-| `gateway.origins` | none | values of `Origin` that may connect; a client that is no browser sends none |
-| `gateway.linger_s` | 60 | private mode: seconds without a connection after which the gateway ends |
-| `engine.name` | `embedded` | `embedded`, `openai`, `scripted`, `vllm`, `vllm-server` |
-| `engine.model` | shipped model | model file, or the base URL of a server |
-| `engine.api_key_file` | none | `openai`: file that holds the server's key |
-| `engine.options` | none | passed to the engine as they are |
-| `model.name` | from the engine | name for people and logs |
-| `model.tokenizer` | beside the model, else what its GGUF carries | `tokenizer.json` |
-| `model.grammar` | detected | id of the FIM grammar |
-| `model.layout` | the grammar's first | prompt layout that clients use |
-| `model.context_limit_tokens` | from the engine | prompt and output together |
-| `model.strategy` | `default-1` | context strategy, by name |
-| `model.strategy_rules.*` | none | the strategy itself, for clients that do not know the name: see `foretype_context.strategy` |
-| `model.budgets.*`, `model.stop.*` | see `foretype_context.profile` | |
-| `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.profile` | |
-| `telemetry.enabled` | true | keep what clients report of suggestions; else it is acknowledged and dropped |
-| `telemetry.url` | `telemetry/events.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
-| `telemetry.text_url` | `telemetry/texts` in the state directory | opted-in text: a folder, or `s3://bucket/prefix` |
-| `telemetry.key_file` | `telemetry/key` in the state directory | 32 bytes that texts are encrypted with, made on first use where none is named |
-| `limits.max_running`, `max_waiting` | 64, 256 | requests in the engine at once, and waiting |
-| `limits.live_per_connection` | 64 | live requests of one connection; beyond it `overloaded` |
-| `limits.max_tokens` | 1024 | most tokens that one request may generate |
-| `limits.max_deadline_ms` | 120000 | longer deadlines are cut to this |
-| `limits.max_frame_bytes` | 1048576 | larger frames are refused, four times larger ones end the connection |
-| `limits.max_segments` | 1024 | segments in one `complete` |
-| `limits.abort_grace_ms` | 1000 | how long a cancelled request may take to leave the engine |
-| `limits.retry_wait_ms` | 2000 | how long a request waits for a lost engine to come back, once, before its first token |
-
-What a team's gateway adds (identity, admission, leases, prices, tracing, pools) stands in `settings`.
+What may stand in the file, and the defaults, is in `settings`.
 """
 
 from __future__ import annotations
@@ -45,21 +11,24 @@ from __future__ import annotations
 import ipaddress
 import tomllib
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from foretype_client.tracing.opening import TracingUnusable, check_endpoint
-from foretype_client.wire import MAX_FRAME_BYTES
-from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
-from foretype_context.strategy import Strategy
 
 from foretype_backend.pools.config import FastConfig, FastProblem
 from foretype_backend.settings import (
+    DEFAULT_PORT,
     AdmissionConfig,
+    EngineConfig,
+    GatewayConfig,
     IdentityConfig,
     LeasesConfig,
+    LimitsConfig,
+    ModelConfig,
     PoolsConfig,
     PricesConfig,
+    TelemetryConfig,
     TracingConfig,
 )
 
@@ -77,11 +46,20 @@ __all__ = [
     "read_token",
 ]
 
-DEFAULT_PORT: Final = 7878
 MIN_TOKEN_CHARS: Final = 16
-_T = TypeVar("_T")
+_ABOVE_ZERO: Final = (
+    "gateway.max_connections",
+    "model.context_limit_tokens",
+    "model.block_tokens",
+    "identity.poll_ms",
+    "identity.oidc.refresh_s",
+    "leases.slice_s",
+    "pool.quality.context_limit_tokens",
+    "pool.quality.max_running",
+)
+"""Of `limits` all. An interval of zero would ask a store without a pause."""
 
-EngineName = Literal["embedded", "openai", "scripted", "vllm", "vllm-server"]
+_T = TypeVar("_T")
 
 
 class ConfigError(ValueError):
@@ -90,62 +68,6 @@ class ConfigError(ValueError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
         self.field = field
-
-
-class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    token_file: str | None = None
-    hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
-    linger_s: float = 60.0
-    workers: int = 1
-    drain_s: float = 10.0
-    max_connections: int = 20_000
-    tls_cert_file: str | None = None
-    tls_key_file: str | None = None
-
-
-class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: EngineName = "embedded"
-    model: str | None = None
-    api_key_file: str | None = None
-    options: dict[str, Any] = {}
-
-
-class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str | None = None
-    tokenizer: str | None = None
-    grammar: str | None = None
-    layout: str | None = None
-    context_limit_tokens: int | None = None
-    block_tokens: int | None = None
-    strategy: str = "default-1"
-    strategy_rules: Strategy | None = None
-    variant: str = "control"
-    budgets: Budgets = Budgets()
-    stop: StopRules = StopRules()
-    min_mean_logprob: MinMeanLogprob | None = None
-    local_min_confidence: float | None = None
-
-
-class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    enabled: bool = True
-    url: str | None = None
-    text_url: str | None = None
-    key_file: str | None = None
-
-
-class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    max_running: int = 64
-    max_waiting: int = 256
-    live_per_connection: int = 64
-    max_tokens: int = 1024
-    max_deadline_ms: float = 120_000.0
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    max_segments: int = 1024
-    abort_grace_ms: float = 1000.0
-    retry_wait_ms: float = 2000.0
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -350,14 +272,25 @@ def _check(config: Config) -> None:
         raise ConfigError(
             "gateway.host", f"a private gateway binds loopback only, not {gateway.host}; leave --host out"
         )
-    if gateway.linger_s < 0:
+    if not gateway.linger_s >= 0:
         raise ConfigError("gateway.linger_s", "seconds cannot be negative; 0 ends with the last connection")
+    if not gateway.drain_s >= 0:
+        raise ConfigError("gateway.drain_s", "seconds cannot be negative; 0 closes connections at once")
     _check_team(config)
     _check_fast(config)
     _check_tracing(config.tracing)
-    for name in msgspec.structs.asdict(limits):
-        if getattr(limits, name) <= 0:
-            raise ConfigError(f"limits.{name}", "must be above zero; leave it out for the default")
+    for field in (*_ABOVE_ZERO, *(f"limits.{name}" for name in msgspec.structs.asdict(limits))):
+        value = _value(config, field)
+        if value is not None and not 0 < value < float("inf"):  # TOML knows nan
+            raise ConfigError(field, "must be a number above zero; leave it out for the default")
+
+
+def _value(config: Config, field: str) -> Any:
+    """What stands at a dotted name; None where a table on the way is not there."""
+    found: Any = config
+    for name in field.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _check_tracing(tracing: TracingConfig) -> None:

@@ -1,7 +1,38 @@
-"""Sections of the configuration that a team's gateway adds: who asks, what they may use, what is promised, other pools.
+"""Sections of the configuration file, with their defaults: what one gateway is, then what a team's adds.
 
 | key | default | meaning |
 |---|---|---|
+| `gateway.host` | `127.0.0.1` | address to bind; anything but loopback requires a token |
+| `gateway.port` | 7878 (private: 0) | port to bind; 0 takes a free one |
+| `gateway.token_file` | none | file that holds the bearer token (first line) |
+| `gateway.hosts` | none | further names that may stand in `Host`, beside the bound address, loopback and `localhost` |
+| `gateway.origins` | none | values of `Origin` that may connect; a client that is no browser sends none |
+| `gateway.linger_s` | 60 | private mode: seconds without a connection after which the gateway ends |
+| `engine.name` | `embedded` | `embedded`, `openai`, `scripted`, `vllm`, `vllm-server` |
+| `engine.model` | shipped model | model file, or the base URL of a server |
+| `engine.api_key_file` | none | `openai`: file that holds the server's key |
+| `engine.options` | none | passed to the engine as they are |
+| `model.name` | from the engine | name for people and logs |
+| `model.tokenizer` | beside the model, else what its GGUF carries | `tokenizer.json` |
+| `model.grammar` | detected | id of the FIM grammar |
+| `model.layout` | the grammar's first | prompt layout that clients use |
+| `model.context_limit_tokens` | from the engine | prompt and output together |
+| `model.strategy` | `default-1` | context strategy, by name |
+| `model.strategy_rules.*` | none | the strategy itself, for clients that do not know the name: see `foretype_context.strategy` |
+| `model.budgets.*`, `model.stop.*` | see `foretype_context.profile` | |
+| `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.profile` | |
+| `telemetry.enabled` | true | keep what clients report of suggestions; else it is acknowledged and dropped |
+| `telemetry.url` | `telemetry/events.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
+| `telemetry.text_url` | `telemetry/texts` in the state directory | opted-in text: a folder, or `s3://bucket/prefix` |
+| `telemetry.key_file` | `telemetry/key` in the state directory | 32 bytes that texts are encrypted with, made on first use where none is named |
+| `limits.max_running`, `max_waiting` | 64, 256 | requests in the engine at once, and waiting |
+| `limits.live_per_connection` | 64 | live requests of one connection; beyond it `overloaded` |
+| `limits.max_tokens` | 1024 | most tokens that one request may generate |
+| `limits.max_deadline_ms` | 120000 | longer deadlines are cut to this |
+| `limits.max_frame_bytes` | 1048576 | larger frames are refused, four times larger ones end the connection |
+| `limits.max_segments` | 1024 | segments in one `complete` |
+| `limits.abort_grace_ms` | 1000 | how long a cancelled request may take to leave the engine |
+| `limits.retry_wait_ms` | 2000 | how long a request waits for a lost engine to come back, once, before its first token |
 | `gateway.workers` | 1 | processes that share the port; an engine in the gateway's own process allows one |
 | `gateway.drain_s` | 10 | on SIGTERM: seconds that clients have to move before connections close |
 | `gateway.max_connections` | 20000 | open stream connections; beyond it a new one is closed with 1013 |
@@ -39,22 +70,95 @@
 
 from __future__ import annotations
 
+from typing import Any, Final, Literal
+
 import msgspec
+from foretype_client.wire import MAX_FRAME_BYTES
+from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
+from foretype_context.strategy import Strategy
 
 from foretype_backend.pools.config import FastConfig
 
 __all__ = [
+    "DEFAULT_PORT",
     "AdmissionConfig",
+    "EngineConfig",
+    "EngineName",
+    "GatewayConfig",
     "IdentityConfig",
     "LeasesConfig",
+    "LimitsConfig",
+    "ModelConfig",
     "ObjectivesMs",
     "OidcConfig",
     "PoolsConfig",
     "PricesConfig",
     "QualityConfig",
     "ReservedSlots",
+    "TelemetryConfig",
     "TracingConfig",
 ]
+
+
+DEFAULT_PORT: Final = 7878
+
+EngineName = Literal["embedded", "openai", "scripted", "vllm", "vllm-server"]
+
+
+class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    token_file: str | None = None
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    linger_s: float = 60.0
+    workers: int = 1
+    drain_s: float = 10.0
+    max_connections: int = 20_000
+    tls_cert_file: str | None = None
+    tls_key_file: str | None = None
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: EngineName = "embedded"
+    model: str | None = None
+    api_key_file: str | None = None
+    options: dict[str, Any] = {}
+
+
+class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str | None = None
+    tokenizer: str | None = None
+    grammar: str | None = None
+    layout: str | None = None
+    context_limit_tokens: int | None = None
+    block_tokens: int | None = None
+    strategy: str = "default-1"
+    strategy_rules: Strategy | None = None
+    variant: str = "control"
+    budgets: Budgets = Budgets()
+    stop: StopRules = StopRules()
+    min_mean_logprob: MinMeanLogprob | None = None
+    local_min_confidence: float | None = None
+
+
+class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    enabled: bool = True
+    url: str | None = None
+    text_url: str | None = None
+    key_file: str | None = None
+
+
+class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    max_running: int = 64
+    max_waiting: int = 256
+    live_per_connection: int = 64
+    max_tokens: int = 1024
+    max_deadline_ms: float = 120_000.0
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    max_segments: int = 1024
+    abort_grace_ms: float = 1000.0
+    retry_wait_ms: float = 2000.0
 
 
 class OidcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
