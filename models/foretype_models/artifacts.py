@@ -72,62 +72,54 @@ class TamperedArtifactError(ArtifactError):
     """A file's SHA-256 differs from the index."""
 
 
-@dataclass(frozen=True)
-class Artifact:
+@dataclass(frozen=True, kw_only=True)
+class _Shipped:
+    name: str
+    path: Path
+    tokenizer_path: Path
+    sha256: str
+    tokenizer_sha256: str
+    size_bytes: int
+    tokenizer_bytes: int
+    version: str
+    licence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact(_Shipped):
     """A shipped model.
 
     Attributes:
         name: what ``locate`` takes.
         path: the GGUF file.
         tokenizer_path: its ``tokenizer.json``.
-        sha256: of the GGUF file, hex.
-        tokenizer_sha256: of the tokenizer file, hex.
-        size_bytes: of the GGUF file.
-        tokenizer_bytes: of the tokenizer file.
+        sha256, tokenizer_sha256: of the two files, hex.
+        size_bytes, tokenizer_bytes: of the two files.
+        version: version of this model.
+        licence: SPDX expression for the weights.
         grammar: id of the prompt grammar it was trained with, such as ``foretype-1``.
         parameters: number of weights, tied ones once.
         trained_tokens: tokens it has seen.
-        version: version of this model.
-        licence: SPDX expression for the weights.
         profile: thresholds that belong to these weights, by the names of the gateway's profile (`min_mean_logprob`,
             `local_min_confidence`); empty where none were measured.
     """
 
-    name: str
-    path: Path
-    tokenizer_path: Path
-    sha256: str
-    tokenizer_sha256: str
-    size_bytes: int
-    tokenizer_bytes: int
     grammar: str
     parameters: int
     trained_tokens: int
-    version: str
-    licence: str
     profile: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True)
-class EmbedderArtifact:
+@dataclass(frozen=True, kw_only=True)
+class EmbedderArtifact(_Shipped):
     """The shipped embedding table of the repository index; it reads the tokenizer of the models.
 
     Attributes:
         path: an ``.npz``; its format is retrieval's.
         dimensions: of a vector.
-        sha256, tokenizer_sha256: of the two files, hex.
     """
 
-    name: str
-    path: Path
-    tokenizer_path: Path
-    sha256: str
-    tokenizer_sha256: str
-    size_bytes: int
-    tokenizer_bytes: int
     dimensions: int
-    version: str
-    licence: str
 
 
 # (path, size, mtime_ns) -> sha256, for this process. Hashing 11 MB takes some 10 ms once, so there is nothing to gain
@@ -158,10 +150,13 @@ def available(folder: Path = FOLDER) -> list[Artifact]:
 def _index(folder: Path) -> Mapping[str, Any]:
     index = folder / "index.json"
     try:
-        return cast("Mapping[str, Any]", json.loads(index.read_text("utf-8")))
+        data: object = json.loads(index.read_text("utf-8"))
+        if not isinstance(data, dict):
+            raise TypeError("no object")
+        return cast("Mapping[str, Any]", data)
     except FileNotFoundError as error:
         raise BrokenIndexError(f"{index} is missing; {_remedy(folder)}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise BrokenIndexError(
             f"{index} cannot be read ({type(error).__name__}: {error}); {_remedy(folder)}"
         ) from error
@@ -175,21 +170,28 @@ def _inside(folder: Path, value: Any) -> Path:
     return folder / name
 
 
-def _artifact(folder: Path, item: Mapping[str, Any]) -> Artifact:
+def _shipped(folder: Path, item: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that everything shipped with a tokenizer has."""
     tokenizer = cast("Mapping[str, Any]", item["tokenizer"])
+    return {
+        "name": str(item["name"]),
+        "path": _inside(folder, item["file"]),
+        "tokenizer_path": _inside(folder, tokenizer["file"]),
+        "sha256": str(item["sha256"]),
+        "tokenizer_sha256": str(tokenizer["sha256"]),
+        "size_bytes": int(item["bytes"]),
+        "tokenizer_bytes": int(tokenizer["bytes"]),
+        "version": str(item["version"]),
+        "licence": str(item["licence"]),
+    }
+
+
+def _artifact(folder: Path, item: Mapping[str, Any]) -> Artifact:
     return Artifact(
-        name=str(item["name"]),
-        path=_inside(folder, item["file"]),
-        tokenizer_path=_inside(folder, tokenizer["file"]),
-        sha256=str(item["sha256"]),
-        tokenizer_sha256=str(tokenizer["sha256"]),
-        size_bytes=int(item["bytes"]),
-        tokenizer_bytes=int(tokenizer["bytes"]),
+        **_shipped(folder, item),
         grammar=str(item["grammar"]),
         parameters=int(item["parameters"]),
         trained_tokens=int(item["trained_tokens"]),
-        version=str(item["version"]),
-        licence=str(item["licence"]),
         profile=cast("Mapping[str, Any]", item.get("profile", {})),
     )
 
@@ -215,8 +217,7 @@ def locate(name: str | None = None, folder: Path = FOLDER) -> Artifact:
             names = ", ".join(model.name for model in models)
             raise UnknownArtifactError(f"no shipped model is called {name!r}; there are: {names}")
         chosen = found[0]
-    _check(chosen.path, chosen.size_bytes, chosen.sha256)
-    _check(chosen.tokenizer_path, chosen.tokenizer_bytes, chosen.tokenizer_sha256)
+    _check_files(chosen)
     return chosen
 
 
@@ -226,29 +227,15 @@ def locate_embedder(folder: Path = FOLDER) -> EmbedderArtifact:
     Raises:
         ArtifactError: one of its subclasses, see the module.
     """
-    data = _index(folder)
+    item = _index(folder).get("embedder")
+    if item is None:
+        raise UnknownArtifactError("no embedder ships with this release")
     try:
-        item = cast("Mapping[str, Any] | None", data.get("embedder"))
-        if item is None:
-            raise UnknownArtifactError("no embedder ships with this release")
-        tokenizer = cast("Mapping[str, Any]", item["tokenizer"])
-        found = EmbedderArtifact(
-            name=str(item["name"]),
-            path=_inside(folder, item["file"]),
-            tokenizer_path=_inside(folder, tokenizer["file"]),
-            sha256=str(item["sha256"]),
-            tokenizer_sha256=str(tokenizer["sha256"]),
-            size_bytes=int(item["bytes"]),
-            tokenizer_bytes=int(tokenizer["bytes"]),
-            dimensions=int(item["dimensions"]),
-            version=str(item["version"]),
-            licence=str(item["licence"]),
-        )
+        found = EmbedderArtifact(**_shipped(folder, item), dimensions=int(item["dimensions"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         index = folder / "index.json"
-        raise BrokenIndexError(f"{index}: embedder ({type(error).__name__}: {error}); {_REMEDY}") from error
-    _check(found.path, found.size_bytes, found.sha256)
-    _check(found.tokenizer_path, found.tokenizer_bytes, found.tokenizer_sha256)
+        raise BrokenIndexError(f"{index}: embedder ({type(error).__name__}: {error}); {_remedy(folder)}") from error
+    _check_files(found)
     return found
 
 
@@ -285,6 +272,11 @@ def verify(folder: Path = FOLDER) -> list[Artifact]:
     if _index(folder).get("table") is not None:
         locate_table(folder)
     return models
+
+
+def _check_files(shipped: _Shipped) -> None:
+    _check(shipped.path, shipped.size_bytes, shipped.sha256)
+    _check(shipped.tokenizer_path, shipped.tokenizer_bytes, shipped.tokenizer_sha256)
 
 
 def _check(path: Path, size: int, sha256: str) -> None:

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,13 @@ def test_a_broken_index_is_reported_as_such(folder: Path, text: str) -> None:
     (folder / "index.json").write_text(text)
     with pytest.raises(artifacts.BrokenIndexError, match=r"index\.json"):
         artifacts.locate(folder=folder)
+
+
+@pytest.mark.parametrize("find", [artifacts.locate_embedder, artifacts.locate_table])
+def test_an_index_that_is_no_object_is_reported_by_all_who_read_it(folder: Path, find: Callable[[Path], Any]) -> None:
+    (folder / "index.json").write_text("[]")
+    with pytest.raises(artifacts.BrokenIndexError, match=r"index\.json"):
+        find(folder)
 
 
 def test_a_missing_index_is_reported_as_such(tmp_path: Path) -> None:

@@ -66,7 +66,18 @@ def results(next_line: dict[str, float], line_fill: dict[str, float]) -> dict[st
 @pytest.fixture
 def artifact() -> artifacts.Artifact:
     return artifacts.Artifact(
-        "m", Path("m.gguf"), Path("t.json"), "abc", "def", 11_000_000, 1, "foretype-1", 10_227_968, 1, "1", "Apache-2.0"
+        name="m",
+        path=Path("m.gguf"),
+        tokenizer_path=Path("t.json"),
+        sha256="abc",
+        tokenizer_sha256="def",
+        size_bytes=11_000_000,
+        tokenizer_bytes=1,
+        version="1",
+        licence="Apache-2.0",
+        grammar="foretype-1",
+        parameters=10_227_968,
+        trained_tokens=1,
     )
 
 
