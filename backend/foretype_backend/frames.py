@@ -91,6 +91,7 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         self._part = bytearray()  # of a frame, and before that of the handshake
         self._wanted = 0
         self._max_bytes = self.config.ws_max_size
+        self.ready = True
 
     def data_received(self, data: bytes) -> None:
         """Read what came.
@@ -170,10 +171,6 @@ class FrameProtocol(WebSocketsSansIOProtocol):
             return
         self._on_frame(text)
 
-    @property
-    def ready(self) -> bool:
-        return self.writable.is_set()
-
     def write(self, payload: bytes, *, text: bool) -> None:
         if self.close_sent or self.conn.state is not State.OPEN or self.transport.is_closing():
             return
@@ -183,6 +180,7 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
         # No cycles: what a connection holds of its client's source text is freed now, not at the collector's next round.
         self._on_frame = self._on_writable = None
+        self.ready = True
         self._part.clear()
         self._extensions.pop(EXTENSION, None)
 
@@ -196,8 +194,13 @@ class FrameProtocol(WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.ready = False
+
     def resume_writing(self) -> None:
         super().resume_writing()
+        self.ready = True
         if self._on_writable is not None:
             self._on_writable()
 

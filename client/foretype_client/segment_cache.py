@@ -59,11 +59,15 @@ class SegmentCache:
         """Everything held, least recent first; equal lists at both ends mean equal caches."""
         return list(self._texts)
 
-    def send(self, kind: Kind, text: str) -> bytes | None:
-        """Sender's half of the rule: the digest to send in place of `text`, or None when the text itself must travel."""
+    def send(self, kind: Kind, text: str, digest: bytes | None = None) -> bytes | None:
+        """Sender's half of the rule: the digest to send in place of `text`, or None when the text itself must travel.
+
+        Args:
+            digest: of `text`, where the caller has it.
+        """
         if kind not in STABLE_KINDS:
             return None
-        digest = digest_of(text)
+        digest = digest or digest_of(text)
         if digest in self._texts:
             self._texts.move_to_end(digest)
             return digest

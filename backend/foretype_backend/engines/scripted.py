@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from foretype_backend.engines.alarms import Alarms
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
@@ -152,6 +153,7 @@ class ScriptedEngine:
         self._abort_log_path = abort_log
         self._abort_log: BinaryIO | None = None
         self._started = False
+        self._alarms: Alarms | None = None
         self._live: dict[str, _Live] = {}
         self._ledger = AbortLedger()
         self._waiting: list[tuple[int, int, asyncio.Event]] = []
@@ -170,6 +172,7 @@ class ScriptedEngine:
 
     async def start(self) -> None:
         self._started = True
+        self._alarms = Alarms(asyncio.get_running_loop())
         if self._abort_log_path is not None and self._abort_log is None:
             self._abort_log = Path(self._abort_log_path).open("ab", buffering=0)  # noqa: ASYNC230, SIM115 - for measuring alone
 
@@ -335,16 +338,13 @@ class ScriptedEngine:
             raise EngineUnavailable("the scripted engine died; it is up again, retry")
 
     async def _pause(self, seconds: float, live: _Live | None = None) -> None:
-        if self._sleep is not None or live is None or seconds <= 0:
+        if self._sleep is not None or self._alarms is None or live is None or seconds <= 0:
             await (self._sleep or asyncio.sleep)(seconds)
             return
-        loop = asyncio.get_running_loop()
-        live.pause = loop.create_future()
-        timer = loop.call_later(seconds, _over, live.pause)
+        live.pause = self._alarms.after(seconds)
         try:
             await live.pause
         finally:
-            timer.cancel()
             live.pause = None
 
     async def _take_slot(self, priority: int, live: _Live) -> None:

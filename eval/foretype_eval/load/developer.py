@@ -162,7 +162,7 @@ class Developer:
         cache = self._cache
         segments = [
             part.text_form
-            if as_text or part.digest is None or cache.send(part.kind, part.text_form.text or "") is None
+            if as_text or part.digest is None or cache.send(part.kind, part.text_form.text or "", part.digest) is None
             else part.digest_form
             for part in step.parts
         ]
