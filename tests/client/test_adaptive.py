@@ -15,6 +15,7 @@ from foretype_client.adaptive.evidence import (
     alike_in_file,
     levels_of,
     places_in_file,
+    standing,
 )
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import CELLS, TEMPLATE_WEIGHTS, chances, fitted_weights
@@ -149,7 +150,7 @@ def test_other_files_are_searched_as_if_sorted_afresh(texts: list[list[int]], da
 
 def test_the_line_being_written_is_no_evidence_for_itself() -> None:
     ids: Ids = np.array([5, 6, 5, -1, 5, 8, 0], np.int32)
-    assert places_in_file(ids, 3, alike_in_file(ids, 3, [5]))[0].following.tolist() == [6, 8]
+    assert places_in_file(ids, 3, alike_in_file(ids, standing(ids, 3, 5), [5]))[0].following.tolist() == [6, 8]
 
 
 PAIRS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, CONTEXT_MAX), st.sampled_from([1, 3, 4])), max_size=30)

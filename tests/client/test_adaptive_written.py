@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from foretype_client.adaptive.evidence import alike_in_file, latest_in_file, places_in_written
+from foretype_client.adaptive.evidence import alike_in_file, latest_in_file, places_in_written, standing
 from foretype_client.adaptive.lexemes import Vocabulary
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.stream import Ids, LexemeStream
@@ -68,11 +68,17 @@ def test_the_oldest_lines_are_forgotten_and_the_array_stays_for_whoever_holds_it
 
 def test_the_latest_place_speaks_for_itself_and_says_whether_the_one_before_agrees() -> None:
     ids: Ids = np.array([5, 6, 0, 5, 7, 0, 5, 7, 0, 5, -1], np.int32)
-    rows = latest_in_file(ids, 10, alike_in_file(ids, 10, [5]))
+    rows = latest_in_file(ids, 10, alike_in_file(ids, standing(ids, 10, 5), [5]))
     assert [(row.ids, row.variety) for row in rows] == [([7], 2)]
-    assert [(row.ids, row.variety) for row in latest_in_file(ids[:6], 6, alike_in_file(ids[:6], 6, [5]))] == [([7], 1)]
-    assert [(row.ids, row.variety) for row in latest_in_file(ids[:3], 3, alike_in_file(ids[:3], 3, [5]))] == [([6], 0)]
-    assert latest_in_file(ids, 10, alike_in_file(ids, 10, [9])) == []
+    assert [
+        (row.ids, row.variety)
+        for row in latest_in_file(ids[:6], 6, alike_in_file(ids[:6], standing(ids[:6], 6, 5), [5]))
+    ] == [([7], 1)]
+    assert [
+        (row.ids, row.variety)
+        for row in latest_in_file(ids[:3], 3, alike_in_file(ids[:3], standing(ids[:3], 3, 5), [5]))
+    ] == [([6], 0)]
+    assert latest_in_file(ids, 10, alike_in_file(ids, standing(ids, 10, 9), [9])) == []
 
 
 def test_places_in_what_was_written_end_before_its_end() -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "places_in_file",
     "places_in_others",
     "places_in_written",
+    "standing",
 ]
 
 LENGTHS: Final = (1, 2, 3, 4, 5, 7, 10, 14, 20, 28)
@@ -157,10 +158,14 @@ def agreement(ids: Ids, at: Ints, history: Sequence[int]) -> Ints:
     return lengths
 
 
-def alike_in_file(ids: Ids, begin: int, history: Sequence[int]) -> Alike:
-    """Places of this file. `ids[begin]` is no lexeme: it stands for the line that is written."""
-    at = np.flatnonzero(ids[:-1] == history[-1])
-    at = at[at != begin - 1]
+def standing(ids: Ids, begin: int, lexeme: int) -> Ints:
+    """Where `lexeme` stands in this file, ascending. `ids[begin]` is no lexeme: it stands for the line that is written."""
+    at = np.flatnonzero(ids[:-1] == lexeme)
+    return at[at != begin - 1]
+
+
+def alike_in_file(ids: Ids, at: Ints, history: Sequence[int]) -> Alike:
+    """Places `at` of this file, where the last lexeme of `history` stands."""
     return Alike(at, agreement(ids, at, history))
 
 
@@ -300,7 +305,8 @@ def levels_of(
         own = inverse[at : at + len(row.ids)]
         at += len(row.ids)
         kept = own >= 0
-        share = np.bincount(own[kept], np.asarray(row.shares, np.float64)[kept], size)
+        given = np.asarray(row.shares, np.float64)[kept]
+        share: npt.NDArray[np.float64] = np.bincount(own[kept], given, size).astype(np.float64)
         if allowed is not None:
             if (total := share.sum()) <= 0:
                 continue

@@ -64,7 +64,7 @@ class AdaptiveModel:
         *,
         weights: Weights | None = None,
         show: ShowRule = SHOW_RULE,
-        steps_max: int = 20,
+        steps_max: int = 30,
         looks_max: int = _LOOKS_MAX,
         documents_max: int = 200,
         chars_max: int = 400_000,
@@ -180,7 +180,7 @@ class AdaptiveModel:
         places = places_in_others(around.others, history)
         latest: list[Row] = []
         if history:
-            alike = alike_in_file(around.ids, around.begin, history)
+            alike = alike_in_file(around.ids, around.places(history[-1]), history)
             places += places_in_file(around.ids, around.begin, alike)
             places += places_in_written(around.written, history)
             latest = latest_in_file(around.ids, around.begin, alike)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from foretype_client.adaptive.evidence import Levels, Occurrences
+from foretype_client.adaptive.evidence import Ints, Levels, Occurrences, standing
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary
 from foretype_client.adaptive.others import OtherFiles
 from foretype_client.adaptive.stream import Ids, LexemeStream
@@ -70,6 +70,7 @@ class Surroundings:
         self.beside = Beside(self.ids, begin, self.before, above, below, common)
         self.others: Occurrences = other.occurrences
         self.templates = Templates(vocabulary, common, Scene(stream, line, margin, other))
+        self._places: dict[int, Ints] = {}
         self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
         self._weighed: dict[tuple[tuple[int, ...], str], Weighed] = {}
 
@@ -81,8 +82,14 @@ class Surroundings:
         """Takes over what `other` weighed where only the line's indentation is another: evidence does not know of it, templates do."""
         same_text = other is not None and other._stream is self._stream and other.others is self.others
         if other is not None and same_text and other._key[:2] == self._key[:2]:
-            self._weighed = other._weighed
+            self._weighed, self._places = other._weighed, other._places
         return self
+
+    def places(self, lexeme: int) -> Ints:
+        """Where `lexeme` stands in the file, looked for once."""
+        if lexeme not in self._places:
+            self._places[lexeme] = standing(self.ids, self.begin, lexeme)
+        return self._places[lexeme]
 
     def weighed(self, typed: tuple[int, ...], half: str, weigh: Callable[[], Weighed]) -> Weighed:
         """What `weigh` says after these lexemes of the line and this half-typed word, asked for once."""
