@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from foretype_backend.telemetry.errors import StoreError, explain
 
-__all__ = ["Schema", "mapped", "migrate", "open_database", "place_of", "url_of"]
+__all__ = ["Schema", "is_there", "mapped", "migrate", "open_database", "place_of", "url_of"]
 
 _BUSY_MS: Final = 10_000
 _LOCK: Final = 0x666F7265
@@ -63,6 +63,13 @@ def url_of(given: str, field: str) -> URL:
     if driver is None:
         raise StoreError(f"{field}: {url.drivername!r} is not supported; use sqlite or postgresql")
     return url.set(drivername=driver)
+
+
+def is_there(given: str, field: str) -> bool:
+    """Whether there may be a store: False for a SQLite file that nobody has made, which opening would make. Raises StoreError."""
+    url = url_of(given, field)
+    named = url.drivername.startswith("sqlite") and url.database and not url.database.startswith("file:")
+    return not named or Path(str(url.database)).exists()
 
 
 async def open_database(given: str, schema: Schema, *, upgrade: bool = True) -> AsyncEngine:

@@ -47,6 +47,7 @@ def filled(state: Path) -> Path:
 def test_show_says_places_retention_and_flags(tmp_path: Path) -> None:
     empty = called(tmp_path / "none", "show")
     assert empty["user"] in (None, "") and empty["spooled_batches"] == 0
+    assert called(tmp_path / "none", "delete", "--user", "x") == {"events": 0, "texts": 0, "spooled_batches": 0}
     assert not (tmp_path / "none").exists(), "asking makes nothing"
     folder = filled(tmp_path)
     shown = called(tmp_path, "show")
@@ -94,6 +95,8 @@ def test_me_is_deleted_from_every_file(tmp_path: Path) -> None:
         (["set", "--tenant", "a/b", "--train"], "tenant"),
         (["delete"], "--user ID"),
         (["delete", "--user", "me"], "nothing was ever recorded"),
+        (["export", "none/out.jsonl"], "events.db is not there"),
+        (["show", "--store", "mysql://h/d"], "telemetry.url: 'mysql' is not supported"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, arguments: list[str], message: str) -> None:

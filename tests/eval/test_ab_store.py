@@ -64,6 +64,15 @@ async def test_daily_sums_are_user_days(tmp_path: Path) -> None:
     assert result["verdict"] != "better" and result["reasons"]
 
 
+@pytest.mark.parametrize("scheme", ["", "sqlite:///"])
+def test_a_store_that_is_not_there_is_named_and_not_made(tmp_path: Path, scheme: str) -> None:
+    url = f"{scheme}{tmp_path / 'none' / 'events.db'}"
+    done = CliRunner().invoke(app, ["ab", "--store", url])
+    assert done.exit_code == 2
+    assert f"--store: {url} is not there" in done.stderr
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_file_or_a_store_and_not_both(tmp_path: Path) -> None:
     for arguments in (["ab"], ["ab", "rows.csv", "--store", "x.db"]):
         done = CliRunner().invoke(app, arguments)

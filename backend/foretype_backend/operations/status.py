@@ -47,6 +47,12 @@ def status(
                 live.update(table(fetch(url, key)))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+    except httpx.ConnectError as error:
+        typer.echo(
+            f"foretype status: --gateway: {url} cannot be reached ({error}); does it run, and is its URL right?",
+            err=True,
+        )
+        raise typer.Exit(1) from error
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError, ValueError) as error:
         typer.echo(f"foretype status: {url}: {error}", err=True)
         raise typer.Exit(1) from error

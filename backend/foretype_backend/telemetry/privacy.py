@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 from sqlalchemy import select
 
+from foretype_backend.database import is_there
 from foretype_backend.telemetry.errors import StoreError
 from foretype_backend.telemetry.intake import safe_name
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, events
@@ -121,6 +122,8 @@ class Privacy:
                             counts["texts"] += 1
             return counts
 
+        if not self._exists():
+            raise ValueError(f"{self.url} is not there: no gateway has kept anything in it; give --store URL")
         return self._run(write)
 
     async def _shown(self, store: Store, texts: Texts | None) -> tuple[str, list[dict[str, Any]]]:
@@ -133,7 +136,10 @@ class Privacy:
 
     def _exists(self) -> bool:
         """A SQLite file that no gateway has made yet is not made by asking about it."""
-        return "://" in self.url or Path(self.url).exists()
+        try:
+            return is_there(self.url, "telemetry.url")
+        except StoreError as error:
+            raise ValueError(str(error)) from error
 
     def _has_texts(self) -> bool:
         return "://" in self.text_url or Path(self.text_url).exists()

@@ -13,7 +13,7 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Column, Table
+from rich.table import Table
 
 from foretype_client.commands.shared import BadInput, StateDirOption, errors_told
 from foretype_client.local import default_state_dir
@@ -186,10 +186,9 @@ def _print_json(value: dict[str, Any]) -> None:
 
 def _print(result: dict[str, Any]) -> None:
     console = Console(highlight=False, emoji=False)
-    places = Table(Column("place", overflow="fold"), "holds", "kept", box=None)
-    for place in result["places"]:
-        places.add_row(f"{place['what']}: {escape(place['place'])}", place["holds"], place["retention"])
-    console.print(places)
+    for place in result["places"]:  # unwrapped: a path that is cut in two cannot be copied
+        console.print(f"{place['what'] + ':':<8}{place['place']}", markup=False, soft_wrap=True)
+        console.print(f"{'':<8}{place['holds']}; kept: {place['retention']}", markup=False, soft_wrap=True)
     tenants = Table("tenant", "store_text", "train", "events_days", "text_days", "events", "texts", box=None)
     for tenant in result["tenants"]:
         flags = ["yes" if tenant[name] else "no" for name in ("store_text", "train")]

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 from typing import Final
 
+from foretype_backend.database import is_there
 from foretype_backend.telemetry.aggregate import Figures, figures
 from foretype_backend.telemetry.errors import StoreError
 from foretype_backend.telemetry.store import Store
@@ -28,6 +29,12 @@ def stored_rows(url: str, *, tenant: str | None = None, since: datetime.date | N
     Raises:
         AbInputError: the store cannot be opened, or has no sums yet.
     """
+    try:
+        known = is_there(url, "--store")
+    except StoreError as error:
+        raise AbInputError(str(error)) from error
+    if not known:
+        raise AbInputError(f"--store: {url} is not there; give the gateway's telemetry.url")
 
     async def read() -> list[Figures]:
         store = await Store.open(url)

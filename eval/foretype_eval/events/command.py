@@ -38,6 +38,8 @@ def events(
     seed: Annotated[int, typer.Option(help="Of the moments.")] = 0,
 ) -> None:
     """Feedback through a real gateway: events committed per second, and what a kill -9 costs."""
+    if store not in ("sqlite", "postgres") and "://" not in store:
+        fail(f"--store: {store!r} is none of sqlite and postgres, and no URL (postgresql://…, sqlite:///FILE)")
     try:
         result = run_events(store, events=count, batch=batch, senders=senders, kills=kills, seed=seed)
     except (GatewayFailed, StoreError, NoPostgres, OSError) as error:

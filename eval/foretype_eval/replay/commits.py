@@ -51,6 +51,10 @@ def _git(repo: Path, *arguments: str) -> bytes:
     done = subprocess.run(["git", "-C", str(repo), *arguments], capture_output=True, check=False)
     if done.returncode:
         detail = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        if detail and ("not a git repository" in detail[-1] or "cannot change to" in detail[-1]):
+            raise RepositoryError(
+                f"{repo} is not a git repository; give a folder with the commits that are to be typed"
+            )
         raise RepositoryError(f"git {arguments[0]} failed in {repo}: {detail[-1] if detail else 'no message'}")
     return done.stdout
 
