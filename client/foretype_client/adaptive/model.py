@@ -26,7 +26,7 @@ from foretype_client.adaptive.scoring import Scorer
 from foretype_client.adaptive.search import best_line
 from foretype_client.adaptive.showing import SHOW_RULE, ShowRule, openings
 from foretype_client.adaptive.stream import LexemeStream
-from foretype_client.adaptive.surroundings import Answer, Following, Spot, Surroundings, Weighed
+from foretype_client.adaptive.surroundings import Answer, Following, Gathered, Spot, Surroundings, Weighed
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, Row
 from foretype_client.adaptive.templates import Proposal
 from foretype_client.adaptive.views import Line, View, view_of
@@ -175,7 +175,14 @@ class AdaptiveModel:
     def evidence(self, spot: Spot, path: list[int]) -> Levels | None:
         """Levels of evidence for what follows `path` at a place."""
         around = spot.around
-        history = [*around.before, *spot.typed, *path][-HISTORY_MAX:]
+        typed = (*spot.typed, *path)
+        places, rows, latest = around.gathered(typed, lambda: self._gather(around, typed))
+        half = "" if path else spot.half
+        in_line = typed[::-1].index(LINE_END) if LINE_END in typed else len(typed)
+        return levels_of(places, rows, in_line, (lambda id: self._starts(id, half)) if half else None, latest)
+
+    def _gather(self, around: Surroundings, typed: tuple[int, ...]) -> Gathered:
+        history = [*around.before, *typed][-HISTORY_MAX:]
         rows = [] if self._table is None else self._table.rows(history, self._vocabulary)
         places = places_in_others(around.others, history)
         latest: list[Row] = []
@@ -184,9 +191,7 @@ class AdaptiveModel:
             places += places_in_file(around.ids, around.begin, alike)
             places += places_in_written(around.written, history)
             latest = latest_in_file(around.ids, around.begin, alike)
-        half = "" if path else spot.half
-        in_line = path[::-1].index(LINE_END) if LINE_END in path else len(spot.typed) + len(path)
-        return levels_of(places, rows, in_line, (lambda id: self._starts(id, half)) if half else None, latest)
+        return places, rows, latest
 
     def proposals(self, spot: Spot, path: list[int]) -> list[Proposal]:
         """What lines like this one say comes after `path`; nothing beyond its end."""
