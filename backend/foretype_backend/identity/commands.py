@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from foretype_backend.config import Config, ConfigError, load_config
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
@@ -212,7 +212,9 @@ def list_keys(
     if json:
         _print(found)
         return
-    table = Table("id", "tenant", "user", "scopes", "expires", "revoked", "successor")
+    # Keys are named by their ids: these are never cut.
+    ids = [Column(name, no_wrap=True, min_width=12) for name in ("id", "successor")]
+    table = Table(ids[0], "tenant", "user", "scopes", "expires", "revoked", ids[1])
     for row in found:
         names = ("id", "tenant", "user", "scopes", "expires", "revoked", "successor")
         table.add_row(*(",".join(row[n]) if n == "scopes" else str(row[n] or "") for n in names))
