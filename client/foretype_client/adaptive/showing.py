@@ -31,7 +31,7 @@ class ShowRule(NamedTuple):
     chance_min: float = 0.36
     cost_chars: float = 40.0
     floor: float = 0.15
-    patience: float = 0.35
+    patience: float = 0.6
 
     def least(self, agreed: float) -> float:
         """Chance that a text of any length needs; `agreed` is the chance that the next key is its first character."""
