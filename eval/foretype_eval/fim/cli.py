@@ -16,7 +16,7 @@ from foretype_eval.fim.ask import AskOptions
 from foretype_eval.fim.baselines import Baseline
 from foretype_eval.fim.items import DataError
 from foretype_eval.fim.run import FimOptions, run_fim
-from foretype_eval.gateway import GatewayOptions
+from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.sandbox import SandboxError
 
 __all__ = ["fim"]
@@ -36,15 +36,14 @@ def fim(
     keep_text: Annotated[bool, typer.Option(help="Write completions into items.jsonl, for a look at them.")] = False,
     parallel: Annotated[int, typer.Option(min=1, help="Requests under way at once.")] = 2,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Engine of the private gateway.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
-    profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+    gateway: GatewayUrl = None,
+    token_file: TokenFile = None,
+    engine: Engine = None,
+    model: ModelFile = None,
+    profile: ProfileFile = None,
 ) -> None:
     """Fill holes in programs, run their tests, report pass@1 and exact match with clustered intervals."""
     try:
-        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
         options = FimOptions(
             data=data,
             out=out,
@@ -56,7 +55,7 @@ def fim(
             keep_text=keep_text,
             seed=seed,
             ask=AskOptions(max_tokens=max_tokens, post_process=post_process, parallel=parallel),
-            gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
+            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
         )
         with progress_bars() as progress:
             summary = asyncio.run(run_fim(options, progress=progress))

@@ -12,7 +12,8 @@ from foretype_client.ports import GatewayError, GatewayGone
 from rich.console import Console
 
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.gateway import GatewayOptions, connected
+from foretype_eval.gateway import connected
+from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.latency.editor_bench import measure_editor, measure_start
 from foretype_eval.latency.gateway_bench import measure_gateway
 from foretype_eval.latency.lsp_client import LspError, LspGone
@@ -50,23 +51,22 @@ def latency(
     quick: Annotated[
         bool, typer.Option(help="A tenth of the measurements: to see that it works, not to publish.")
     ] = False,
-    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Engine of the private gateway: embedded, scripted, ….")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
-    profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+    gateway: GatewayUrl = None,
+    token_file: TokenFile = None,
+    engine: Engine = None,
+    model: ModelFile = None,
+    profile: ProfileFile = None,
     only: Annotated[list[Part] | None, typer.Option(help="Measure these parts only; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(help="Which files and lines are typed.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the JSON object to this file too.")] = None,
 ) -> None:
     """Time to first token cold and warm, type-through, changes, cancels, start: through the real client and server."""
     try:
-        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
         options = LatencyOptions(
             counts=QUICK if quick else Counts(),
             seed=seed,
             parts=frozenset(only or Part),
-            gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
+            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
         )
         with progress_bars() as progress:
             result = asyncio.run(run_latency(options, progress=progress))

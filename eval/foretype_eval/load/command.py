@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.gateway import GatewayOptions
+from foretype_eval.gateway_options import GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.latency.workload import WorkloadError
 from foretype_eval.load.beside import PeerOptions, run_peer
 from foretype_eval.load.run import LoadOptions, run_load
@@ -37,10 +36,10 @@ def load(
     seed: Annotated[int, typer.Option()] = 0,
     pin: Annotated[bool, typer.Option(help="Gateway on the first core, generator on the last.")] = True,
     engine: Annotated[str | None, typer.Option(help="Engine of the private gateway; default scripted.")] = "scripted",
-    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
-    profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+    gateway: GatewayUrl = None,
+    token_file: TokenFile = None,
+    model: ModelFile = None,
+    profile: ProfileFile = None,
     scenario: Annotated[
         str | None, typer.Option(help=f"{', '.join(SCENARIOS)}: see docs/operations.md; a private gateway of its own.")
     ] = None,
@@ -63,7 +62,6 @@ def load(
             f"--scenario is one of {', '.join(SCENARIOS)}, and starts a gateway of its own: leave --gateway and --peer out"
         )
     try:
-        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
         options = LoadOptions(
             rate=rate,
             seconds=seconds,
@@ -74,7 +72,7 @@ def load(
             frame_ms=frame_ms,
             seed=seed,
             pin=pin,
-            gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
+            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
         )
         with progress_bars() as progress:
             if scenario is not None:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.gateway import GatewayOptions
+from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.retrieval.crossfile import CrossfileError, CrossfileOptions, run_crossfile
 from foretype_eval.retrieval.index_bench import bench_index
 from foretype_eval.retrieval.recall import measure_recall
@@ -109,16 +109,15 @@ def crossfile(
     max_tokens: Annotated[int, typer.Option(min=1, help="Token limit of one line.")] = 48,
     parallel: Annotated[int, typer.Option(min=1, help="Requests under way at once.")] = 2,
     embedder: EmbedderOption = None,
-    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Engine of the private gateway.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
-    profile: Annotated[Path | None, typer.Option(help="Profile file of the private gateway.")] = None,
+    gateway: GatewayUrl = None,
+    token_file: TokenFile = None,
+    engine: Engine = None,
+    model: ModelFile = None,
+    profile: ProfileFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Exact match of lines that use another file's definition, with retrieval and without, paired."""
     try:
-        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
         options = CrossfileOptions(
             limit=limit,
             seed=seed,
@@ -127,7 +126,7 @@ def crossfile(
             snippets=snippets,
             max_tokens=max_tokens,
             parallel=parallel,
-            gateway=GatewayOptions(url=gateway, token=token, engine=engine, model=model, profile=profile),
+            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
         )
         with progress_bars() as progress:
             report = asyncio.run(run_crossfile(sources, _embedder(embedder), options, progress=progress))
