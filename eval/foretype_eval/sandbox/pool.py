@@ -66,11 +66,10 @@ class Limits:
 
 
 class Program(NamedTuple):
-    """A program, what it reads from standard input, and a wall-clock limit other than the sandbox's own."""
+    """A program, and what it reads from standard input."""
 
     source: str
     stdin: str = ""
-    wall_s: float | None = None
 
 
 class Isolation(NamedTuple):
@@ -146,12 +145,10 @@ class _Worker:
         return None if self._process is None else self._process.pid
 
     def run(self, program: Program) -> Verdict:
-        message = {"source": program.source, "stdin": program.stdin, "wall_s": program.wall_s}
         try:
-            reply = self._ask(message, (program.wall_s or self._limits.wall_s) + _GRACE_S)
-        except (
-            _Lost
-        ) as lost:  # for instance the kernel's out-of-memory killer; the program is to blame, the next is not
+            reply = self._ask(program._asdict(), self._limits.wall_s + _GRACE_S)
+        except _Lost as lost:
+            # For instance the kernel's out-of-memory killer; the program is to blame, the next is not.
             self.close()
             self._start()
             return Verdict(Status.CRASHED, f"took the sandbox with it ({lost})", "", 0.0)

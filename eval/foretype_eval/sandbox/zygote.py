@@ -94,8 +94,7 @@ class Zygote:
         os.close(output_write)
         with contextlib.suppress(OSError):  # the child does the same: whoever comes first
             os.setpgid(child, child)
-        wall_s = float(program.get("wall_s") or self._settings["wall_s"])
-        report, output, ended = self._watch(report_read, output_read, started + wall_s)
+        report, output, ended = self._watch(report_read, output_read, started + self._settings["wall_s"])
         status = self._reap(child)
         wall_ms = (time.monotonic() - started) * 1000
         os.close(report_read)
