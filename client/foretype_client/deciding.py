@@ -87,7 +87,9 @@ class Deciding:
         offset = min(max(offset, 0), len(snapshot.text))
         profile = self._gateway.profile
         place = Place.of(snapshot, offset, profile)
-        return Question(snapshot, offset, place, trigger, selected, profile, self._clock())
+        unsure = trigger is Trigger.INVOKED or self._policy.options.switches.unsure
+        least = None if profile is None or unsure else profile.min_mean_logprob
+        return Question(snapshot, offset, place, trigger, selected, profile, self._clock(), least)
 
     def at_once(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | str | Attempt:
         """The answer that needs no waiting, or the attempt to get one from the gateway."""
@@ -157,6 +159,8 @@ class Deciding:
             return Outcome.OFFLINE
         if question.profile is not None and not question.profile.service.asks:
             return Outcome.SHED
+        if question.least is not None and question.least.shows_nothing:
+            return Outcome.LOW_CONFIDENCE  # whatever the model says, it would not be shown
         return Outcome.SELECTED_MISMATCH if selected_rest(question) is None else None
 
     def _ask(self, document: TrackedDocument, question: Question) -> Ask:

@@ -29,7 +29,11 @@ class Finisher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What an editor asks: where, in what, and how."""
+    """What an editor asks: where, in what, and how.
+
+    Attributes:
+        least: how sure the model must be to be shown; None where whatever it says is wanted.
+    """
 
     snapshot: Snapshot
     offset: int
@@ -38,6 +42,7 @@ class Question:
     selected: SelectedCompletion | None
     profile: Profile | None
     asked_s: float
+    least: MinMeanLogprob | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +67,7 @@ def judge(
     """The suggestion that a candidate becomes at the place asked about, or why it becomes none."""
     if not candidate.text.strip():
         return Outcome.EMPTY
-    automatic = question.trigger is Trigger.AUTOMATIC
-    if automatic and not _sure(candidate, question.profile):
+    if not _sure(candidate, question.least):
         if candidate.kind is not SuggestionKind.OPENED:
             return Outcome.LOW_CONFIDENCE
         # The block is not worth showing; the line that opened it may be, as it would have been alone.
@@ -76,7 +80,7 @@ def judge(
         rest = selected_rest(question)
         if rest is None or not finished.text.startswith(rest):
             return Outcome.SELECTED_MISMATCH
-    if automatic and feedback.refused(question.place, finished.text, now):
+    if question.trigger is Trigger.AUTOMATIC and feedback.refused(question.place, finished.text, now):
         return Outcome.REFUSED_BEFORE
     return Suggestion(
         id=candidate.id,
@@ -107,10 +111,10 @@ def selected_rest(question: Question) -> str | None:
     return text[len(typed) :] if text.startswith(typed) else None
 
 
-def _sure(candidate: Candidate, profile: Profile | None) -> bool:
-    if profile is None or candidate.logprob is None:
+def _sure(candidate: Candidate, least: MinMeanLogprob | None) -> bool:
+    if least is None or candidate.logprob is None:
         return True
-    return candidate.logprob >= _least_logprob(profile.min_mean_logprob, candidate.kind)
+    return candidate.logprob >= _least_logprob(least, candidate.kind)
 
 
 def _least_logprob(least: MinMeanLogprob, kind: SuggestionKind) -> float:

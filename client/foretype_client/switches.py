@@ -20,6 +20,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         speculative: what comes after a suggestion is asked for while it is still looked at.
         preload: the prompt of a place where the cursor rests is computed before anybody types there; None: where the gateway
             is private, so that nobody else waits for it.
+        unsure: what the model says is shown even where it is less sure than its profile asks for.
     """
 
     adaptive_debounce: bool = True
@@ -28,6 +29,7 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     remember_rejections: bool = True
     speculative: bool = False
     preload: bool | None = None
+    unsure: bool = False
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

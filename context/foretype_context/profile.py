@@ -100,11 +100,20 @@ class StopRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MinMeanLogprob(msgspec.Struct, frozen=True, kw_only=True):
-    """Least mean token log-probability at which a suggestion is shown, per kind; chosen on held-out data."""
+    """Least mean token log-probability at which a suggestion is shown unasked, per kind; chosen on held-out data.
+
+    0 lets nothing be shown, since no text is certain: a model that is right too seldom at every confidence answers only
+    somebody who asks.
+    """
 
     mid_line: float = -100.0
     line: float = -100.0
     block: float = -100.0
+
+    @property
+    def shows_nothing(self) -> bool:
+        """No text of any kind is shown unasked."""
+        return min(self.mid_line, self.line, self.block) >= 0
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="profile"):

@@ -35,6 +35,10 @@ def lsp(
     no_retrieval: Annotated[
         bool, typer.Option("--no-retrieval", help="Index no folder: suggestions know the open documents alone.")
     ] = False,
+    unsure: Annotated[
+        bool,
+        typer.Option("--unsure", help="Show what the model says even where it is less sure than its profile asks for."),
+    ] = False,
     log_file: Annotated[Path | None, typer.Option(help="Log to this file instead of standard error.")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error; default warning.")] = "",
     stdio: Annotated[
@@ -53,6 +57,7 @@ def lsp(
         "telemetry": False if no_telemetry else None,
         "logLevel": log_level,
         "index": {"enable": False} if no_retrieval else None,
+        "policies": {"unsure": True} if unsure else None,
     }
     raise typer.Exit(
         main({name: value for name, value in given.items() if value not in ("", None)}, log_file, popup=popup)

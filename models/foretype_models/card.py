@@ -84,7 +84,8 @@ def _honest(rows: Mapping[str, Mapping[str, float]], thresholds: Mapping[str, fl
     else:
         lines.append(
             f"- There is no confidence from which on {wanted} of its lines are right ({thresholds['cases']:,} cases). "
-            f"The threshold of `foretype models calibrate` therefore lets nothing of it be shown; {as_shipped}."
+            "The threshold of `foretype models calibrate` therefore lets nothing of it be shown but to somebody who asks for a "
+            f"suggestion; {as_shipped}. What shows by itself is the client's own candidate."
         )
     least = min(row["end_of_middle_rate"] for row in rows.values())
     verdict = (

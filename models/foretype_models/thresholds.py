@@ -116,9 +116,10 @@ def write(folder: Path, scored: dict[str, list[tuple[float, bool]]], local_min_c
     index = json.loads(index_path.read_text("utf-8"))
     entry = next(model for model in index["models"] if model["name"] == index["default"])
     least = line.min_mean_logprob
-    entry["profile"] = {"local_min_confidence": local_min_confidence}
-    if least != NEVER:
-        entry["profile"]["min_mean_logprob"] = {"mid_line": least, "line": least, "block": least}
+    entry["profile"] = {
+        "local_min_confidence": local_min_confidence,
+        "min_mean_logprob": {"mid_line": least, "line": least, "block": least},
+    }
     part = folder / "index.json.part"
     part.write_text(json.dumps(index, indent=1) + "\n")
     os.replace(part, index_path)

@@ -32,6 +32,7 @@ def test_a_block_that_is_not_sure_enough_leaves_the_line_that_opened_it(
         selected=None,
         profile=profile(min_mean_logprob=least),
         asked_s=0.0,
+        least=least,
     )
     candidate = Candidate(
         id="1", text=TEXT, kind=SuggestionKind.OPENED, final=True, source=Origin.NETWORK, logprob=logprob

@@ -141,7 +141,7 @@ def test_a_broken_trace_names_its_line(tmp_path: Path) -> None:
 def test_the_command_refuses_unknown_systems(repo: Path) -> None:
     done = CliRunner().invoke(app, ["replay", "--repo", str(repo), "--systems", "gpt"])
     assert done.exit_code == 2
-    assert "none of model, network, adaptive, copy_line, empty" in " ".join(done.output.split())
+    assert "none of model, unfiltered, network, adaptive, copy_line, empty" in " ".join(done.output.split())
 
 
 @pytest.mark.engine

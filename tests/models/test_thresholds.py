@@ -54,4 +54,7 @@ def test_the_thresholds_are_written_beside_the_model_they_belong_to(tmp_path: Pa
     assert model.profile["local_min_confidence"] == 0.5
     write(tmp_path, {"line_fill": [(-0.2, False)] * 24}, 0.6)
     (model,) = available(tmp_path)
-    assert dict(model.profile) == {"local_min_confidence": 0.6}
+    assert dict(model.profile) == {
+        "local_min_confidence": 0.6,
+        "min_mean_logprob": {"mid_line": NEVER, "line": NEVER, "block": NEVER},
+    }

@@ -32,7 +32,9 @@ from foretype_client.commands.shared import (
     read_source,
     shown_path,
 )
+from foretype_client.policy import PolicyOptions
 from foretype_client.suggestion import Suggestion
+from foretype_client.switches import Switches
 from foretype_client.workspaces import workspace_of
 
 __all__ = ["demo"]
@@ -100,7 +102,9 @@ def demo(
             raise BadInput(f"{path} is empty: there is nothing to type")
         options = client_options("demo", gateway, token, model, state_dir)
         # As in an editor: the neighbours of the file are known. The file itself is what is typed, never what is on disk.
-        options = replace(options, workspaces=[workspace_of(path.absolute().parent)])
+        # Unlike in an editor the model is seen at work however unsure it is: its latency is what this is for.
+        policy = PolicyOptions(switches=Switches(unsure=True))
+        options = replace(options, workspaces=[workspace_of(path.absolute().parent)], policy=policy)
         console = Console(highlight=False, emoji=False)
         run = asyncio.run(_demo(path, text, keys, speed, options, console))
         if svg is not None:

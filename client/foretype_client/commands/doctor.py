@@ -191,7 +191,8 @@ async def _gateway(options: ClientOptions) -> list[Finding]:
     async with open_client(options) as client:
         with _failing(findings, "gateway", f"start one with foretype serve, or read the log named above ({where})"):
             profile = await client.session.ready(options.start_timeout_s)
-            detail = f"{client.session.endpoint.url}, model {profile.model}, grammar {profile.grammar}"
+            asked_only = ", shown only to who asks (--unsure: always)" if profile.min_mean_logprob.shows_nothing else ""
+            detail = f"{client.session.endpoint.url}, model {profile.model}{asked_only}, grammar {profile.grammar}"
             findings.append(Finding(name="gateway", status=Verdict.OK, detail=detail))
             findings.append(await _engine(client, options.token))
             with _failing(findings, "tokenizer", "restart the gateway; if that does not help, choose another model"):

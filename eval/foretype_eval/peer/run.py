@@ -15,6 +15,7 @@ from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.cache import CompletionCache
 from foretype_client.flow import CompletionFlow
 from foretype_client.policy import Policy, PolicyOptions
+from foretype_client.switches import Switches
 from foretype_models.artifacts import digest_file, locate
 from foretype_models.outside.llama_server import LlamaServer, find_llama_server
 
@@ -188,7 +189,8 @@ def _foretype(side: RealSide, loop: VirtualLoop, options: PeerOptions, system: s
         gateway,
         lambda _: planner,
         clock=loop.time,
-        policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms)),
+        # The peers show whatever the model says; what is compared is how.
+        policy=Policy(PolicyOptions(debounce_ms=options.debounce_ms, switches=Switches(unsure=True))),
         cache=CompletionCache(),
         local=AdaptiveModel() if system == "foretype" else None,
         rng=random.Random(options.seed),

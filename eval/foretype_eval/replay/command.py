@@ -15,7 +15,7 @@ from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import RepositoryError
-from foretype_eval.replay.run import SYSTEMS, ReplayOptions, run_replay
+from foretype_eval.replay.run import SYSTEMS, UNFILTERED, ReplayOptions, run_replay
 from foretype_eval.replay.trace import TraceError
 
 __all__ = ["replay"]
@@ -25,7 +25,9 @@ def replay(
     repo: Annotated[Path, typer.Option(help="Git repository whose commits are typed, or a recording of edits.")],
     commits: Annotated[str, typer.Option(help="Number of newest commits, or a range A..B.")] = "10",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
-    systems: Annotated[str, typer.Option(help="Of model, network, adaptive, copy_line, empty.")] = ",".join(SYSTEMS),
+    systems: Annotated[str, typer.Option(help="Of model, unfiltered, network, adaptive, copy_line, empty.")] = ",".join(
+        SYSTEMS
+    ),
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     client: Annotated[str, typer.Option(help="reuse (the product's) or strict.")] = "reuse",
     with_: Annotated[
@@ -59,8 +61,10 @@ def replay(
     try:
         token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
         named = tuple(part.strip() for part in systems.split(",") if part.strip())
-        if unknown := set(named) - {*SYSTEMS, "network"}:
-            fail(f"--systems: {', '.join(sorted(unknown))} is none of model, network, adaptive, copy_line, empty")
+        if unknown := set(named) - {*SYSTEMS, *UNFILTERED}:
+            fail(
+                f"--systems: {', '.join(sorted(unknown))} is none of model, unfiltered, network, adaptive, copy_line, empty"
+            )
         if client not in ("reuse", "strict"):
             fail(f"--client: {client!r} is neither reuse nor strict")
         options = ReplayOptions(

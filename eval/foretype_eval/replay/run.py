@@ -40,11 +40,13 @@ from foretype_eval.replay.strict import StrictFlow
 from foretype_eval.replay.trace import LatencyTrace, MeasuredGateway, ReplayGateway, TraceError, TraceRow
 from foretype_eval.replay.virtual import VirtualLoop
 
-__all__ = ["NEURAL", "SYSTEMS", "ReplayOptions", "replay_commit", "run_replay"]
+__all__ = ["NEURAL", "SYSTEMS", "UNFILTERED", "ReplayOptions", "replay_commit", "run_replay"]
 
 SYSTEMS: Final = ("model", "adaptive", "copy_line", "empty")
 PREVIOUS: Final = "previous_model"
-NEURAL: Final = ("model", "network", PREVIOUS)
+NEURAL: Final = ("model", "unfiltered", "network", PREVIOUS)
+UNFILTERED: Final = ("unfiltered", "network")
+"""With `unsure` switched on: what a profile's least confidence hides can be seen nowhere else."""
 
 
 class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +55,8 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         repo: a git repository, or a recording of edits.
         commits: number of newest commits, or a range `A..B`.
-        systems: of `model` (the product), `network` (the product without its local candidate), `adaptive` (the local
-            candidate alone), `copy_line`, `empty`.
+        systems: of `model` (the product), `unfiltered` (the product that shows all the model says), `network` (that without
+            its local candidate), `adaptive` (the local candidate alone), `copy_line`, `empty`.
         reuse: the product's client; False is the strict one.
         simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
         oracle: share of lines that the simulated model knows (:mod:`foretype_eval.replay.oracle`).
@@ -166,6 +168,8 @@ def replay_commit(
     options: ReplayOptions, system: str, commit: Commit, side: RealSide | Simulator | None, trace: LatencyTrace | None
 ) -> tuple[CommitRow, list[TraceRow]]:
     """One system on one commit, on a clock that starts at zero."""
+    if system in UNFILTERED:
+        options = msgspec.structs.replace(options, with_=(*options.with_, "unsure"))
     seed = zlib.crc32(f"{options.seed}:{commit.id}".encode())
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         loop = runner.get_loop()
@@ -246,7 +250,7 @@ def _local(options: ReplayOptions, system: str, commit: Commit, root: str) -> Lo
     """The client's own candidate, knowing the files of the repository as they stood before the commit."""
     if system == "copy_line":
         return CopyLine()
-    if system not in ("model", "adaptive", PREVIOUS):
+    if system not in ("model", "unfiltered", "adaptive", PREVIOUS):
         return None
     model = AdaptiveModel(_table())
     if options.repo.is_file():  # a recording knows no file but those that were opened

@@ -26,7 +26,7 @@ __all__ = ["DEBOUNCE_MS", "SweepOptions", "choose", "pick_commits", "run_sweep"]
 
 DEBOUNCE_MS: Final = (0.0, 75.0, 150.0, 300.0)
 DEFAULT_DEBOUNCE_MS: Final = PolicyOptions().debounce_ms
-SYSTEMS: Final = ("model", "network", "adaptive", "copy_line", "empty")
+SYSTEMS: Final = ("model", "unfiltered", "network", "adaptive", "copy_line", "empty")
 WORTH_KSR: Final = 0.005
 """A setting that saves this much less is not worse enough to matter if it asks less often."""
 
@@ -121,7 +121,7 @@ def run_sweep(
                 gateway=options.gateway,
             )
             settings = msgspec.structs.replace(replay, repo=Path(), gateway=GatewayOptions())
-            journal = Journal(options.out, (settings, model, trace.rows))
+            journal = Journal(options.out, (settings, model, side.profile.min_mean_logprob, trace.rows))
             client = "reuse" if reuse else "strict"
             name = f"{system} {layout} {debounce_ms:g} {client}"
             rows: list[CommitRow] = []
@@ -143,7 +143,7 @@ def run_sweep(
         for system in SYSTEMS:
             cell(system, default, DEFAULT_DEBOUNCE_MS, True)
         for debounce_ms in options.debounce_ms:
-            cell("model", default, debounce_ms, True)
+            cell("unfiltered", default, debounce_ms, True)
         for layout in sorted(layouts, key=lambda name: name != default):  # the most wanted first, should time run out
             for debounce_ms in options.debounce_ms:
                 for reuse in (True, False):
@@ -173,7 +173,7 @@ def run_sweep(
             if entry["debounce_ms"] == DEFAULT_DEBOUNCE_MS and entry["client"] == "reuse" and entry["layout"] == default
         ],
         "sweep": sweep,
-        "product": [entry for entry in unique if entry["system"] == "model"],
+        "product": [entry for entry in unique if entry["system"] == "unfiltered"],
         "left_out": sorted(set(left_out)),
         "chosen": choose(sweep, rows_of, default=f"network {default} {DEFAULT_DEBOUNCE_MS:g} reuse", seed=options.seed),
     }

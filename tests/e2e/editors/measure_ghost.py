@@ -66,7 +66,7 @@ def private(folder):
     """The user's private gateway with the embedded engine, as the language server starts it."""
     state = folder / "state"
     try:
-        yield "--state-dir", state
+        yield "--state-dir", state, "--unsure"  # the shipped model shows nothing unasked, and it is what is timed
     finally:
         if (record := state / "gateway.json").exists():
             running = psutil.Process(json.loads(record.read_text())["pid"])

@@ -4,6 +4,7 @@ local M = {}
 local METHOD = 'textDocument/inlineCompletion'
 local QUIET_MS = 30 -- keeps a burst of keys from becoming a burst of messages
 local DEBOUNCE_MS = 25 -- of the server, from the key on: it asks the model before it is asked itself
+local INVOKED, AUTOMATIC = 1, 2 -- the protocol's kinds of question: the user asks, or typing does
 local ghosts = vim.api.nvim_create_namespace('foretype')
 
 local offer = require('foretype.offer')
@@ -79,7 +80,7 @@ local function drop(bufnr)
   end
 end
 
-local function ask(bufnr)
+local function ask(bufnr, kind)
   local it = client()
   if not it or vim.api.nvim_get_current_buf() ~= bufnr or vim.fn.mode():sub(1, 1) ~= 'i' or vim.fn.pumvisible() == 1 then
     return
@@ -88,7 +89,7 @@ local function ask(bufnr)
   cancel(bufnr)
   local asked = offer.asked(bufnr, vim.api.nvim_win_get_cursor(0)[1] - 1, it)
   local params = vim.lsp.util.make_position_params(0, it.offset_encoding)
-  params.context = { triggerKind = 2 }
+  params.context = { triggerKind = kind }
   state.live = asked
   local sent, id = call('request', METHOD, params, function(err, result)
     if state.live ~= asked then
@@ -111,7 +112,7 @@ local function grew(_, params)
   local bufnr = vim.uri_to_bufnr(params.textDocument.uri)
   local state = buffers[bufnr]
   if state and state.shown and not state.live and not state.timer:is_active() then
-    ask(bufnr)
+    ask(bufnr, AUTOMATIC)
   end
 end
 
@@ -128,9 +129,18 @@ local function moved(bufnr)
   state.timer:stop()
   state.timer:start(QUIET_MS, 0, vim.schedule_wrap(function()
     if vim.api.nvim_buf_is_valid(bufnr) then
-      ask(bufnr)
+      ask(bufnr, AUTOMATIC)
     end
   end))
+end
+
+--- The user asks for a suggestion here.
+function M.suggest()
+  local bufnr = vim.api.nvim_get_current_buf()
+  if buffers[bufnr] then
+    buffers[bufnr].timer:stop() -- what typing would ask in a moment would take its place
+    ask(bufnr, INVOKED)
+  end
 end
 
 function M.fits()

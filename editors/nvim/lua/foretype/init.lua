@@ -17,7 +17,7 @@ M.defaults = {
   --- Initialization options of the server: enable, debounceMs, multiLine, excludedGlobs, gatewayUrl ...
   options = {},
   --- Keys of insert mode; false for none.
-  keys = { accept = '<Tab>', accept_word = '<M-Right>', accept_line = '<M-l>' },
+  keys = { accept = '<Tab>', accept_word = '<M-Right>', accept_line = '<M-l>', suggest = '<M-Bslash>' },
 }
 
 function M.language_id(_, filetype)
@@ -46,6 +46,14 @@ function M.setup(settings)
       end, { expr = true, desc = 'Foretype: accept ' .. part })
     end
   end
+  if keys.suggest then
+    vim.keymap.set('i', keys.suggest, M.suggest, { desc = 'Foretype: ask for a suggestion' })
+  end
+end
+
+--- Ask for a suggestion at the cursor, however unsure the model is.
+function M.suggest()
+  M.backend.suggest()
 end
 
 local function press(keys)

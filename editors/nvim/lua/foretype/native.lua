@@ -11,8 +11,10 @@ local offer = require('foretype.offer')
 local METHOD = 'textDocument/inlineCompletion'
 local marks = vim.api.nvim_create_namespace('nvim.lsp.inline_completion')
 
---- By buffer: the newest question, and the one that the shown item answers.
-local live, shown = {}, {}
+local INVOKED = 1
+
+--- By buffer: the newest question, the one that the shown item answers, and Neovim's own handler of answers.
+local live, shown, handlers = {}, {}, {}
 
 local function cancel(bufnr)
   local asked = live[bufnr]
@@ -30,8 +32,14 @@ local function watch(client)
       return request(self, method, params, handler, bufnr)
     end
     bufnr = vim._resolve_bufnr(bufnr)
+    handlers[bufnr] = handler
+    local tick, kind = vim.api.nvim_buf_get_changedtick(bufnr), params.context.triggerKind
+    if kind ~= INVOKED and live[bufnr] and live[bufnr].kind == INVOKED and live[bufnr].tick == tick then
+      return false -- the timer of the last key, after the user has asked about the same text
+    end
     cancel(bufnr)
     local asked = offer.asked(bufnr, params.position.line, self)
+    asked.tick, asked.kind = tick, kind
     local sent, id = request(self, method, params, function(err, result, ctx)
       if live[bufnr] ~= asked then
         return -- a newer request is on its way: what is shown stays until its answer
@@ -68,6 +76,17 @@ end
 local function offered(bufnr)
   local on_screen = #vim.api.nvim_buf_get_extmarks(bufnr, marks, 0, -1, { limit = 1 }) > 0
   return on_screen and offer.fitted(shown[bufnr]) and shown[bufnr] or nil
+end
+
+--- The user asks for a suggestion here.
+function M.suggest()
+  local bufnr = vim.api.nvim_get_current_buf()
+  local client = vim.lsp.get_clients({ bufnr = bufnr, name = 'foretype' })[1]
+  if client and handlers[bufnr] then
+    local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
+    params.context = { triggerKind = INVOKED }
+    client:request(METHOD, params, handlers[bufnr], bufnr)
+  end
 end
 
 function M.fits()
@@ -129,7 +148,7 @@ function M.setup(settings)
     callback = function(event)
       shown[event.buf] = nil
       if event.event == 'BufWipeout' then
-        live[event.buf] = nil
+        live[event.buf], handlers[event.buf] = nil, nil
       end
     end,
   })

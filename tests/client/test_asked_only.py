@@ -1,0 +1,75 @@
+"""A model that is right too seldom at every confidence speaks when it is asked, and costs nothing meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from client.scripted_gateway import Script, ScriptedGateway
+from client.typing_desk import Desk, profile
+from foretype_client.local_model import CopyLine
+from foretype_client.policy import Policy, PolicyOptions, Trigger
+from foretype_client.suggestion import Origin
+from foretype_client.switches import Switches
+from foretype_context.profile import MinMeanLogprob
+from hypothesis import given
+from hypothesis import strategies as st
+
+from client import virtual
+
+ANSWER = Script([(0.02, "foo"), (0.01, "(a"), (0.01, ")")])
+SHOWS_NOTHING = profile(min_mean_logprob=MinMeanLogprob(mid_line=0.0, line=0.0, block=0.0))
+
+
+@given(st.floats(-9, 0), st.floats(-9, 0), st.floats(-9, 0))
+def test_one_kind_that_may_be_shown_is_something(mid_line: float, line: float, block: float) -> None:
+    least = MinMeanLogprob(mid_line=mid_line, line=line, block=block)
+    assert least.shows_nothing == (mid_line == line == block == 0.0)
+
+
+@virtual.timed
+async def test_typing_asks_nothing_and_the_local_candidate_shows() -> None:
+    async with Desk(
+        ScriptedGateway(ANSWER, SHOWS_NOTHING), "value = compute(1)\nother = 1\n|", local=CopyLine()
+    ) as desk:
+        desk.type("value = c")
+        suggestion = await desk.ask()
+        assert suggestion is not None and (suggestion.text, suggestion.source) == ("ompute(1)", Origin.LOCAL)
+        desk.type("zz")
+        assert await desk.ask() is None
+        assert desk.gateway.calls == []
+        assert desk.flow.status().counts["low_confidence"] == 1
+
+
+@virtual.timed
+async def test_who_asks_is_answered_and_may_type_on_along_the_answer() -> None:
+    async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING)) as desk:
+        desk.type("x = ")
+        assert await desk.ask() is None
+        asked = await desk.ask(trigger=Trigger.INVOKED)
+        assert asked is not None and asked.text == "foo(a)"
+        desk.type("fo")
+        along = await desk.ask()
+        assert along is not None and along.text == "o(a)", "it stays while it is typed"
+        assert len(desk.gateway.calls) == 1
+
+
+@pytest.mark.parametrize("unsure", [False, True])
+@virtual.timed
+async def test_a_cursor_that_rests_warms_nothing_unless_the_unsure_is_wanted(unsure: bool) -> None:
+    gateway = ScriptedGateway(ANSWER, SHOWS_NOTHING)
+    policy = Policy(PolicyOptions(switches=Switches(preload=True, unsure=unsure)))
+    async with Desk(gateway, "a = 1\nb = 2|\n", policy=policy) as desk:
+        desk.move("a = 1")
+        desk.flow.rested(desk.document.snapshot(), desk.cursor)
+        await asyncio.sleep(2.0)
+        assert len(gateway.calls) == unsure
+
+
+@virtual.timed
+async def test_whoever_wants_the_unsure_is_shown_it() -> None:
+    policy = Policy(PolicyOptions(switches=Switches(unsure=True)))
+    async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), policy=policy) as desk:
+        desk.type("x = ")
+        shown = await desk.ask()
+        assert shown is not None and shown.text == "foo(a)"
