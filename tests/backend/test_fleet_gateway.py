@@ -167,6 +167,12 @@ async def test_the_commands_show_and_purge(tmp_path: Path) -> None:
     assert "foretype serve" in gone.output
 
 
+async def test_a_gateway_without_a_pool_says_that_it_knows_of_no_caches() -> None:
+    async with gateway() as world:
+        alone = await asyncio.to_thread(CliRunner().invoke, prefix_commands, ["show", "--gateway", world.url])
+    assert alone.exit_code == 2 and "has no pool of replicas" in alone.output
+
+
 @pytest.mark.parametrize(
     ("section", "field"),
     [

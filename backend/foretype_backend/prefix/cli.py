@@ -97,7 +97,7 @@ def _ask(method: str, gateway: str, path: str, token_file: Path | None, **reques
     try:
         headers = {} if token_file is None else {"Authorization": f"Bearer {read_token(token_file, '--token-file')}"}
         response = httpx.request(method, gateway.rstrip("/") + path, headers=headers, timeout=10.0, **request)
-        answer: Any = response.json()
+        answer: Any = {} if response.status_code == 404 else response.json()
     except ConfigError as error:
         _fail(str(error))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
