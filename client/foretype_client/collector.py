@@ -29,7 +29,7 @@ def calm_collector(*, full: bool = True, young_objects: int = _YOUNG_OBJECTS) ->
     Args:
         full: whether all generations are collected by themselves; else the caller runs :func:`collect_when_idle`.
         young_objects: new ones that are looked through at once. That is a pause, whose length goes with what is in them: a list of
-            2,000 token ids is 2,000 looks.
+            2,000 token ids is 2,000 looks, an `array` of them none.
     """
     before = gc.get_threshold()
     gc.freeze()  # without looking through it first: that would be a tenth of a second of every start
