@@ -101,8 +101,7 @@ async def test_what_another_file_defines_is_in_the_prompt_and_so_is_what_was_nev
         await indexed(it)
         it.open(PAY, uri=pay)
         typist = Typist(it, pay, 3, 14)
-        await typist.key()
-        assert kept.has("def grand_total")  # at once: the index was ready
+        await typist.until_seen(kept, "def grand_total")
         assert not kept.has("never_saved")
         it.open(CART.replace("grand_total", "never_saved"), uri=cart)
         await typist.until_seen(kept, "def never_saved")
