@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from foretype_backend.prefix.directory import PrefixDirectory
-from foretype_backend.prefix.retiring import RetiringLru
 from foretype_context.segments import Scope
 
+from foretype_eval.fleet.retiring import RetiringLru
 from foretype_eval.fleet.trace import Call
 
 __all__ = ["REFERENCE_HIT_RATES", "run_tiers"]

@@ -56,7 +56,6 @@ class DeskTally:
     keys_without: int = 0
     keys_with: int = 0
     asked: int = 0
-    wanting: int = 0
     shown: int = 0
     shown_right: int = 0
     accepts: int = 0
@@ -140,7 +139,6 @@ class Desk:
         """Look at what is offered until the next step; whether it is taken before."""
         loop = asyncio.get_running_loop()
         asked_s, seen = loop.time(), False
-        self.tally.wanting += bool(step.wanted.strip())
         while True:
             self._assistant.news.clear()
             offer = self._assistant.offer

@@ -45,7 +45,6 @@ class Tally:
     shown: int = 0
     accepts: int = 0
     accepted_chars: int = 0
-    wrong_accepts: int = 0
     sessions: int = 0
     sessions_right: int = 0
     by_source: dict[str, int] = field(default_factory=dict[str, int])
@@ -191,7 +190,6 @@ class Developer:
         self.tally.accepts += 1
         self.tally.keys_with += taken.keys
         if taken.wrong:
-            self.tally.wrong_accepts += 1
             self.tally.keys_with += 1  # undo
             document.apply([Edit(offset, offset + len(text), "")], document.version + 1)
             flow.document_changed(document.snapshot())

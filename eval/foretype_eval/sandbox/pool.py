@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -239,9 +239,6 @@ class Sandbox:
                 return
             yield pending.pop(0).result()
             window.release()
-
-    def run_all(self, programs: Sequence[Program]) -> list[Verdict]:
-        return list(self.run(programs))
 
     def _run(self, program: Program) -> Verdict:
         worker = self._idle.get()

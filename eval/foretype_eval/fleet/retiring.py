@@ -1,4 +1,7 @@
-"""Eviction for a cache tier: retired blocks first, then the least recently used. Pure; the tier adapters own the bytes."""
+"""A cache in virtual time that evicts as the host tier of a replica does: retired blocks first, then the least recently used.
+
+The tier itself is vLLM's (:mod:`foretype_backend.vllm_plugin.policy`); a simulation of a fleet runs without vLLM.
+"""
 
 from __future__ import annotations
 
@@ -64,30 +67,8 @@ class RetiringLru:
                 del self._live[key]
                 self._retired[key] = None
 
-    def drop(self, keys: Iterable[bytes]) -> int:
-        """These are deleted; returns how many were held."""
-        return sum(self._pop(key) for key in keys)
-
-    def victims(self, count: int, *, pinned: frozenset[bytes] = frozenset()) -> list[bytes] | None:
-        """The next `count` keys to leave, none of them pinned, without evicting them; None where there are not so many."""
-        found: list[bytes] = []
-        for order in (self._retired, self._live):
-            for key in order:
-                if len(found) == count:
-                    return found
-                if key not in pinned:
-                    found.append(key)
-        return found if len(found) == count else None
-
     def statistics(self) -> RetiringStatistics:
         return RetiringStatistics(len(self), len(self._retired), self._evicted, self._evicted_retired)
-
-    def _pop(self, key: bytes) -> bool:
-        for order in (self._live, self._retired):
-            if key in order:
-                del order[key]
-                return True
-        return False
 
     def _evict(self) -> list[bytes]:
         evicted: list[bytes] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretype_backend.prefix.retiring import RetiringLru
+from foretype_eval.fleet.retiring import RetiringLru
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,18 +34,6 @@ def test_plain_lru_does_not_heed_retirement() -> None:
     lru.use([b"b"])
     lru.retire([b"b"])
     assert lru.use([b"c"]) == [b"a"]
-
-
-def test_victims_are_named_without_leaving_and_pinned_ones_are_passed_over() -> None:
-    lru = RetiringLru(4)
-    for key in (b"a", b"b", b"c", b"d"):
-        lru.use([key])
-    lru.retire([b"c"])
-    assert lru.victims(2) == [b"c", b"a"]
-    assert lru.victims(2, pinned=frozenset([b"c"])) == [b"a", b"b"]
-    assert lru.victims(4, pinned=frozenset([b"a"])) is None
-    assert len(lru) == 4
-    assert lru.drop([b"a", b"z"]) == 1 and b"a" not in lru
 
 
 def test_no_room_is_refused() -> None:
