@@ -1,3 +1,5 @@
+import gc
+
 import pytest
 from backend.world import TOKENIZER, segment, segments
 from foretype_backend.admission.outcomes import InvalidRequest
@@ -125,3 +127,15 @@ def test_every_control_token_of_the_grammar_ends_a_generation() -> None:
     ends = renderer().end_token_ids
     assert {TOKENIZER.control(token) for token in FORETYPE.end_tokens} <= ends
     assert TOKENIZER.control("<|fim_suffix|>") in ends
+
+
+async def test_the_collector_has_no_id_of_a_prompt_to_look_at() -> None:
+    segments = fim_segments(FORETYPE, "x = 1\n" * 10, "")
+    prompts = [
+        await renderer().encode(segments),
+        await renderer().encode(segments, encoder=renderer().remembering()),
+        renderer().encode_raw("x = 1"),
+    ]
+    for prompt in prompts:
+        assert len(prompt.ids) > 1
+        assert not any(isinstance(one, int) for one in gc.get_referents(prompt.ids))

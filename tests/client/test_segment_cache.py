@@ -99,3 +99,10 @@ def test_the_capacity_counts_utf8_bytes_and_must_not_be_negative() -> None:
     assert len(cache) == 0
     with pytest.raises(ValueError, match="capacity_bytes"):
         SegmentCache(-1)
+
+
+def test_a_digest_that_the_sender_knows_changes_nothing_but_the_hashing() -> None:
+    told, untold = SegmentCache(), SegmentCache()
+    for text in ("a", "b", "a"):
+        assert told.send(Kind.PREFIX, text, digest_of(text)) == untold.send(Kind.PREFIX, text)
+    assert told.digests() == untold.digests() != []
