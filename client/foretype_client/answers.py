@@ -121,6 +121,11 @@ class Answers:
         strand = Strand(question.place, judged.text)
         return self._give(document, question, judged, strand, None, SuggestionKind.LINE, now)
 
+    @property
+    def searching(self) -> bool:
+        """The local candidate that was asked for last is still looked for."""
+        return self._local is not None and self._local.unfinished
+
     def here(self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float) -> bool:
         """Whether the question needs no request: what is visible goes on, the cache knows, or the local candidate is this sure."""
         offer = self._offer_of(document)

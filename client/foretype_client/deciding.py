@@ -7,6 +7,7 @@ of the user's reactions and of the gateway's wishes stands here too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from foretype_context.document import Snapshot
 from foretype_context.profile import Profile
@@ -25,7 +26,17 @@ from foretype_client.sources.shelf import Sources
 from foretype_client.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
 from foretype_client.tracked import TrackedDocument
 
-__all__ = ["Deciding"]
+__all__ = ["Deciding", "Searching"]
+
+
+class Searching(NamedTuple):
+    """The local candidate is not found yet: look again when whoever waits has had a turn.
+
+    Attributes:
+        reason: why there is nothing, should none be found.
+    """
+
+    reason: str
 
 
 class Deciding:
@@ -91,7 +102,9 @@ class Deciding:
         least = None if profile is None or unsure else profile.min_mean_logprob
         return Question(snapshot, offset, place, trigger, selected, profile, self._clock(), least)
 
-    def at_once(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | str | Attempt:
+    def at_once(
+        self, document: TrackedDocument, question: Question, now: float
+    ) -> Suggestion | str | Searching | Attempt:
         """The answer that needs no waiting, or the attempt to get one from the gateway."""
         visible = self._answers.visible(document, question, now, local=False)
         if visible is not None:
@@ -109,11 +122,18 @@ class Deciding:
         profile = question.profile
         planner = None if reason is not None or profile is None else self._assembler_for(profile)
         if planner is None or profile is None:
-            return self._answers.local(document, question, now) or reason or Outcome.NOT_READY
+            return self.local(document, question, reason or Outcome.NOT_READY, now)
         sure = self._answers.local(document, question, now, min_confidence=profile.local_min_confidence)
         if sure is not None:
             return sure
         return self._attempt(document, question, profile, planner, _due_s(decision, now))
+
+    def local(
+        self, document: TrackedDocument, question: Question, reason: str, now: float
+    ) -> Suggestion | str | Searching:
+        """The local candidate, however sure, where the gateway has nothing for `reason`."""
+        found = self._answers.local(document, question, now)
+        return found or (Searching(reason) if self._answers.searching else reason)
 
     def early(self, document: TrackedDocument, question: Question) -> Attempt | None:
         """The attempt to ask the gateway what `question` will ask, if it will."""

@@ -20,7 +20,7 @@ from foretype_client.answers import Answers
 from foretype_client.attempt import Attempt, FlowOptions
 from foretype_client.background import Background
 from foretype_client.cache import CompletionCache
-from foretype_client.deciding import Deciding
+from foretype_client.deciding import Deciding, Searching
 from foretype_client.early import Early
 from foretype_client.explaining import Explanations
 from foretype_client.feedback import Feedback, FeedbackEvent
@@ -262,6 +262,11 @@ class CompletionFlow:
         now = self._clock()
         self._tell(self._feedback.moved(question.place, now) + self._feedback.settle(now))
         result = self._deciding.at_once(document, question, now)
+        while isinstance(result, Searching):
+            await asyncio.sleep(0)  # a key, or an answer of the gateway, comes first
+            if pending.superseded:
+                return Outcome.SUPERSEDED
+            result = self._deciding.local(document, question, result.reason, self._clock())
         if not isinstance(result, Attempt):
             self._requests.drop(document.sort(question.place).diverged)
             return result

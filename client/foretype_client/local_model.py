@@ -30,8 +30,13 @@ class LocalCandidate(NamedTuple):
 class LocalModel(Protocol):
     """A predictor that answers on the spot: no engine, no network, no await."""
 
+    @property
+    def unfinished(self) -> bool:
+        """The last `suggest` found nothing in the time it has; asked for the same place again it goes on from there."""
+        ...
+
     def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
-        """What to insert at character `offset`, or None. Takes about a millisecond at most, at any document size."""
+        """What to insert at character `offset`, or None. Takes some milliseconds at most, at any document size."""
         ...
 
     def learn(self, uri: str, text: str) -> None:
@@ -63,6 +68,7 @@ class CopyLine:
         self._above_chars = above_chars
         self._below_chars = below_chars
         self._probes_max = probes_max
+        self.unfinished = False
 
     def learn(self, uri: str, text: str) -> None:
         """Looks into one file only."""

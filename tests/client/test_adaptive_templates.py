@@ -147,6 +147,19 @@ def test_a_search_that_is_cut_short_goes_on_at_the_next_key() -> None:
     assert found[0][-1] == found[1][-1] is not None
 
 
+def test_a_search_that_is_cut_short_ends_where_a_patient_one_does_when_nobody_types() -> None:
+    line = "return self.width * self.height + self.depth"
+    head = f"def a(self):\n    {line}\n\ndef b(self):\n    re"
+    hurried, patient = (AdaptiveModel(show=ShowRule(patience=math.inf), looks_max=count) for count in (3, 99))
+    asked, found = 1, hurried.suggest(snapshot(head), len(head))
+    while hurried.unfinished:
+        assert found is None
+        asked, found = asked + 1, hurried.suggest(snapshot(head), len(head))
+    assert 1 < asked < 20
+    assert found == patient.suggest(snapshot(head), len(head))
+    assert not patient.unfinished
+
+
 def test_proposals_take_their_part_and_leave_the_rest_in_proportion() -> None:
     weights = np.zeros(TEMPLATE_WEIGHTS)
     told = (np.array([1, 2, 3], np.int32), np.array([0.4, 0.2, 0.1]))

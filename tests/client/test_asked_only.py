@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, profile
-from foretype_client.local_model import CopyLine
+from foretype_client.local_model import CopyLine, LocalCandidate
 from foretype_client.policy import Policy, PolicyOptions, Trigger
 from foretype_client.suggestion import Origin
 from foretype_client.switches import Switches
+from foretype_context.document import Snapshot
 from foretype_context.profile import MinMeanLogprob
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,3 +74,45 @@ async def test_whoever_wants_the_unsure_is_shown_it() -> None:
         desk.type("x = ")
         shown = await desk.ask()
         assert shown is not None and shown.text == "foo(a)"
+
+
+class Slow:
+    """A local model that finds its candidate the third time it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @property
+    def unfinished(self) -> bool:
+        return self.asked < 3
+
+    def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
+        self.asked += 1
+        return None if self.unfinished else LocalCandidate("found", 0.9)
+
+    def learn(self, uri: str, text: str) -> None:
+        pass
+
+
+@virtual.timed
+async def test_a_search_that_was_cut_short_goes_on_while_nobody_types() -> None:
+    async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), local=Slow()) as desk:
+        desk.type("x = ")
+        shown = await desk.ask()
+        assert shown is not None and (shown.text, shown.source) == ("found", Origin.LOCAL)
+
+
+@virtual.timed
+async def test_a_newer_question_ends_the_search_for_an_older_one() -> None:
+    slow = Slow()
+    async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), local=slow) as desk:
+        desk.type("x = ")
+        older = desk.asking()
+        await asyncio.sleep(0)
+        slow.asked = -100
+        desk.type("y")
+        slow.asked = 2
+        newer = await desk.ask()
+        assert await older is None
+        assert newer is not None and newer.text == "found"
+        assert desk.flow.status().counts["superseded"] == 1

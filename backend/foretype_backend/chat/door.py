@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from array import array
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -135,7 +136,7 @@ class ChatDoor:
             key=number,
             session=number,
             # The ids are placeholders: the server counts for itself, and admission needs only how many.
-            prompt=Prompt(ids=[0] * tokens, text=msgspec.json.encode(upstream).decode()),
+            prompt=Prompt(ids=array("Q", bytes(8 * tokens)), text=msgspec.json.encode(upstream).decode()),
             received=received,
             deadline=asyncio.get_running_loop().time() + pool.chat.limits.max_deadline_ms / 1000,
             max_tokens=max(1, min(wanted, limit - tokens)),

@@ -87,6 +87,7 @@ class AdaptiveModel:
         self._written = Written()
         self._around: Surroundings | None = None
         self._beside: tuple[str, OtherFiles] | None = None
+        self.unfinished = False
 
     def learn(self, uri: str, text: str) -> None:
         """Look into another file from now on; an open document needs no call."""
@@ -108,6 +109,7 @@ class AdaptiveModel:
         return list(self._streams)
 
     def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
+        self.unfinished = False
         spot = self.spot(snapshot, offset)
         following = self._next(spot)
         keys = openings(following, self._vocabulary.lexeme, spot.half)
@@ -116,6 +118,7 @@ class AdaptiveModel:
         if least > likeliest:  # no text is more probable than its own first character
             return None
         found = self._best(spot, following, least, looks_max=self._looks_max)
+        self.unfinished = found is None and following.looks >= self._looks_max
         if found is None or not self._show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
             return None
         return found
