@@ -176,15 +176,14 @@ def _draft(found: Mapping[str, Any]) -> list[str]:
         ),
         "",
         *_table(
-            ("decoding, greedy, embedded engine", "ms per token", "speed-up"),
+            ("decoding, greedy, embedded engine", "ms per token", "speed-up", "same text as plain"),
             [
-                ("plain", f"{times['plain']:.2f}", "1.00"),
-                *((n, f"{times[n]:.2f}", f"{v:.2f}") for n, v in speed.items()),
+                ("plain", f"{times['plain']:.2f}", "1.00", ""),
+                *((n, f"{times[n]:.2f}", f"{v:.2f}", _percent(found["same_output"][n])) for n, v in speed.items()),
             ],
         ),
-        f"On this machine {' and '.join(pays)} paid."
-        if pays
-        else "On this machine speculation does not pay; it is off.",
+        (f"On this machine {' and '.join(pays)} paid" if pays else "On this machine none paid")
+        + "; speculation is off in the embedded engine.",
         "",
     ]
 
