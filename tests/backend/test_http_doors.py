@@ -202,7 +202,7 @@ async def test_infill_appends_only_while_typing_on_a_line() -> None:
             await http.post("/infill", json={"input_prefix": "def f(x):\n", "prompt": typed, "input_suffix": "\n"})
         prompts = world.engine.requests
         middle = prompts[0].index(TOKENIZER.control("<|fim_middle|>")) + 1
-        assert len({prompt[:middle] for prompt in prompts}) == 1
+        assert len({tuple(prompt[:middle]) for prompt in prompts}) == 1
 
 
 async def test_infill_with_n_predict_zero_warms_only() -> None:

@@ -167,12 +167,13 @@ def test_what_was_measured_besides_is_printed_and_nothing_else(artifact: artifac
         "acceptance": {"k": 4, "prompts": 40, "tokens_per_step": 2.61, "prompt_lookup_tokens_per_step": 1.7},
         "ms_per_token": {"plain": 2.5, "draft": 3.5, "lookup": 2.6},
         "speed_up": {"draft": 0.71, "lookup": 0.96},
+        "same_output": {"draft": 0.825, "lookup": 1.0},
     }
     text = card.render(artifact, MANIFEST, more)
     for figure in ("1.2 %", "98.7 %", "41.2 %", "`old.gguf`", "3.5 %", "5,000 cuts of 31", "23.4 %", "2.61", "0.71"):
         assert figure in text, figure
     assert "not shown to be non-inferior" in text and "no measurable help" in text
-    assert "speculation does not pay; it is off" in text
+    assert "none paid; speculation is off in the embedded engine" in text and "82.5 %" in text
 
 
 def test_a_measurement_of_another_file_is_refused(artifact: artifacts.Artifact, tmp_path: Path) -> None:
