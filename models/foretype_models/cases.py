@@ -82,7 +82,12 @@ def prompt(case: Case, layout: str, encode: Encode, budget: int, context: Sequen
     """The prompt of a case in a layout, in at most ``budget`` tokens, context included.
 
     ``psm_growing`` is rebased a fixed number of lines above, drawn from the case alone.
+
+    Raises:
+        ValueError: another layout than the three that end with the middle.
     """
+    if layout not in ("psm_classic", "psm_line_last", "psm_growing"):
+        raise ValueError(f"no cases in layout {layout}: psm_classic, psm_line_last or psm_growing")
     first = fim.line_start(case.text, max(0, case.hole.start - 4 * budget))
     window = case.text[first : case.hole.end + 2 * budget]
     hole = fim.Hole(case.hole.start - first, case.hole.end - first, "line")

@@ -141,3 +141,8 @@ def test_exact_is_what_greedy_decoding_would_write() -> None:
     for place in range(4):
         other = [token + (at == place) for at, token in enumerate(written)]
         assert not layouts.exact(model, prompt, other)
+
+
+def test_a_layout_that_cases_do_not_know_is_refused(case: cases.Case) -> None:
+    with pytest.raises(ValueError, match="no cases in layout spm"):
+        cases.prompt(case, "spm", lambda _: [], 64)
