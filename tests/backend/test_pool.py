@@ -236,6 +236,24 @@ async def test_warming_seeds_a_replica_and_waits_while_people_do() -> None:
         one.behaviour = "ok"
 
 
+async def test_a_fault_in_one_turn_does_not_end_the_checks(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with pool_of(Replica()) as pool:
+        members = pool._members  # pyright: ignore[reportPrivateUsage]
+        turns = 0
+
+        def tick() -> None:
+            nonlocal turns
+            turns += 1
+            raise RuntimeError("secret text")
+
+        monkeypatch.setattr(members, "tick", tick)
+        await until(lambda: turns > 2)
+        assert "a turn of the replica pool failed: RuntimeError" in caplog.text
+        assert "secret text" not in caplog.text
+
+
 async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
     told: list[Retire | Purge] = []
     one = Replica()

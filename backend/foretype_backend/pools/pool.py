@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from foretype_backend.engines.port import (
     Origin,
 )
 from foretype_backend.engines.vllm_metrics import LOOK_EVERY_S
+from foretype_backend.logs import log_fault
 from foretype_backend.pools.health import HealthOptions
 from foretype_backend.pools.kv_events import follow_events
 from foretype_backend.pools.members import Member, Members, Replica
@@ -44,6 +46,7 @@ from foretype_backend.routing.speculation import SpeculationOptions, Speculation
 
 __all__ = ["PoolOptions", "ReplicaPool"]
 
+_log = logging.getLogger("foretype.gateway")
 _TICK_S = 0.1
 
 
@@ -304,17 +307,22 @@ class ReplicaPool:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
-            self._members.tick()
-            self._warm.begin()
-            now = self._clock()
-            if now - self._looked_s >= LOOK_EVERY_S:
-                self._looked_s = now
-                self._members.look()
-            if now - self._expired_s >= self.options.expire_every_s:
-                self._expired_s = now
-                retired = self.book.expire(now)
-                if retired:
-                    self._tell(retired)
+            try:
+                self._turn(self._clock())
+            except Exception as error:  # noqa: BLE001 - without the next turn no replica is ever checked again
+                log_fault(_log, "a turn of the replica pool failed", error)
+
+    def _turn(self, now: float) -> None:
+        self._members.tick()
+        self._warm.begin()
+        if now - self._looked_s >= LOOK_EVERY_S:
+            self._looked_s = now
+            self._members.look()
+        if now - self._expired_s >= self.options.expire_every_s:
+            self._expired_s = now
+            retired = self.book.expire(now)
+            if retired:
+                self._tell(retired)
 
     def _came(self, name: str) -> None:
         self.book.directory.join(name)
