@@ -39,5 +39,13 @@ def test_it_shows_suggestions_and_prints_a_line_per_editor(tmp_path: Path) -> No
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
     assert done.returncode == 0, done.stderr
-    for expected in ("suggestions shown", "Attach an editor", "Neovim", "VS Code", "Helix", "ends by itself"):
+    for expected in (
+        "suggestions shown",
+        "Attach an editor",
+        "Neovim",
+        "VS Code",
+        "Helix",
+        "only when you ask",
+        "ends by itself",
+    ):
         assert expected in done.stdout

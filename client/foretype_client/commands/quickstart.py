@@ -86,6 +86,13 @@ def _has_display() -> bool:
 async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
     async with open_client(options) as client:
         await client.ready(options.start_timeout_s)
+        profile = client.session.profile
+        if profile is not None and profile.min_mean_logprob.shows_nothing:
+            console.print(
+                f"\nIn an editor {profile.model} answers only when you ask (Alt+\\), since it is right too seldom; what shows by itself is "
+                "what your files say. `foretype lsp --unsure` shows all it says, as above.",
+                markup=False,
+            )
         record = await find_gateway(options.state_dir or default_state_dir())
         where = "" if record is None else f" at {record.base}"
         if record is not None:
