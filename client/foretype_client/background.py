@@ -173,7 +173,8 @@ class Background:
         profile = self._gateway.profile
         if profile is None or not self._gateway.connected or self._clock() < self._paused_until_s:
             return None
-        if profile.min_mean_logprob.shows_nothing and not self._switches.unsure:
+        least = self._switches.least(profile)
+        if least is not None and least.shows_nothing:
             return None  # who asks for a suggestion waits for it; computing for every rest would warm the machine, not the cache
         planner = self._planner_for(profile)
         return None if planner is None else (profile, planner)

@@ -98,8 +98,7 @@ class Deciding:
         offset = min(max(offset, 0), len(snapshot.text))
         profile = self._gateway.profile
         place = Place.of(snapshot, offset, profile)
-        unsure = trigger is Trigger.INVOKED or self._policy.options.switches.unsure
-        least = None if profile is None or unsure else profile.min_mean_logprob
+        least = None if trigger is Trigger.INVOKED else self._policy.options.switches.least(profile)
         return Question(snapshot, offset, place, trigger, selected, profile, self._clock(), least)
 
     def at_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+from foretype_context.profile import MinMeanLogprob, Profile
 
 __all__ = ["Switches"]
 
@@ -30,6 +31,10 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     speculative: bool = False
     preload: bool | None = None
     unsure: bool = False
+
+    def least(self, profile: Profile | None) -> MinMeanLogprob | None:
+        """How sure the model must be to be shown unasked; None where whatever it says is wanted."""
+        return None if profile is None or self.unsure else profile.min_mean_logprob
 
     @classmethod
     def names(cls) -> tuple[str, ...]:

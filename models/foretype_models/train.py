@@ -145,9 +145,8 @@ class Run:
         self.check_long = Feed(Sampler(held_out, encoding, long, 99), 0, 8, 0).next()
         self.workers = workers
         loss: Any = self.model.loss
-        if teacher is not None:
-            target = open_model(teacher, self.device)
-            begin_draft(self.model, target)  # a resumed run and one with weights of its own overwrite this below
+        target = None if teacher is None else open_model(teacher, self.device)
+        if target is not None:
             loss = DistilledLoss(self.model, target, config.teacher_weight, config.middle_weight, config.end_weight)
         elif config.middle_weight != 1.0 or config.end_weight != 1.0:
             loss = MiddleLoss(self.model, config.middle_weight, config.end_weight)
@@ -157,6 +156,8 @@ class Run:
             self.restore()
         elif begin_from is not None:
             self.begin(begin_from)
+        elif target is not None:
+            begin_draft(self.model, target)
         self.feed: tuple[bool, Feed] | None = None
 
     def rows(self, long: bool, micro: int) -> torch.Tensor:
