@@ -96,24 +96,38 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
 
 _OF_THE_CLIENT: Final = frozenset({"trace", "server", "statusBar"})
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Options)}
+_PARTIAL: Final = frozenset(name for name, field in _FIELDS.items() if isinstance(field.default, msgspec.Struct))
+"""What is a table of its own: who names one entry leaves the others as they are."""
 
 
-def parse(raw: object) -> tuple[Options, list[Problem]]:
+def parse(raw: object, overrides: Mapping[str, object] | None = None) -> tuple[Options, list[Problem]]:
     """Read options from what an editor sent; never raises.
+
+    Args:
+        overrides: options that win over the editor's (the command line's). Of `index` and `policies` they set the entries that
+            they name, and leave the editor's others.
 
     Returns:
         The options, and a problem for each entry that was not understood. Unknown names are problems too (a misspelt option
         that is silently ignored is the hardest to find), except those that editors keep in the same section for themselves.
     """
-    if raw is None or raw == []:  # an empty table of Lua
-        return Options(), []
-    if not isinstance(raw, Mapping):
-        return Options(), [
-            Problem("initializationOptions", f"expected an object, got {type(raw).__name__}; using defaults")
-        ]
+    overrides = overrides or {}
+    options, problems = Options(), list[Problem]()
+    if isinstance(raw, Mapping):
+        given = cast("Mapping[object, object]", raw)
+        options, problems = _taken(options, {n: v for n, v in given.items() if n not in overrides or n in _PARTIAL})
+    elif raw is not None and raw != []:  # an empty table of Lua
+        told = f"expected an object, got {type(raw).__name__}; using defaults"
+        problems = [Problem("initializationOptions", told)]
+    options, others = _taken(options, overrides)
+    return options, problems + others
+
+
+def _taken(options: Options, given: Mapping[Any, object]) -> tuple[Options, list[Problem]]:
+    """Options with what is given in place of their own, where it can be read."""
     values: dict[str, object] = {}
     problems: list[Problem] = []
-    for name, value in cast("Mapping[object, object]", raw).items():
+    for name, value in given.items():
         field = _FIELDS.get(str(name))
         if field is None:
             if "." not in str(name) and name not in _OF_THE_CLIENT:
@@ -129,10 +143,12 @@ def parse(raw: object) -> tuple[Options, list[Problem]]:
             value = {"enable": value}
         if field.name == "log_level" and isinstance(value, str):
             value = value.lower()
+        own = getattr(options, field.name)
+        if name in _PARTIAL and isinstance(value, Mapping):
+            value = msgspec.to_builtins(own) | dict(cast("Mapping[str, object]", value))
         try:
             values[field.name] = msgspec.convert(value, field.type)
         except msgspec.ValidationError as error:
-            shown = field.default if field.default is not msgspec.NODEFAULT else "nothing"
-            using = "its defaults" if isinstance(shown, msgspec.Struct) else repr(shown)
+            using = "its defaults" if isinstance(own, msgspec.Struct) else repr(own)
             problems.append(Problem(str(name), f"{error}; using {using}"))
-    return Options(**values), problems  # pyright: ignore[reportArgumentType]
+    return msgspec.structs.replace(options, **values), problems

@@ -191,11 +191,7 @@ class Server(LanguageServer):
         self.sources.folders([Path(root) for root in self.documents.roots if root])
 
     def _configure(self, raw: object) -> None:
-        given = cast("dict[str, object]", raw) if isinstance(raw, dict) else raw
-        readable = isinstance(given, dict)
-        self.options, self._problems = parse({**given, **self.overrides} if readable else self.overrides)
-        if not readable:
-            self._problems += parse(given)[1]
+        self.options, self._problems = parse(raw, self.overrides)
         _log.info("options: %s", self.options.redacted())
         self.tell(self.status.configured(tuple(map(str, self._problems))))
         self.tell(self.status.switched(self.options.enabled("*") or any(self.options.enable.values())))

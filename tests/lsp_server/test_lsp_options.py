@@ -1,4 +1,5 @@
-from foretype_lsp.options import Options, parse
+from foretype_client.switches import Switches
+from foretype_lsp.options import IndexOptions, Options, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,3 +99,23 @@ def test_parts_of_the_policy_are_switched_one_by_one():
     options, (problem,) = parse({"policies": {"speculativ": True}})
     assert problem.option == "policies" and options.policies == Options().policies
     assert parse({"policies": []}) == (Options(), [])
+
+
+def test_an_override_of_a_table_sets_its_own_entries_and_leaves_the_editors():
+    editor = {"policies": {"speculative": True}, "index": {"dependencies": True, "cacheDir": "/a"}, "debounceMs": 9}
+    options, problems = parse(
+        editor, {"policies": {"unsure": True}, "index": {"enable": False}, "debounceMs": 5.0, "token": "t"}
+    )
+    assert problems == []
+    assert options.policies == Switches(speculative=True, unsure=True)
+    assert options.index == IndexOptions(enable=False, dependencies=True, cache_dir="/a")
+    assert (options.debounce_ms, options.token) == (5.0, "t")
+
+
+def test_an_override_stands_where_the_editors_own_cannot_be_read():
+    options, problems = parse({"policies": {"speculativ": True}, "debounceMs": "fast"}, {"policies": {"unsure": True}})
+    assert options.policies.unsure
+    assert [problem.option for problem in problems] == ["policies", "debounceMs"]
+    options, (problem,) = parse("no object", {"policies": {"unsure": True}})
+    assert options.policies.unsure and problem.option == "initializationOptions"
+    assert parse({"debounceMs": "fast"}, {"debounceMs": 5.0})[1] == []  # it is not used

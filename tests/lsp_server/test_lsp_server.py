@@ -506,6 +506,13 @@ async def test_options_of_the_command_line_win_and_their_problems_are_told(clien
     assert "gatewayUrl" in client.notifications("window/logMessage")[0]["message"]
 
 
+async def test_unsure_on_the_command_line_leaves_the_editors_other_policies(client):
+    client.server.overrides = {"policies": {"unsure": True}}
+    client.initialize(options={"policies": {"speculative": True, "adaptiveDebounce": False}})
+    policies = client.server.options.policies
+    assert (policies.unsure, policies.speculative, policies.adaptive_debounce) == (True, True, False)
+
+
 async def test_options_that_are_no_object_are_a_problem_and_no_end(client):
     client.initialize(options=[1, 2])
     assert "object" in client.notifications("window/logMessage")[0]["message"]
