@@ -6,6 +6,8 @@ SQLite by default, PostgreSQL in production. Faults are told as `StoreError`, in
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,7 +30,6 @@ __all__ = ["Schema", "is_there", "mapped", "migrate", "open_database", "place_of
 _BUSY_MS: Final = 10_000
 _LOCK: Final = 0x666F7265
 """Of PostgreSQL's advisory lock: gateways that start together migrate one after the other."""
-_MAGIC: Final = b"SQLite format 3\0"
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
@@ -141,14 +142,14 @@ def migrate(connection: Connection, schema: Schema, place: str, upgrade: bool, t
 
 
 def _make_file(path: Path) -> None:
-    """Owner's alone from its first byte. Raises OSError, or StoreError for a file that is something else."""
+    """Owner's alone from its first byte. Raises OSError.
+
+    A file that is there is never opened here: closing it would drop the locks that other connections of this process hold
+    (sqlite.org/howtocorrupt.html, 2.2), and another process could take their log of changes away.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not path.exists():
-        path.touch(mode=0o600)
-    elif path.stat().st_size and not path.is_dir():
-        with path.open("rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                raise StoreError(f"the store {path} cannot be opened (it is no SQLite database); move the file away")
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _engine(url: URL) -> AsyncEngine:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from backend.redis_server import redis_server
 from backend.test_workers import total
 from backend.world import gateway, until
 from foretype_backend.admission.accounts import Accounts
+from foretype_backend.identity.directory import Tenant
+from foretype_backend.identity.schema import tenants
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
 
@@ -69,6 +73,29 @@ async def test_a_full_disk_stops_no_completion_and_loses_no_usage(small_disk: Pa
         await writer.close()
         ((_, used),) = await store.usage_of("2026-09")
         assert used.generated_tokens == counted.generated_tokens
+
+
+async def test_a_store_that_one_process_opens_twice_stays_whole_beside_another_process(tmp_path: Path) -> None:
+    """A gateway opens its identity store twice. Whoever else closes the file last would take its log of changes away."""
+    path = tmp_path / "i.db"
+    one = await IdentityStore.open(str(path))
+    two = await IdentityStore.open(str(path))
+    await one.add_tenant(Tenant(name="acme"), NOW_MS)
+    rest = ", ".join(column.name for column in tenants.columns if column.name != "name")
+    add = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute(sys.argv[2]); c.close()"
+    )
+    try:
+        for number in range(3):
+            row = f"INSERT INTO id_tenants SELECT 'other-{number}', {rest} FROM id_tenants WHERE name = 'acme'"
+            await asyncio.to_thread(subprocess.run, [sys.executable, "-c", add, str(path), row], check=True)
+            await one.add_tenant(Tenant(name=f"own-{number}"), NOW_MS)
+            wanted = {f"{who}-{at}" for who in ("own", "other") for at in range(number + 1)}
+            wanted.add("acme")
+            assert set((await one.snapshot()).tenants) == set((await two.snapshot()).tenants) == wanted
+    finally:
+        await one.close()
+        await two.close()
 
 
 async def test_a_redis_that_evicts_forgets_budgets_and_refuses_nobody(tmp_path: Path) -> None:
