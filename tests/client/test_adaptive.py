@@ -13,10 +13,10 @@ from foretype_client.adaptive.evidence import (
     Places,
     agreement,
     alike_in_file,
-    levels_of,
     places_in_file,
     standing,
 )
+from foretype_client.adaptive.levels import Counted
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import CELLS, TEMPLATE_WEIGHTS, chances, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
@@ -171,31 +171,28 @@ def test_chances_are_probabilities_and_those_not_allowed_have_none(
     ]
     rows = [Row(2, row, [0.3] * len(row), 5, 3)] if row else []
 
-    def large(id: int) -> bool:
-        return id > 1
-
-    rules: list[Callable[[int], bool] | None] = [None, large]
-    for allowed in rules:
-        levels = levels_of(places, rows, in_line, allowed)
+    counted = Counted(places, rows, in_line)
+    for allowed in (None, counted.ids > 1):
+        levels = counted.levels(allowed)
         if levels is None:
             continue
         chance = chances(levels, fitted_weights().levels)
         assert ((0 <= chance) & (chance <= 1)).all()
         assert chance.sum() < 1
         if allowed is not None:
-            assert all(allowed(id) or p == 0 for id, p in zip(levels.ids.tolist(), chance.tolist(), strict=True))
+            assert (levels.ids > 1).all()
         assert levels.cells.max() < CELLS
 
 
 def test_no_evidence_is_no_level() -> None:
-    assert levels_of([], [], 3, None) is None
+    assert Counted([], [], 3).levels() is None
 
 
 def test_more_context_that_agrees_counts_more() -> None:
     few = Places(np.array([1], np.int32), np.array([CONTEXT_MAX]), 3)
     many = Places(np.array([2] * 3, np.int32), np.array([1] * 3), 3)
     both = Places(np.concatenate((few.following, many.following)), np.concatenate((few.lengths, many.lengths)), 3)
-    levels = levels_of([both], [], 40, None)
+    levels = Counted([both], [], 40).levels()
     assert levels is not None
     chance = dict(zip(levels.ids.tolist(), chances(levels, fitted_weights().levels).tolist(), strict=True))
     assert chance[1] > chance[2]

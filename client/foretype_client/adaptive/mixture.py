@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from foretype_client.adaptive.evidence import LENGTHS, SOURCES, SPREADS, TIMES, Ints, Levels
+from foretype_client.adaptive.evidence import LENGTHS, SOURCES, Ints
+from foretype_client.adaptive.levels import SPREADS, TIMES, Levels
 from foretype_client.adaptive.network import Network
 from foretype_client.adaptive.scoring import FEATURES
 from foretype_client.adaptive.stream import Ids

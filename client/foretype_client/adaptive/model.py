@@ -7,17 +7,18 @@ import re
 from collections import OrderedDict
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 from foretype_context.document import Snapshot
 
 from foretype_client.adaptive.evidence import (
-    Levels,
     alike_in_file,
     latest_in_file,
-    levels_of,
     places_in_file,
     places_in_others,
     places_in_written,
 )
+from foretype_client.adaptive.levels import Counted, Levels
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import Weights, chances, fitted_weights, with_proposals
 from foretype_client.adaptive.network import reranked
@@ -26,7 +27,7 @@ from foretype_client.adaptive.scoring import Scorer
 from foretype_client.adaptive.search import best_line
 from foretype_client.adaptive.showing import SHOW_RULE, ShowRule, openings
 from foretype_client.adaptive.stream import LexemeStream
-from foretype_client.adaptive.surroundings import Answer, Following, Gathered, Spot, Surroundings, Weighed
+from foretype_client.adaptive.surroundings import Answer, Following, Spot, Surroundings, Weighed
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, Row
 from foretype_client.adaptive.templates import Proposal
 from foretype_client.adaptive.views import Line, View, view_of
@@ -179,12 +180,11 @@ class AdaptiveModel:
         """Levels of evidence for what follows `path` at a place."""
         around = spot.around
         typed = (*spot.typed, *path)
-        places, rows, latest = around.gathered(typed, lambda: self._gather(around, typed))
+        counted = around.counted(typed, lambda: self._count(around, typed))
         half = "" if path else spot.half
-        in_line = typed[::-1].index(LINE_END) if LINE_END in typed else len(typed)
-        return levels_of(places, rows, in_line, (lambda id: self._starts(id, half)) if half else None, latest)
+        return counted.levels(self._continuing(counted, half) if half else None)
 
-    def _gather(self, around: Surroundings, typed: tuple[int, ...]) -> Gathered:
+    def _count(self, around: Surroundings, typed: tuple[int, ...]) -> Counted:
         history = [*around.before, *typed][-HISTORY_MAX:]
         rows = [] if self._table is None else self._table.rows(history, self._vocabulary)
         places = places_in_others(around.others, history)
@@ -194,7 +194,13 @@ class AdaptiveModel:
             places += places_in_file(around.ids, around.begin, alike)
             places += places_in_written(around.written, history)
             latest = latest_in_file(around.ids, around.begin, alike)
-        return places, rows, latest
+        in_line = typed[::-1].index(LINE_END) if LINE_END in typed else len(typed)
+        return Counted(places, rows, in_line, latest)
+
+    def _continuing(self, counted: Counted, half: str) -> npt.NDArray[np.bool_]:
+        """Which candidates begin with what is typed of a word."""
+        spelled = self._vocabulary.lexeme
+        return np.array([spelled(id).startswith(half) for id in counted.ids.tolist()], np.bool_)
 
     def proposals(self, spot: Spot, path: list[int]) -> list[Proposal]:
         """What lines like this one say comes after `path`; nothing beyond its end."""
@@ -205,9 +211,6 @@ class AdaptiveModel:
 
     def id_of(self, lexeme: str) -> int:
         return self._vocabulary.ids([lexeme])[0]
-
-    def _starts(self, id: int, half: str) -> bool:
-        return self._vocabulary.lexeme(id).startswith(half)
 
     def view(self, spot: Spot, path: list[int]) -> View | None:
         """Candidates for what follows `path`, with chances as levels and templates give them, and what is known of the likeliest."""

@@ -8,15 +8,16 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from foretype_client.adaptive.evidence import Ints, Levels, Occurrences, Places, standing
+from foretype_client.adaptive.evidence import Ints, Occurrences, standing
+from foretype_client.adaptive.levels import Counted, Levels
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary
 from foretype_client.adaptive.others import OtherFiles
 from foretype_client.adaptive.stream import Ids, LexemeStream
-from foretype_client.adaptive.table import HISTORY_MAX, Row
+from foretype_client.adaptive.table import HISTORY_MAX
 from foretype_client.adaptive.templates import Scene, Templates
 from foretype_client.adaptive.views import Beside
 
-__all__ = ["NOTHING", "Answer", "Following", "Gathered", "Spot", "Surroundings", "Weighed"]
+__all__ = ["NOTHING", "Answer", "Following", "Spot", "Surroundings", "Weighed"]
 
 NOTHING: Final = -1
 """Stands in `ids` where the line is that is written: it is no evidence for itself."""
@@ -26,9 +27,6 @@ _WEIGHED_MAX: Final = 64
 Answer = tuple[Ids, npt.NDArray[np.float64]] | None
 """Candidates and their chances; None without any."""
 
-
-Gathered = tuple[list[Places], list[Row], list[Row]]
-"""Places that are like this one, what the table says, and the latest places."""
 
 Weighed = tuple[Levels, npt.NDArray[np.float64]] | None
 """Levels of evidence and the chances they give; None without any."""
@@ -75,7 +73,7 @@ class Surroundings:
         self.templates = Templates(vocabulary, common, Scene(stream, line, margin, other))
         self._places: dict[int, Ints] = {}
         self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
-        self._gathered: dict[tuple[int, ...], Gathered] = {}
+        self._counted: dict[tuple[int, ...], Counted] = {}
         self._weighed: dict[tuple[tuple[int, ...], str], Weighed] = {}
 
     def still(self, stream: LexemeStream, line: int, margin: int, others: Occurrences) -> bool:
@@ -86,7 +84,7 @@ class Surroundings:
         """Takes over what `other` weighed where only the line's indentation is another: evidence does not know of it, templates do."""
         same_text = other is not None and other._stream is self._stream and other.others is self.others
         if other is not None and same_text and other._key[:2] == self._key[:2]:
-            self._weighed, self._gathered, self._places = other._weighed, other._gathered, other._places
+            self._weighed, self._counted, self._places = other._weighed, other._counted, other._places
         return self
 
     def places(self, lexeme: int) -> Ints:
@@ -95,13 +93,13 @@ class Surroundings:
             self._places[lexeme] = standing(self.ids, self.begin, lexeme)
         return self._places[lexeme]
 
-    def gathered(self, typed: tuple[int, ...], gather: Callable[[], Gathered]) -> Gathered:
-        """What `gather` finds after these lexemes of the line: the same for every key of the word that comes next."""
-        if typed not in self._gathered:
-            if len(self._gathered) >= _WEIGHED_MAX:
-                self._gathered.clear()
-            self._gathered[typed] = gather()
-        return self._gathered[typed]
+    def counted(self, typed: tuple[int, ...], count: Callable[[], Counted]) -> Counted:
+        """What `count` finds after these lexemes of the line: the same for every key of the word that comes next."""
+        if typed not in self._counted:
+            if len(self._counted) >= _WEIGHED_MAX:
+                self._counted.clear()
+            self._counted[typed] = count()
+        return self._counted[typed]
 
     def weighed(self, typed: tuple[int, ...], half: str, weigh: Callable[[], Weighed]) -> Weighed:
         """What `weigh` says after these lexemes of the line and this half-typed word, asked for once."""

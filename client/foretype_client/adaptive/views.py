@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from foretype_client.adaptive.evidence import LENGTHS, SOURCES, SPREADS, TIMES, Ints, Levels
+from foretype_client.adaptive.evidence import LENGTHS, SOURCES, Ints
+from foretype_client.adaptive.levels import SPREADS, TIMES, Levels
 from foretype_client.adaptive.lexemes import CLASSES, LINE_END, Vocabulary
 from foretype_client.adaptive.stream import Ids
 
