@@ -175,6 +175,14 @@ def _engine(url: URL) -> AsyncEngine:
         if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
 
+    @event.listens_for(engine.sync_engine, "close")
+    def closing(connection: Any, _record: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        # A statement that was cancelled stays open, and SQLite keeps the transaction of a connection that was closed before its
+        # statements: nobody could write until the garbage collector came by. The driver's thread does this before the close.
+        driver = connection.driver_connection
+        if driver._connection is not None:
+            driver._tx.put_nowait((None, driver._connection.rollback))
+
     return engine
 
 

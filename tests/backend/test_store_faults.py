@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -22,6 +26,7 @@ from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.schema import tenants
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
+from sqlalchemy import text
 
 
 @pytest.fixture
@@ -96,6 +101,38 @@ async def test_a_store_that_one_process_opens_twice_stays_whole_beside_another_p
     finally:
         await one.close()
         await two.close()
+
+
+async def test_a_statement_that_was_cancelled_keeps_the_store_locked_for_nobody(tmp_path: Path) -> None:
+    store = await IdentityStore.open(str(tmp_path / "i.db"))
+    running, go_on = threading.Event(), threading.Event()
+
+    def hold() -> int:
+        running.set()
+        go_on.wait(60)
+        return 1
+
+    async def ask() -> None:
+        async with store.reading() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            await driver.create_function("hold", 0, hold)
+            await connection.execute(text("SELECT hold() UNION ALL SELECT 2"))
+
+    gc.disable()  # what ends with a collection ends nobody knows when
+    try:
+        asked = asyncio.create_task(ask())
+        await asyncio.to_thread(running.wait, 60)
+        asked.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        with contextlib.closing(sqlite3.connect(tmp_path / "i.db", timeout=5)) as other:
+            other.execute("BEGIN IMMEDIATE")
+    finally:
+        gc.enable()
+        go_on.set()
+        await store.close()
 
 
 async def test_a_redis_that_evicts_forgets_budgets_and_refuses_nobody(tmp_path: Path) -> None:
