@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
+from array import array
 
 import msgspec
 import redis
@@ -31,19 +33,19 @@ def origin(session: str = "a", document: str = "x.py", tokens: int = 100) -> Ori
 
 def test_an_accepted_suggestion_is_a_cached_prefix() -> None:
     book = CacheBook(16)
-    found = book.look_up(origin(), IDS, "s")
+    found = book.look_up(origin(), IDS, "s", 0.0)
     book.sent(found, "one", 0.0)
     said = list(range(500, 530))
     book.answered(found, said, "one", 0.1)
-    longer = book.look_up(origin(), [*IDS, *said, 7], "s")
+    longer = book.look_up(origin(), [*IDS, *said, 7], "s", 0.2)
     assert longer.held == {"one": (100 + 29) // 16 * 16}  # all but the last token said, which was never computed
-    assert book.look_up(origin(), [*IDS, *said, 7], "another salt").held == {}
+    assert book.look_up(origin(), [*IDS, *said, 7], "another salt", 0.2).held == {}
 
 
 def test_sessions_end_when_they_leave_and_when_nobody_hears_of_them() -> None:
     book = CacheBook(16)
     for at, name in enumerate("ab"):
-        book.sent(book.look_up(origin(name, f"{name}.py"), [at, *IDS], "s"), "one", 0.0)
+        book.sent(book.look_up(origin(name, f"{name}.py"), [at, *IDS], "s", 0.0), "one", 0.0)
     book.left("a", 1.0)
     assert book.directory.statistics().sessions == 1
     book.expire(FORGET_AFTER_S - 1)
@@ -54,12 +56,28 @@ def test_sessions_end_when_they_leave_and_when_nobody_hears_of_them() -> None:
     assert Retire(tier_namespace("s"), "b.py", 0) in told
 
 
+def test_what_was_looked_up_and_never_sent_is_forgotten_too() -> None:
+    """The engine is away, or a warm-up waits in vain: nothing is sent, and the prompt's ids must not stay."""
+    book, ids = CacheBook(16), array("Q", IDS)
+    gone = weakref.ref(ids)
+    book.look_up(origin(), ids, "s", 0.0)
+    del ids
+    book.expire(FORGET_AFTER_S - 1)
+    assert gone() is not None
+    book.look_up(origin("b"), IDS, "s", 1.0)
+    book.expire(FORGET_AFTER_S)
+    assert gone() is None
+
+
 def test_a_client_that_names_endless_documents_and_repositories_is_bounded() -> None:
     book, salts = CacheBook(16), SaltBook(b"s" * 32)
     for at in range(300):
         namespace = salts.namespace("t", f"r{at}")
         found = book.look_up(
-            msgspec.structs.replace(origin(document=f"{at}.py"), repository=f"r{at}"), [at, *IDS], salts.salt(namespace)
+            msgspec.structs.replace(origin(document=f"{at}.py"), repository=f"r{at}"),
+            [at, *IDS],
+            salts.salt(namespace),
+            float(at),
         )
         book.sent(found, None, float(at))
     assert book.directory.statistics().used_blocks == 64 * 6  # the last documents; nobody holds what was before
@@ -73,12 +91,12 @@ def test_what_is_looked_up_never_exceeds_what_was_sent(turns: list[tuple[str, in
         ids = [*IDS[:cut], *range(1000 + tail, 1000 + 2 * tail)]
         if not ids:
             continue
-        found = book.look_up(origin(name, tokens=len(ids)), ids, "s")
+        found = book.look_up(origin(name, tokens=len(ids)), ids, "s", 0.0)
         shared = max((_common(ids, one) for one in sent), default=0) // 16 * 16
         assert found.held.get("one", 0) <= min(shared, (len(ids) - 1) // 16 * 16)
         book.sent(found, "one", 0.0)
         sent.append(ids)
-        again = book.look_up(origin(name, tokens=len(ids)), ids, "s")
+        again = book.look_up(origin(name, tokens=len(ids)), ids, "s", 0.0)
         assert again.held.get("one", 0) == (len(ids) - 1) // 16 * 16
 
 

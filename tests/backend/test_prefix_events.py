@@ -135,9 +135,9 @@ async def test_events_over_zmq_replace_belief(tmp_path: Path) -> None:
 
     listener = asyncio.create_task(follow_events(endpoint, 16, hear))
     origin = Origin(tenant="t", repository="r", session="a", document="x")
-    found = book.look_up(origin, IDS, "s")
+    found = book.look_up(origin, IDS, "s", 0.0)
     book.sent(found, "one", 0.0)
-    assert book.look_up(origin, IDS, "s").held == {"one": 32}  # the last block is always computed
+    assert book.look_up(origin, IDS, "s", 0.0).held == {"one": 32}  # the last block is always computed
     for sequence in range(200):  # a subscriber hears what is published after it has joined
         await publisher.send_multipart([b"", sequence.to_bytes(8, "big"), batch(stored([1], IDS[:16]))])
         await asyncio.sleep(0.01)
@@ -148,7 +148,7 @@ async def test_events_over_zmq_replace_belief(tmp_path: Path) -> None:
     removed = batch({"type": "BlockRemoved", "block_hashes": [1], "medium": "GPU"})
     await publisher.send_multipart([b"", (sequence + 1).to_bytes(8, "big"), removed])
     await until(lambda: any(change.removed for change in heard))
-    assert book.look_up(origin, IDS, "s").held == {}  # what the engine says goes
+    assert book.look_up(origin, IDS, "s", 0.0).held == {}  # what the engine says goes
     listener.cancel()
     await asyncio.gather(listener, return_exceptions=True)
     publisher.close(linger=0)

@@ -173,7 +173,8 @@ class ReplicaPool:
             self._ledger.end(request_id)
             yield Chunk(finish=EngineFinish.ABORTED)
             return
-        found = self.book.look_up(request.origin or Origin(session=request_id), request.token_ids, request.salt)
+        origin = request.origin or Origin(session=request_id)
+        found = self.book.look_up(origin, request.token_ids, request.salt, self._clock())
         avoid: frozenset[str] = frozenset()
         plain = self._where_nothing_is_guessed(found.origin)
         while True:

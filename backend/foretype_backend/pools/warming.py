@@ -51,8 +51,8 @@ class WarmUps:
 
     def offer(self, token_ids: Sequence[int], salt: str | None, origin: Origin | None) -> None:
         """The stable parts of a prompt are computed when a replica has nothing better to do."""
-        found = self._book().look_up(origin or Origin(), token_ids, salt)
         now = self._clock()
+        found = self._book().look_up(origin or Origin(), token_ids, salt, now)
         for part in stable_parts(found.chain, token_ids, found.salt, found.origin):
             self._queue.offer(part, now)
         self.begin()
@@ -88,7 +88,7 @@ class WarmUps:
 
     def _found_of(self, part: Part) -> LookUp:
         origin = msgspec.structs.replace(part.origin, session=f"warm/{part.origin.session}", document="")
-        return self._book().look_up(origin, part.token_ids, part.salt)
+        return self._book().look_up(origin, part.token_ids, part.salt, self._clock())
 
     async def _compute(self, replica: str, part: Part) -> None:
         """One warm-up. The router counts it as load, so that people are sent elsewhere."""

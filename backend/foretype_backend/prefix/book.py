@@ -48,13 +48,14 @@ class CacheBook:
         self.block_tokens = block_tokens
         self.directory = PrefixDirectory(capacity_blocks=capacity_blocks, retire_after_s=retire_after_s)
         self._makers: OrderedDict[str, ChainMaker] = OrderedDict()
-        self._last_sent: OrderedDict[str, float] = OrderedDict()  # by session, longest ago first
+        self._last_seen: OrderedDict[str, float] = OrderedDict()  # by session, longest ago first
         self._salts: OrderedDict[Namespace, str] = OrderedDict()
 
     # A request
 
-    def look_up(self, origin: Origin, token_ids: Sequence[int], salt: str | None) -> LookUp:
-        """Changes nothing but the session's memory of its last prompt."""
+    def look_up(self, origin: Origin, token_ids: Sequence[int], salt: str | None, now: float) -> LookUp:
+        """Changes nothing but the session's memory of its last prompt, which :meth:`expire` ends also where nothing is sent."""
+        self._seen(origin.session, now)
         maker = self._makers.pop(origin.session, None) or ChainMaker(self.block_tokens)
         self._makers[origin.session] = maker
         while len(self._makers) > _SESSIONS_MAX:
@@ -81,14 +82,17 @@ class CacheBook:
 
     def _place(self, found: LookUp, chain: Chain, replica: str | None, now: float) -> None:
         origin = found.origin
-        self._last_sent[origin.session] = now
-        self._last_sent.move_to_end(origin.session)
+        self._seen(origin.session, now)
         namespace = Namespace(origin.tenant, origin.repository)
         self._salts[namespace] = found.salt
         self._salts.move_to_end(namespace)
         if len(self._salts) > _NAMESPACES_MAX:  # clients name their repositories; losing one costs a retire message
             self._salts.popitem(last=False)
         self.directory.place(namespace, origin.session, origin.document, chain, replica=replica, now=now)
+
+    def _seen(self, session: str, now: float) -> None:
+        self._last_seen[session] = now
+        self._last_seen.move_to_end(session)
 
     # What changes
 
@@ -99,7 +103,7 @@ class CacheBook:
     def left(self, session: str, now: float) -> None:
         """A session disconnected: its ids leave memory."""
         self._makers.pop(session, None)
-        self._last_sent.pop(session, None)
+        self._last_seen.pop(session, None)
         self.directory.left(session, now)
 
     def heard(self, replica: str, change: CacheChange) -> None:
@@ -111,8 +115,8 @@ class CacheBook:
 
     def expire(self, now: float) -> list[Retire]:
         """What nobody used for a minute, as the tiers are told: for each document the first character that is not wanted."""
-        while self._last_sent and next(iter(self._last_sent.values())) + FORGET_AFTER_S <= now:
-            self.left(next(iter(self._last_sent)), now)
+        while self._last_seen and next(iter(self._last_seen.values())) + FORGET_AFTER_S <= now:
+            self.left(next(iter(self._last_seen)), now)
         first: dict[tuple[str, str], int] = {}
         for one in self.directory.expire(now):
             for namespace, document, start in self._spans_of(one):
