@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from foretype_context.grammars import UnknownLayout
 from foretype_context.profile import MinMeanLogprob, Profile
 from foretype_context.templates import Grammar, UnknownGrammar, detect, grammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, tokenizer_from_bytes
@@ -24,14 +25,19 @@ __all__ = ["Parts", "make_profile", "prepare"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a gateway is made of, before anything runs; `tokenizer_file` holds the bytes that clients get."""
+    """What a gateway is made of, before anything runs.
+
+    Attributes:
+        tokenizer_file: the bytes that clients get.
+        measured: what `index.json` says of the shipped weights, by the names of the profile.
+    """
 
     engine: Engine
     tokenizer: Tokenizer
     tokenizer_file: bytes
     grammar: Grammar
     model_name: str | None
-    thresholds: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    measured: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def prepare(config: Config) -> Parts:
@@ -54,7 +60,7 @@ def prepare(config: Config) -> Parts:
         tokenizer_file=tokenizer_file,
         grammar=chosen,
         model_name=model_name,
-        thresholds={} if artifact is None else artifact.profile,
+        measured={} if artifact is None else artifact.profile,
     )
 
 
@@ -72,12 +78,11 @@ def make_profile(config: Config, parts: Parts) -> Profile:
             "model.context_limit_tokens",
             f"{limit} is more than the {capabilities.context_limit_tokens} tokens of the engine's model; lower it",
         )
-    layout = model.layout if model.layout in parts.grammar.layouts else parts.grammar.layouts[0]
     return Profile(
         model=parts.model_name or capabilities.model,
         grammar=parts.grammar.id,
         tokenizer_digest=parts.tokenizer.digest,
-        layout=layout,
+        layout=_layout(config, parts),
         budgets=model.budgets,
         stop=model.stop,
         context_limit_tokens=limit,
@@ -89,14 +94,23 @@ def make_profile(config: Config, parts: Parts) -> Profile:
     )
 
 
+def _layout(config: Config, parts: Parts) -> str:
+    try:
+        return parts.grammar.layout(config.model.layout, parts.measured.get("layout"))
+    except UnknownLayout as error:
+        raise ConfigError(
+            "engine.model", f"the model's index.json: profile.layout: {error}; name one as model.layout"
+        ) from error
+
+
 def _thresholds(config: Config, parts: Parts) -> dict[str, Any]:
     """What decides what is shown: as configured, else as measured for these weights, else the profile's defaults."""
     chosen: dict[str, Any] = {}
     for name, type_ in {"min_mean_logprob": MinMeanLogprob, "local_min_confidence": float}.items():
         value: object = getattr(config.model, name)
-        if value is None and name in parts.thresholds:
+        if value is None and name in parts.measured:
             try:
-                value = msgspec.convert(parts.thresholds[name], type_)
+                value = msgspec.convert(parts.measured[name], type_)
             except msgspec.ValidationError as error:
                 raise ConfigError("engine.model", f"the model's index.json: profile.{name}: {error}") from error
         if value is not None:

@@ -15,7 +15,7 @@
 | `model.name` | from the engine | name for people and logs |
 | `model.tokenizer` | beside the model, else what its GGUF carries | `tokenizer.json` |
 | `model.grammar` | detected | id of the FIM grammar |
-| `model.layout` | the grammar's first | prompt layout that clients use |
+| `model.layout` | the shipped model's own, else the grammar's first | prompt layout that clients use |
 | `model.context_limit_tokens` | from the engine | prompt and output together |
 | `model.strategy` | `default-1` | context strategy, by name |
 | `model.strategy_rules.*` | none | the strategy itself, for clients that do not know the name: see `foretype_context.strategy` |

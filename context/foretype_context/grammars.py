@@ -27,6 +27,7 @@ __all__ = [
     "Grammar",
     "Header",
     "UnknownGrammar",
+    "UnknownLayout",
     "detect",
     "grammar",
 ]
@@ -39,6 +40,10 @@ SPM: Final = "spm"
 
 class UnknownGrammar(LookupError):
     """No grammar has this id; the message lists those that exist."""
+
+
+class UnknownLayout(ValueError):
+    """A grammar has no layout of this name; the message lists those that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,25 @@ class Grammar:
         own = {part.token for part in headers if isinstance(part, Control)}
         own |= {self.fim_prefix, self.fim_suffix, self.fim_middle, self.tail, *self.end_tokens}
         return frozenset(own - {""})
+
+    def layout(self, configured: str | None = None, own: object = None) -> str:
+        """The layout that serves a model of this family: the configured one, else the model's own, else the family's default.
+
+        A configured one that the family lacks counts as none: configuration outlives models.
+
+        Raises:
+            UnknownLayout: `own`, from the model's `index.json`, is none of this family's.
+        """
+        if configured in self.layouts:
+            return configured
+        return self.layouts[0] if own is None else self.known_layout(own)
+
+    def known_layout(self, name: object) -> str:
+        """`name`, if it is one of `layouts`. Raises UnknownLayout, which lists them."""
+        for one in self.layouts:
+            if one == name:
+                return one
+        raise UnknownLayout(f"{name!r} is not one of {', '.join(self.layouts)} of {self.id}")
 
 
 def _grammar(**fields: object) -> Grammar:

@@ -100,8 +100,8 @@ class Artifact(_Shipped):
         grammar: id of the prompt grammar it was trained with, such as ``foretype-1``.
         parameters: number of weights, tied ones once.
         trained_tokens: tokens it has seen.
-        profile: thresholds that belong to these weights, by the names of the gateway's profile (`min_mean_logprob`,
-            `local_min_confidence`); empty where none were measured.
+        profile: what was measured for these weights, by the names of the gateway's profile (`layout`, `min_mean_logprob`,
+            `local_min_confidence`); empty where nothing was. It is checked where it is used.
     """
 
     grammar: str

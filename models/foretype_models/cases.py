@@ -6,8 +6,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from foretype_context.templates import grammar
-
 from foretype_models import fim
 from foretype_models.data import Store, encode_pieces
 from foretype_models.tokenizer import SPECIAL_IDS
@@ -73,26 +71,23 @@ def copy_line(case: Case) -> str:
     return ""
 
 
-def shipped_layout(grammar_id: str) -> str:
-    """The layout that serving uses for a model of this grammar."""
-    return grammar(grammar_id).layouts[0]
-
-
 def prompt(case: Case, layout: str, encode: Encode, budget: int, context: Sequence[int] = ()) -> list[int]:
     """The prompt of a case in a layout, in at most ``budget`` tokens, context included.
 
     ``psm_growing`` is rebased a fixed number of lines above, drawn from the case alone.
 
     Raises:
-        ValueError: another layout than the three that end with the middle.
+        ValueError: a layout that the model was not trained on.
     """
-    if layout not in ("psm_classic", "psm_line_last", "psm_growing"):
-        raise ValueError(f"no cases in layout {layout}: psm_classic, psm_line_last or psm_growing")
+    if layout not in fim.LAYOUT_WEIGHTS:
+        raise ValueError(f"no cases in layout {layout}; there are {', '.join(fim.LAYOUT_WEIGHTS)}")
     first = fim.line_start(case.text, max(0, case.hole.start - 4 * budget))
     window = case.text[first : case.hole.end + 2 * budget]
     hole = fim.Hole(case.hole.start - first, case.hole.end - first, "line")
     if layout == "psm_classic":
         pieces = fim.psm_classic(window, hole)
+    elif layout == "spm":
+        pieces = fim.spm(window, hole)
     else:
         above = fim.line_start(window, hole.start)
         if layout == "psm_growing":

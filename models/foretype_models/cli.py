@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,21 @@ _Store = Annotated[Path, typer.Option(help="folder with the text stores train/ a
 def _fail(message: str) -> typer.Exit:
     typer.echo(message, err=True)
     return typer.Exit(1)
+
+
+_Layout = Annotated[str | None, typer.Option(help="prompt layout; default is the one that the model is served in")]
+
+
+def _layout(model: artifacts.Artifact, named: str | None = None) -> str:
+    """The layout that is named, else the one that a gateway announces for this model."""
+    from foretype_context.grammars import UnknownGrammar, UnknownLayout, grammar
+
+    try:
+        family = grammar(model.grammar)
+        return family.layout(own=model.profile.get("layout")) if named is None else family.known_layout(named)
+    except (UnknownLayout, UnknownGrammar) as error:
+        where = f"{model.path.with_name('index.json')}: {model.name}: profile.layout" if named is None else "--layout"
+        raise _fail(f"{where}: {error}") from error
 
 
 _Pulled = Annotated[
@@ -59,12 +74,13 @@ def list_models(
 
 @app.command()
 def verify(pulled: _Pulled = None) -> None:
-    """Checks every shipped and pulled file by its SHA-256; exit status 1 names the first fault."""
+    """Checks every shipped and pulled file by its SHA-256, and its entry's layout; exit status 1 names the first fault."""
     try:
         models = [model for folder in _folders(pulled) for model in artifacts.verify(folder)]
     except artifacts.ArtifactError as error:
         raise _fail(str(error)) from error
     for model in models:
+        _layout(model)
         typer.echo(f"ok  {model.path.name}  {model.tokenizer_path.name}")
 
 
@@ -136,17 +152,24 @@ def calibrate(
     store: _Store,
     per_kind: int = 200,
     local_min_confidence: Annotated[float, typer.Option(help="from when on the client does not ask this model")] = 0.15,
+    layout: _Layout = None,
+    apply: Annotated[bool, typer.Option(help="write the index entry; else say what would be chosen")] = True,
     results: Path = _MODELS / "results",
 ) -> None:
-    """Chooses from which confidence on suggestions are shown; writes ``thresholds.json`` and the model's index entry."""
+    """Chooses from which confidence on suggestions are shown; writes ``thresholds.json`` and the model's index entry.
+
+    The entry gets the layout, too: a threshold holds in one.
+    """
     from foretype_models import data, evaluate, thresholds
-    from foretype_models.cases import shipped_layout
 
     model = artifacts.locate()
+    layout = _layout(model, layout)
     held_out = data.Store(store / "validation")
-    layout = shipped_layout(model.grammar)
     scored = thresholds.measure(model.path, model.tokenizer_path, held_out, per_kind, layout)
-    chosen = thresholds.write(artifacts.FOLDER, scored, local_min_confidence)
+    if not apply:
+        typer.echo(json.dumps(thresholds.found(scored, layout)))
+        return
+    chosen = thresholds.write(artifacts.FOLDER, scored, local_min_confidence, layout)
     evaluate.write(results / "thresholds.json", {"sha256": model.sha256, **chosen})
     typer.echo(json.dumps(chosen))
 
@@ -214,35 +237,53 @@ def positions(checkpoint: _Checkpoint, store: _Store, results: Path = _MODELS / 
 
 @app.command()
 def evaluate(
-    checkpoint: _Checkpoint,
     store: _Store,
-    log: Annotated[Path, typer.Option(help="log.jsonl of the run")],
-    machine: Annotated[str, typer.Option(help="what it was trained on, for the card")],
+    checkpoint: Annotated[
+        Path | None, typer.Argument(help="what the shipped file was made of (last.pt): its loss, for the card")
+    ] = None,
+    log: Annotated[Path | None, typer.Option(help="log.jsonl of the run; goes with CHECKPOINT")] = None,
+    machine: Annotated[str | None, typer.Option(help="what it was trained on; goes with CHECKPOINT")] = None,
     per_kind: int = 300,
+    layout: _Layout = None,
+    beside: Annotated[
+        list[str] | None, typer.Option(help="another layout on the same cases, a row of its own; may be repeated")
+    ] = None,
     previous: Annotated[Path | None, typer.Option(help="GGUF of the model before, for a row of its own")] = None,
     results: Path = _MODELS / "results",
 ) -> None:
-    """Measures the shipped file on held-out projects; writes ``evaluation.json``, ``training.json`` and the curve."""
+    """Measures the shipped file on held-out projects; writes ``evaluation.json``.
+
+    With a checkpoint it writes ``training.json`` and the curve, too.
+    """
+    from foretype_context.grammars import grammar
+
     from foretype_models import curve, data, gguf_file
     from foretype_models import evaluate as evaluating
-    from foretype_models.cases import shipped_layout
     from foretype_models.export import read_checkpoint
 
     model = artifacts.locate()
+    layout, others = _layout(model, layout), [_layout(model, other) for other in beside or []]
+    if (checkpoint is None) != (log is None) or (checkpoint is None) != (machine is None):
+        raise _fail("CHECKPOINT, --log and --machine go together: they are one training run")
     held_out = data.Store(store / "validation")
-    state = read_checkpoint(checkpoint)
-    fill = evaluating.fill(model.path, model.tokenizer_path, held_out, per_kind, shipped_layout(model.grammar))
-    measured: dict[str, object] = {"sha256": model.sha256, "fill": fill}
+
+    def fill(path: Path, served: str) -> dict[str, Any]:
+        return evaluating.fill(path, model.tokenizer_path, held_out, per_kind, served)
+
+    measured: dict[str, Any] = {"sha256": model.sha256, "fill": fill(model.path, layout)}
+    measured["beside"] = [fill(model.path, other) for other in others]
     if previous is not None:
+        served = grammar(gguf_file.read_grammar(previous)).layout()
         measured["previous"] = {
             "file": previous.name,
             "sha256": artifacts.digest_file(previous),
-            "fill": evaluating.fill(
-                previous, model.tokenizer_path, held_out, per_kind, shipped_layout(gguf_file.read_grammar(previous))
-            ),
+            "fill": fill(previous, served),
         }
     evaluating.write(results / "evaluation.json", measured)
-    typer.echo(json.dumps(fill["rows"]))
+    typer.echo(json.dumps(measured["fill"]["rows"]))
+    if checkpoint is None or log is None:
+        return
+    state = read_checkpoint(checkpoint)
     loss = evaluating.held_out_loss(state, model.tokenizer_path, held_out)
     training = {"machine": machine, "config": state.config, "train": state.train, "held_out": loss}
     evaluating.write(results / "training.json", training)
@@ -257,26 +298,29 @@ def layouts(
     checkpoint: Annotated[Path | None, typer.Option(help="the same model in fp32, beside Q8_0")] = None,
     progress: Annotated[Path, typer.Option(help="JSONL that a second call goes on with")] = Path("layouts.jsonl"),
     minutes: Annotated[float, typer.Option(help="end this call after so long; call again to go on")] = 1e9,
+    layout: _Layout = None,
     results: Path = _MODELS / "results",
 ) -> None:
     """Measures layouts, other-file context and Q8_0 on the same held-out cuts; writes ``layouts.json`` at the end."""
     import time
 
+    model = artifacts.locate()
+    layout = _layout(model, layout)
     from foretype_models import data, distill, evaluate, tokenizer
     from foretype_models import layouts as measuring
 
-    model = artifacts.locate()
     device = distill.best_device()
     models = {"q8_0": distill.open_model(model.path, device)}
     if checkpoint is not None:
         models["fp32"] = distill.open_model(checkpoint, device)
     encode = tokenizer.to_tiktoken(model.tokenizer_path).encode_ordinary
     ends = time.monotonic() + 60 * minutes
-    for done in measuring.run(models, data.Store(store / "validation"), encode, cuts, progress):
+    held_out = data.Store(store / "validation")
+    for done in measuring.run(models, held_out, encode, cuts, progress, measuring.variants(layout)):
         if time.monotonic() > ends and done < cuts:
             typer.echo(f"{done} of {cuts} cuts; call again to go on")
             return
-    found = measuring.summarise(measuring.read(progress), list(models))
+    found = measuring.summarise(measuring.read(progress), list(models), layout)
     evaluate.write(results / "layouts.json", {"sha256": model.sha256, **found})
     typer.echo(json.dumps(found))
 
@@ -296,8 +340,8 @@ def accept(
 
     model = artifacts.locate()
     encode = tokenizer.to_tiktoken(model.tokenizer_path).encode_ordinary
+    layout = _layout(model)
     cases = drawing.draw_cases(data.Store(store / "validation"), prompts // 2 + prompts % 2, seed=53)
-    layout = drawing.shipped_layout(model.grammar)
     ids = [drawing.prompt(case, layout, encode, speculation.PROMPT_TOKENS) for case in cases[:prompts]]
     found = speculation.measure(target or model.path, draft, ids, k)
     names = {"target": (target or model.path).name, "draft": draft.name}

@@ -75,10 +75,13 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int, layout: 
     count_errors = behaviour.error_counter()
     for kind in ("next_line", "line_fill"):
         chosen = [(case, ids) for case, ids in zip(cases, outputs, strict=True) if case.kind == kind]
-        exact = copied = stopped = first_word = only_model = only_copy = looping = harmful = shown_count = 0
+        exact = copied = stopped = at_line_end = first_word = only_model = only_copy = looping = harmful = (
+            shown_count
+        ) = 0
         for case, ids in chosen:
             stops = bool(ids) and ids[-1] in STOPS
-            shown = encoding.decode([token for token in ids if token < min(STOPS)]).split("\n")[0]
+            said = encoding.decode([token for token in ids if token < min(STOPS)])
+            shown = said.split("\n")[0]
             right = shown.rstrip() == case.answer.rstrip()
             copy_right = copy_line(case).rstrip() == case.answer.rstrip()
             exact += right
@@ -87,6 +90,7 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int, layout: 
             only_copy += copy_right and not right
             first_word += bool(shown.split()) and shown.split()[0] == (case.answer.split() or [""])[0]
             stopped += stops and ids[-1] == STOPS[0]
+            at_line_end += stops and ids[-1] == STOPS[0] and "\n" not in said
             looping += behaviour.loops(ids)
             if shown.strip() and case.path.endswith(".py"):
                 shown_count += 1
@@ -103,10 +107,17 @@ def fill(gguf_path: Path, tokenizer: Path, store: Store, per_kind: int, layout: 
             "empty_exact_match": sum(not case.answer.strip() for case, _ in chosen) / count,
             "first_word_match": first_word / count,
             "end_of_middle_rate": stopped / count,
+            "end_in_line_rate": at_line_end / count,
             "loop_rate": looping / count,
             "no_harm_rate": 1 - harmful / max(1, shown_count),
         }
-    return {"prompt_tokens": PROMPT_TOKENS, "new_tokens": NEW_TOKENS, "layout": layout, "rows": rows}
+    return {
+        "repositories": len({case.repo for case in cases}),
+        "prompt_tokens": PROMPT_TOKENS,
+        "new_tokens": NEW_TOKENS,
+        "layout": layout,
+        "rows": rows,
+    }
 
 
 def sign_test(wins: int, losses: int) -> float:

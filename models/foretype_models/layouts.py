@@ -18,11 +18,15 @@ from foretype_models.cases import Case, Encode, draw_cases, prompt
 from foretype_models.data import Store
 from foretype_models.tokenizer import SPECIAL_IDS
 
-LAYOUTS = ("psm_classic", "psm_line_last", "psm_growing")
-CONTEXT = "psm_line_last+context"
-VARIANTS = (*LAYOUTS, CONTEXT)
+LAYOUTS = ("psm_classic", "psm_line_last", "psm_growing", "spm")
+CONTEXT = "+context"
 MARGIN = -0.01
 """Non-inferior: at most one point worse, with 95 % confidence."""
+
+
+def variants(layout: str) -> tuple[str, ...]:
+    """What is measured of a model that is served in ``layout``: every layout, and that one behind other files."""
+    return (*LAYOUTS, layout + CONTEXT)
 
 
 def context_of(case: Case, store: Store, encode: Encode, budget: int) -> list[int]:
@@ -60,29 +64,47 @@ def _tables(model: Any, length: int) -> tuple[Any, Any]:
 
 
 def run(
-    models: Mapping[str, Any], store: Store, encode: Encode, cuts: int, out: Path, budget: int = 512
+    models: Mapping[str, Any],
+    store: Store,
+    encode: Encode,
+    cuts: int,
+    out: Path,
+    measured: Sequence[str],
+    budget: int = 512,
 ) -> Iterator[int]:
-    """Measures ``cuts`` next-line cuts with every model and variant, appending to ``out``; yields how many are done."""
-    done = len(read(out))
+    """Measures ``cuts`` next-line cuts with every model and variant, appending to ``out``; yields how many are done.
+
+    What ``out`` holds already is not measured again: a variant that is new adds its own lines.
+    """
+    known = {_key(line): line for line in read(out)}
     cases = [case for case in draw_cases(store, cuts, seed=41) if case.kind == "next_line"]
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("a") as stream:
-        for number, case in enumerate(cases[done:], start=done + 1):
+        for number, case in enumerate(cases, start=1):
             answer = [*encode(case.answer), SPECIAL_IDS["<|end_of_middle|>"]]
             line: dict[str, Any] = {"repo": case.repo, "path": case.path, "at": case.hole.start}
-            for variant in VARIANTS:
-                context = context_of(case, store, encode, budget // 2) if variant == CONTEXT else []
+            have = known.get(_key(line), {})
+            for variant in measured:
+                missing = [name for name in models if f"{name}/{variant}" not in have]
+                if not missing:
+                    continue
+                context = context_of(case, store, encode, budget // 2) if variant.endswith(CONTEXT) else []
                 room = budget + len(context) - budget // 2 if context else budget
-                ids = prompt(case, variant.removesuffix("+context"), encode, room, context)
-                for name, model in models.items():
-                    line[f"{name}/{variant}"] = exact(model, ids, answer)
-            stream.write(json.dumps(line) + "\n")
-            stream.flush()
-            yield number
+                ids = prompt(case, variant.removesuffix(CONTEXT), encode, room, context)
+                for name in missing:
+                    line[f"{name}/{variant}"] = exact(models[name], ids, answer)
+            if any("/" in key for key in line):
+                stream.write(json.dumps(line) + "\n")
+                stream.flush()
+                yield number
+
+
+def _key(line: Mapping[str, Any]) -> tuple[str, str, int]:
+    return line["repo"], line["path"], line["at"]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines that are whole; a last one that was cut off is dropped from the file, too."""
+    """The cuts, each once with all that was measured of it; a last line that was cut off is dropped from the file, too."""
     if not path.exists():
         return []
     lines: list[dict[str, Any]] = []
@@ -92,7 +114,10 @@ def read(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             break
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return lines
+    cuts: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for line in lines:
+        cuts.setdefault(_key(line), {}).update(line)
+    return list(cuts.values())
 
 
 def bounds(
@@ -120,20 +145,37 @@ def compare(lines: Sequence[Mapping[str, Any]], one: str, other: str) -> dict[st
     return {"difference": mean, "low_95": low, "high_95": high}
 
 
-def summarise(lines: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """What the card prints: rates, and the comparisons that decide."""
-    shipped = names[0]
-    rates = {key: sum(bool(line[key]) for line in lines) / len(lines) for key in lines[0] if "/" in key}
+def summarise(lines: Sequence[Mapping[str, Any]], names: Sequence[str], layout: str) -> dict[str, Any]:
+    """What the card prints: rates, and the comparisons that decide, of the cuts where all was measured.
+
+    Args:
+        names: of the models, the shipped one first.
+        layout: that the shipped one is served in.
+
+    Raises:
+        ValueError: no cut has all of it.
+    """
+    wanted = [f"{name}/{variant}" for name in names for variant in variants(layout)]
+    whole = [line for line in lines if all(key in line for key in wanted)]
+    if not whole:
+        raise ValueError(f"no cut was measured in all of {', '.join(wanted)}")
+    shipped, served = names[0], f"{names[0]}/{layout}"
     result: dict[str, Any] = {
-        "cuts": len(lines),
-        "repositories": len({line["repo"] for line in lines}),
+        "cuts": len(whole),
+        "repositories": len({line["repo"] for line in whole}),
         "margin": MARGIN,
-        "exact": rates,
+        "layout": layout,
+        "exact": {key: sum(bool(line[key]) for line in whole) / len(whole) for key in wanted},
         "against_classic": {
-            layout: compare(lines, f"{shipped}/{layout}", f"{shipped}/psm_classic") for layout in LAYOUTS[1:]
+            other: compare(whole, f"{shipped}/{other}", f"{shipped}/psm_classic") for other in LAYOUTS[1:]
         },
-        "context": compare(lines, f"{shipped}/{CONTEXT}", f"{shipped}/psm_line_last"),
-        "beside": {name: compare(lines, f"{shipped}/psm_line_last", f"{name}/psm_line_last") for name in names[1:]},
+        "served_against": {
+            other: compare(whole, served, f"{shipped}/{other}")
+            for other in LAYOUTS
+            if other not in (layout, "psm_classic")
+        },
+        "context": compare(whole, served + CONTEXT, served),
+        "beside": {name: compare(whole, served, f"{name}/{layout}") for name in names[1:]},
     }
     for found in result["against_classic"].values():
         found["non_inferior"] = found["low_95"] >= MARGIN

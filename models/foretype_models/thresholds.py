@@ -1,7 +1,7 @@
 """Chooses from which mean log-probability on a suggestion is shown, on held-out projects.
 
-The profile of a gateway carries the threshold (``min_mean_logprob``); it belongs to the weights, so it ships in their entry
-of ``index.json``.
+The profile of a gateway carries the threshold (``min_mean_logprob``); it belongs to the weights in a prompt layout, so both
+ship in their entry of ``index.json``.
 """
 
 from __future__ import annotations
@@ -108,19 +108,32 @@ def measure(
     return scored
 
 
-def write(folder: Path, scored: dict[str, list[tuple[float, bool]]], local_min_confidence: float) -> dict[str, Any]:
-    """Puts the thresholds into the default model's entry of ``index.json``; returns what was chosen and its curve."""
+def found(scored: dict[str, list[tuple[float, bool]]], layout: str) -> dict[str, Any]:
+    """What would be chosen, and its curve: all kinds together, since each alone has too few right ones."""
     together = [pair for pairs in scored.values() for pair in pairs]
-    line = choose(together)
+    chosen = asdict(choose(together))
+    return {"layout": layout, "cases": len(together), "wanted_precision": PRECISION, **chosen, **curve(together)}
+
+
+def write(
+    folder: Path, scored: dict[str, list[tuple[float, bool]]], local_min_confidence: float, layout: str
+) -> dict[str, Any]:
+    """Puts the thresholds, and the layout that they hold in, into the default model's entry of ``index.json``.
+
+    Returns:
+        What :func:`found` says.
+    """
+    chosen = found(scored, layout)
     index_path = folder / "index.json"
     index = json.loads(index_path.read_text("utf-8"))
     entry = next(model for model in index["models"] if model["name"] == index["default"])
-    least = line.min_mean_logprob
+    least = chosen["min_mean_logprob"]
     entry["profile"] = {
+        "layout": layout,
         "local_min_confidence": local_min_confidence,
         "min_mean_logprob": {"mid_line": least, "line": least, "block": least},
     }
     part = folder / "index.json.part"
     part.write_text(json.dumps(index, indent=1) + "\n")
     os.replace(part, index_path)
-    return {"cases": len(together), "wanted_precision": PRECISION, **asdict(line), **curve(together)}
+    return chosen

@@ -1,9 +1,10 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from foretype_backend.config import Config, ConfigError, is_loopback, load_config
 from foretype_backend.doors.auth import Gatekeeper
-from foretype_backend.launch import prepare
+from foretype_backend.launch import make_profile, prepare
 
 LONG = "0123456789abcdef"
 
@@ -121,6 +122,36 @@ def test_a_grammar_that_is_not_the_tokenizers_is_refused(tmp_path: Path) -> None
     with pytest.raises(ConfigError) as caught:
         prepare(load_config(profile=profile))
     assert caught.value.field == "model.grammar"
+
+
+@pytest.mark.parametrize(
+    ("configured", "own", "announced"),
+    [
+        (None, None, "psm_line_last"),
+        (None, "spm", "spm"),
+        ("psm_growing", "spm", "psm_growing"),
+        ("copilot", "spm", "spm"),  # none of the grammar's: as if nothing were configured
+        ("copilot", None, "psm_line_last"),
+        ("psm_classic", "copilot", "psm_classic"),
+    ],
+)
+def test_the_configured_layout_is_announced_else_the_models_own_else_the_grammars_first(
+    tmp_path: Path, configured: str | None, own: str | None, announced: str
+) -> None:
+    named = "" if configured is None else f'[model]\nlayout = "{configured}"\n'
+    config = load_config(profile=write(tmp_path / "p.toml", f'[engine]\nname = "scripted"\n{named}'))
+    parts = replace(prepare(config), measured={} if own is None else {"layout": own})
+    assert make_profile(config, parts).layout == announced
+
+
+@pytest.mark.parametrize("own", ["copilot", "", 7, ["spm"]])
+def test_a_layout_of_the_model_that_its_grammar_lacks_is_refused(own: object) -> None:
+    config = load_config(engine="scripted")
+    parts = replace(prepare(config), measured={"layout": own})
+    with pytest.raises(
+        ConfigError, match=r"profile\.layout: .* is not one of psm_line_last.*name one as model\.layout"
+    ):
+        make_profile(config, parts)
 
 
 def test_an_unknown_option_of_an_engine_is_named(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import subprocess
 import sys
@@ -33,6 +34,37 @@ def test_verify_fails_with_the_file_and_the_remedy(monkeypatch: pytest.MonkeyPat
     done = RUN.invoke(cli.app, ["verify"])
     assert done.exit_code == 1
     assert "m.gguf has 1 bytes instead of 2; restore it" in done.output
+
+
+@pytest.mark.parametrize("layout", ["psm_line_lost", "", 5, ["spm"]])
+def test_a_layout_that_the_grammar_lacks_is_a_fault_of_the_entry(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, layout: object
+) -> None:
+    shipped = artifacts.locate()
+    wrong = dataclasses.replace(shipped, profile={"layout": layout}, path=tmp_path / "m.gguf")
+
+    def read(_folder: Path) -> list[artifacts.Artifact]:
+        return [wrong]
+
+    monkeypatch.setattr(artifacts, "verify", read)
+    done = RUN.invoke(cli.app, ["verify"])
+    assert done.exit_code == 1
+    assert f"index.json: {shipped.name}: profile.layout: {layout!r} is not one of" in done.output
+    assert "spm of foretype-1" in done.output
+
+
+@pytest.mark.parametrize("command", ["evaluate", "calibrate", "layouts"])
+def test_a_layout_to_measure_in_is_checked_before_anything_runs(command: str, tmp_path: Path) -> None:
+    pytest.importorskip("numpy")
+    done = RUN.invoke(cli.app, [command, "--store", str(tmp_path), "--layout", "copilot"])
+    assert done.exit_code == 1
+    assert "--layout: 'copilot' is not one of psm_line_last, psm_growing, psm_classic, spm of foretype-1" in done.output
+
+
+def test_a_checkpoint_without_its_log_is_refused(tmp_path: Path) -> None:
+    done = RUN.invoke(cli.app, ["evaluate", str(tmp_path / "last.pt"), "--store", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "go together" in done.output
 
 
 def test_an_unknown_export_format_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 import tiktoken
-from foretype_models import behaviour, cases, data, layouts
+from foretype_context.assemble import Assembler, PlanState
+from foretype_context.document import Document
+from foretype_context.profile import Profile
+from foretype_context.templates import encode_prompt
+from foretype_context.tokens import load_tokenizer
+from foretype_models import artifacts, behaviour, cases, data, fim, layouts
 from foretype_models.tokenizer import SPECIAL_IDS
 
 MIDDLE, END = SPECIAL_IDS["<|fim_middle|>"], SPECIAL_IDS["<|end_of_middle|>"]
@@ -38,14 +43,40 @@ def test_every_layout_tells_the_same_file_and_never_the_answer(
     text = encoding.decode(ids)
     behind = encoding.decode(ids[ids.index(MIDDLE) + 1 :])
     before, suffix = text.split("<|fim_suffix|>")
+    assert before.startswith(f"<|file_sep|>{case.path}\n<|fim_prefix|>")
     above = before.split("<|fim_prefix|>")[1]
     assert case.text.startswith(above + behind)
     assert len(above + behind) == case.hole.start
     assert case.answer + suffix.split("<|fim_middle|>")[0] not in text
     assert (behind == "") == (layout == "psm_classic") or case.text[case.hole.start - 1] == "\n"
+    if layout == "spm":
+        assert (above, behind) == ("", case.text[: case.hole.start])
+        return
     assert behind.count("\n") <= 20 and (behind.count("\n") >= 1) == (
         layout == "psm_growing" and "\n" in case.text[: case.hole.start]
     )
+
+
+@pytest.mark.parametrize("layout", ["psm_classic", "psm_line_last", "spm"])
+@pytest.mark.parametrize("cut", ["", "    ", "    ret", "def f_", "    return value + "])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_prompt_has_the_ids_that_the_assembler_sends(
+    encoding: tiktoken.Encoding, layout: str, cut: str, ends: str
+) -> None:
+    text = ends.join(f"def f_{k}(value):{ends}    return value + {k}{ends}" for k in range(12))
+    start = text.index(ends + cut, len(text) // 2) + len(ends + cut)
+    stop = text.index(ends, start)
+    case = cases.Case("line_fill", "r", "pkg/a.py", text, fim.Hole(start, stop, "line"))
+    ours = cases.prompt(case, layout, encoding.encode_ordinary, 2000)
+
+    tokenizer = load_tokenizer(artifacts.FOLDER / "tokenizer.json")
+    profile = Profile(model="m", grammar=fim.GRAMMAR, tokenizer_digest=tokenizer.digest, layout=layout)
+    one = Assembler(tokenizer, profile)
+    snapshot = Document("file:///a.py", text[:start] + text[stop:], language="python", path="pkg/a.py").snapshot()
+    plan, _ = one.plan(PlanState.empty(), snapshot, start, now=0.0)
+    sent = encode_prompt(tokenizer, one.grammar, [placed.segment for placed in plan.segments]).ids
+    assert encoding.decode(ours) == encoding.decode(sent.tolist())
+    assert ours == sent.tolist()
 
 
 def test_a_prompt_keeps_its_budget(case: cases.Case, encoding: tiktoken.Encoding, store: data.Store) -> None:
@@ -77,18 +108,26 @@ def test_an_interrupted_measurement_goes_on(
 
     monkeypatch.setattr(layouts, "exact", exact)
     out = tmp_path / "out.jsonl"
-    for done in layouts.run({"q8_0": told}, store, encoding.encode_ordinary, 10, out, 256):
+    measured = ("psm_classic", "psm_line_last", "psm_line_last+context")
+    for done in layouts.run({"q8_0": told}, store, encoding.encode_ordinary, 10, out, measured, 256):
         if done == 4:
             break
     with out.open("a") as stream:
         stream.write('{"repo": "a", "half')
-    assert list(layouts.run({"q8_0": told}, store, encoding.encode_ordinary, 10, out, 256)) == [5, 6, 7, 8, 9, 10]
-    assert told.asked == 10 * len(layouts.VARIANTS)
-    lines = layouts.read(out)
-    assert len({json.dumps(line) for line in lines}) == len(lines) == 10
-    found = layouts.summarise(lines, ["q8_0"])
-    assert (found["cuts"], found["repositories"]) == (10, 2)
-    assert set(found["against_classic"]) == {"psm_line_last", "psm_growing"}
+    rest = layouts.run({"q8_0": told}, store, encoding.encode_ordinary, 10, out, measured, 256)
+    assert list(rest) == [5, 6, 7, 8, 9, 10]
+    assert told.asked == 10 * len(measured)
+    more = layouts.variants("spm")
+    assert list(layouts.run({"q8_0": told}, store, encoding.encode_ordinary, 10, out, more, 256)) == [*range(1, 11)]
+    assert told.asked == 10 * len({*measured, *more}), "what was there is not measured again"
+    found_lines = layouts.read(out)
+    assert len({json.dumps(line) for line in found_lines}) == len(found_lines) == 10
+    found = layouts.summarise([*found_lines[:9], {"repo": "a", "path": "half", "at": 1}], ["q8_0"], "spm")
+    assert (found["cuts"], found["repositories"], found["layout"]) == (9, 2, "spm")
+    assert set(found["against_classic"]) == {"psm_line_last", "psm_growing", "spm"}
+    assert set(found["served_against"]) == {"psm_line_last", "psm_growing"}
+    with pytest.raises(ValueError, match="no cut was measured in all of"):
+        layouts.summarise(found_lines, ["q8_0"], "psm_growing")
 
 
 def lines(pairs: dict[str, list[tuple[bool, bool]]]) -> list[dict[str, Any]]:
@@ -144,5 +183,5 @@ def test_exact_is_what_greedy_decoding_would_write() -> None:
 
 
 def test_a_layout_that_cases_do_not_know_is_refused(case: cases.Case) -> None:
-    with pytest.raises(ValueError, match="no cases in layout spm"):
-        cases.prompt(case, "spm", lambda _: [], 64)
+    with pytest.raises(ValueError, match="no cases in layout copilot; there are psm_line_last, "):
+        cases.prompt(case, "copilot", lambda _: [], 64)

@@ -47,14 +47,16 @@ def test_the_thresholds_are_written_beside_the_model_they_belong_to(tmp_path: Pa
         "licence": "Apache-2.0",
     }
     (tmp_path / "index.json").write_text(json.dumps({"default": "m", "models": [entry]}))
-    chosen = write(tmp_path, {"line_fill": [(-0.2, True)] * 12 + [(-2.0, False)] * 12}, 0.5)
+    chosen = write(tmp_path, {"line_fill": [(-0.2, True)] * 12 + [(-2.0, False)] * 12}, 0.5, "spm")
     (model,) = available(tmp_path)
     assert model.profile["min_mean_logprob"]["line"] == chosen["min_mean_logprob"] == -2.0
     assert chosen["precision"] == 0.5
     assert model.profile["local_min_confidence"] == 0.5
-    write(tmp_path, {"line_fill": [(-0.2, False)] * 24}, 0.6)
+    assert model.profile["layout"] == chosen["layout"] == "spm"
+    write(tmp_path, {"line_fill": [(-0.2, False)] * 24}, 0.6, "psm_line_last")
     (model,) = available(tmp_path)
     assert dict(model.profile) == {
+        "layout": "psm_line_last",
         "local_min_confidence": 0.6,
         "min_mean_logprob": {"mid_line": NEVER, "line": NEVER, "block": NEVER},
     }
