@@ -84,6 +84,26 @@ def test_typing_in_a_line_equals_reading_afresh(before: list[str], after: list[s
     assert stream.marks.tolist() == fresh.marks.tolist()
 
 
+@settings(deadline=None)
+@given(LINES, st.data())
+def test_a_line_end_that_is_typed_equals_reading_afresh(before: list[str], data: st.DataObject) -> None:
+    vocabulary = Vocabulary()
+    stream = LexemeStream(vocabulary, "\n".join(before))
+    before = before or [""]
+    line = data.draw(st.integers(0, len(before) - 1))
+    at = data.draw(st.integers(0, len(before[line])))
+    margin = data.draw(st.sampled_from(["", "    "]))
+    lines = [*before[:line], before[line][:at], margin + before[line][at:], *before[line + 1 :]]
+    start = sum(len(other) + 1 for other in lines[: line + 1])
+    stream.retype("\n".join(lines), line + 1, start, start + len(lines[line + 1]))
+    fresh = LexemeStream(vocabulary, "\n".join(lines))
+    assert stream.ids.tolist() == fresh.ids.tolist()
+    assert stream.starts.tolist() == fresh.starts.tolist()
+    assert stream.marks.tolist() == fresh.marks.tolist()
+    stream.retype("\n".join(before), line, start - at - 1, start - at - 1 + len(before[line]))
+    assert stream.ids.tolist() == LexemeStream(vocabulary, "\n".join(before)).ids.tolist()
+
+
 def plain_search(ids: list[int], history: list[int]) -> dict[int, int]:
     found: dict[int, int] = {}
     for at in range(len(ids) - 1):

@@ -207,7 +207,7 @@ class AdaptiveModel:
         if LINE_END in path:
             return []
         half = "" if path else spot.half
-        return spot.around.templates.proposals((*spot.typed, *path), half, self._scorer)
+        return spot.around.templates.proposals((*spot.typed, *path), half, spot.around.margin, self._scorer)
 
     def id_of(self, lexeme: str) -> int:
         return self._vocabulary.ids([lexeme])[0]
@@ -246,9 +246,9 @@ class AdaptiveModel:
 
     def _surroundings(self, uri: str, stream: LexemeStream, line: int, margin: int) -> Surroundings:
         other = self._others(uri)
-        if self._around is None or not self._around.still(stream, line, margin, other.occurrences):
-            fresh = Surroundings(stream, line, margin, other, self._vocabulary, self._common, self._written.ids)
-            self._around = fresh.indented_from(self._around)
+        if self._around is None or not self._around.still(stream, line, other.occurrences):
+            self._around = Surroundings(stream, line, other, self._vocabulary, self._common, self._written.ids)
+        self._around.indent(margin)
         return self._around
 
     def _others(self, uri: str) -> OtherFiles:

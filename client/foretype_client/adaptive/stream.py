@@ -96,15 +96,18 @@ class LexemeStream:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.split("\n")
         head, tail = _common(self._lines, lines)
-        stop = len(self._lines) - tail
+        self._replace(head, len(self._lines) - tail, lines[head : len(lines) - tail], typed_line, fresh_file)
+
+    def _replace(self, head: int, stop: int, lines: list[str], typed_line: int, fresh_file: bool = False) -> None:
+        """Lines `head` to `stop` become these."""
         if self._typed and not head <= self._typed_line < stop:
             self._wrote(self.line(self._typed_line))
         self._typed_line, self._typed = typed_line, False
-        gone = None if fresh_file or len(lines) - tail - head > _WRITTEN_LINES_MAX else {*self._lines[head:stop]}
+        gone = None if fresh_file or len(lines) > _WRITTEN_LINES_MAX else {*self._lines[head:stop]}
         fresh: list[int] = []
         sizes: list[int] = []
         marks: list[tuple[int, int, int]] = []
-        for number, line in enumerate(lines[head : len(lines) - tail], start=head):
+        for number, line in enumerate(lines, start=head):
             ids, mark = self._line(line)
             if gone is not None and line not in gone:
                 if number == typed_line:
@@ -122,21 +125,28 @@ class LexemeStream:
         self.starts = np.concatenate((self.starts[:head], inner.astype(np.int64), shifted))
         between = np.array(marks, np.int64).reshape(-1, 3)
         self.marks = np.concatenate((self.marks[:head], between, self.marks[stop:]))
-        self._lines = lines
+        self._lines[head:stop] = lines
 
     def retype(self, text: str, line: int, start: int, end: int) -> None:
-        """Follow the text where, as a rule, line `line` alone changed; it now stands at characters `start` to `end`.
+        """Follow the text where, as a rule, line `line` alone changed, or a line end was typed before it.
 
         Comparing what is around it runs at the speed of memory; splitting a long text into lines does not.
+
+        Args:
+            start, end: characters between which line `line` now stands.
         """
         old = self._text
         if old is None or old == text or "\r" in text or "\n" in text[start:end]:
             return self.update(text, line)
-        stop = end - (len(text) - len(old))
-        if stop < start or not 0 <= line < len(self._lines) or old[start:stop] != self._lines[line]:
-            return self.update(text, line)
-        if old[:start] != text[:start] or old[stop:] != text[end:]:
-            return self.update(text, line)
+        if not self._alone(old, text, line, start, end):
+            above = text.rfind("\n", 0, max(0, start - 1)) + 1
+            if not line or not self._alone(old, text, line - 1, above, end):
+                return self.update(text, line)
+            lines = text[above:end].split("\n")
+            head, tail = _common(self._lines[line - 1 : line], lines)
+            self._text = text
+            self.around += 1
+            return self._replace(line - 1 + head, line - tail, lines[head : len(lines) - tail], line)
         if line != self._typed_line:
             if self._typed:
                 self._wrote(self.line(self._typed_line))
@@ -149,11 +159,23 @@ class LexemeStream:
         new = np.array(ids, np.int32)
         low, high = self.span(line)
         self.ids = np.concatenate((self.ids[:low], new, self.ids[high:]))
-        self.starts = self.starts.copy()
-        self.starts[line + 1 :] += len(new) - (high - low)
+        if len(new) != high - low:
+            self.starts = self.starts.copy()
+            self.starts[line + 1 :] += len(new) - (high - low)
         self.marks = self.marks.copy()
         self.marks[line] = mark
         return None
+
+    def _alone(self, old: str, text: str, line: int, start: int, end: int) -> bool:
+        """Whether `text` is the `old` one, but for its line `line`, instead of which characters `start` to `end` stand there."""
+        stop = end - (len(text) - len(old))
+        return (
+            start <= stop
+            and 0 <= line < len(self._lines)
+            and old[start:stop] == self._lines[line]
+            and text.endswith(old[stop:])
+            and text.startswith(old[:start])
+        )
 
     def span(self, line: int) -> tuple[int, int]:
         """Half-open range of `ids` that holds line `line`."""

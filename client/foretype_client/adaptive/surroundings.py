@@ -37,7 +37,6 @@ class Surroundings:
 
     Args:
         line: the line that is written, by its number in `stream`.
-        margin: its indentation.
         common: lexemes with smaller numbers are those of the corpus table.
 
     Attributes:
@@ -47,20 +46,21 @@ class Surroundings:
         others: the other files, searchable.
         written: what was written lately.
         beside: what stands beside the line.
+        margin: its indentation.
     """
 
     def __init__(
         self,
         stream: LexemeStream,
         line: int,
-        margin: int,
         other: OtherFiles,
         vocabulary: Vocabulary,
         common: int,
         written: Ids,
     ) -> None:
         self._stream = stream
-        self._key = (stream.around, line, margin)
+        self._key = (stream.around, line)
+        self.margin = 0
         begin, end = stream.span(line)
         self.ids: Ids = np.concatenate((stream.ids[:begin], np.full(1, NOTHING, np.int32), stream.ids[end:]))
         self.begin = begin
@@ -70,22 +70,21 @@ class Surroundings:
         below = _until_end(self.ids[begin + 1 : begin + 1 + HISTORY_MAX].tolist())
         self.beside = Beside(self.ids, begin, self.before, above, below, common)
         self.others: Occurrences = other.occurrences
-        self.templates = Templates(vocabulary, common, Scene(stream, line, margin, other))
+        self.templates = Templates(vocabulary, common, Scene(stream, line, other))
         self._places: dict[int, Ints] = {}
         self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
         self._counted: dict[tuple[int, ...], Counted] = {}
         self._weighed: dict[tuple[tuple[int, ...], str], Weighed] = {}
 
-    def still(self, stream: LexemeStream, line: int, margin: int, others: Occurrences) -> bool:
+    def still(self, stream: LexemeStream, line: int, others: Occurrences) -> bool:
         """Whether these are the surroundings of that line, now."""
-        return self._stream is stream and self._key == (stream.around, line, margin) and self.others is others
+        return self._stream is stream and self._key == (stream.around, line) and self.others is others
 
-    def indented_from(self, other: Surroundings | None) -> Surroundings:
-        """Takes over what `other` weighed where only the line's indentation is another: evidence does not know of it, templates do."""
-        same_text = other is not None and other._stream is self._stream and other.others is self.others
-        if other is not None and same_text and other._key[:2] == self._key[:2]:
-            self._weighed, self._counted, self._places = other._weighed, other._counted, other._places
-        return self
+    def indent(self, margin: int) -> None:
+        """The line's indentation is this; nothing but the score of templates knows of it."""
+        if margin != self.margin:
+            self.margin = margin
+            self._answers.clear()
 
     def places(self, lexeme: int) -> Ints:
         """Where `lexeme` stands in the file, looked for once."""

@@ -49,18 +49,20 @@ class Scene(NamedTuple):
     Attributes:
         stream: this file.
         line: the line that is written.
-        margin: its indentation.
         others: other files.
     """
 
     stream: LexemeStream
     line: int
-    margin: int
     others: OtherFiles
 
 
 class _Template(NamedTuple):
-    """An earlier line, and what is known of it before anything of ours is compared."""
+    """An earlier line, and what is known of it before anything of ours is compared.
+
+    Attributes:
+        step: how its indentation changes, and whether a gap stands above it; -1 for a first line.
+    """
 
     ids: list[int]
     subs: dict[int, int]
@@ -109,12 +111,17 @@ class Templates:
         self._above: list[tuple[int, list[int]]] = []
         for at in range(self._place - 1, max(-1, self._place - 1 - _ABOVE), -1):
             self._above.append((int(self._marks[at, SHAPE]), scene.stream.line(int(self._lines[at]))))
-        self._step = self._step_here()
         by_shape = list(self._by_shape())
         self._known: dict[tuple[int, ...], list[_Saying]] = {(): self._saying(map(_Aligned.untyped, by_shape), 0)}
 
-    def proposals(self, typed: Sequence[int], half: str, scorer: Scorer) -> list[Proposal]:
-        """What comes after the lexemes `typed` of this line, surest first; `half` is what of it is typed already."""
+    def proposals(self, typed: Sequence[int], half: str, margin: int, scorer: Scorer) -> list[Proposal]:
+        """What comes after the lexemes `typed` of this line, surest first.
+
+        Args:
+            half: what of it is typed already.
+            margin: the line's indentation.
+        """
+        step = self._step(margin)
         best: dict[int, tuple[float, Classes]] = {}
         votes: dict[int, int] = {}
         halved = 0 if not half else 1 if len(half.strip()) < 3 else 2
@@ -130,7 +137,7 @@ class Templates:
                 min(one.wrong, 2),
                 what,
                 halved,
-                template.step,
+                int(template.step == step),
                 min(one.renames, 2),
                 template.near,
             )
@@ -197,12 +204,13 @@ class Templates:
             return old, 1
         return old, 2 if old < self._common else 3
 
-    def _step_here(self) -> int:
+    def _step(self, margin: int) -> int:
+        """How the line above relates to one with that indentation (as `_Template.step`)."""
         if not self._place:
             return -1
         above = self._marks[self._place - 1, MARGIN]
         gap = self._scene.line - int(self._lines[self._place - 1]) > 1
-        return int(np.sign(self._scene.margin - above) + 1) * 2 + gap
+        return int(np.sign(margin - above) + 1) * 2 + gap
 
     def _by_shape(self) -> Iterator[_Template]:
         """Lines below such as stands above ours, here and in other files."""
@@ -230,7 +238,13 @@ class Templates:
             place = at[alive] - back
             alive = alive[(place >= 0) & (shapes[place] == shape)]
             depth[alive] = back
-        return [(int(at[pick]), int(depth[pick])) for pick in np.lexsort((away, -depth))[:count].tolist()]
+        # One number for both, and for the place among equals, so that few are picked without sorting all.
+        size = len(at)
+        least = away.min(initial=0)
+        keys = ((_ABOVE - depth) * (away.max(initial=0) - least + 1) + away - least) * size + np.arange(size)
+        picks = np.argpartition(keys, count)[:count] if size > count else np.arange(size)
+        picks = picks[np.argsort(keys[picks])]
+        return list(zip(at[picks].tolist(), depth[picks].tolist(), strict=True))
 
     def _template(
         self,
@@ -253,7 +267,7 @@ class Templates:
             step = int(np.sign(marks[at, MARGIN] - marks[at - 1, MARGIN]) + 1) * 2 + gap
         away = abs(at - self._place)
         near = len(_NEAR) if source else sum(away > limit for limit in _NEAR)
-        return _Template(stream.line(int(lines[at])), subs, source, depth, int(step == self._step), near)
+        return _Template(stream.line(int(lines[at])), subs, source, depth, step, near)
 
     def _by_head(self, first: int) -> list[_Aligned]:
         """Lines of this file that begin with a lexeme like `first`, whatever stands above them; the nearest."""
