@@ -17,7 +17,16 @@ from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.scan import read_source, scan
 from foretype_retrieval.segment import FileEntry
-from foretype_retrieval.store import IndexAbsent, IndexNotSaved, IndexUnusable, load, save, writing
+from foretype_retrieval.store import (
+    IndexAbsent,
+    IndexDamaged,
+    IndexNotSaved,
+    IndexUnusable,
+    load,
+    save,
+    writing,
+)
+from foretype_retrieval.vectors import FaissUnreadable
 
 __all__ = [
     "Cancelled",
@@ -97,7 +106,10 @@ def changes(known: Mapping[str, FileState], found: Mapping[str, FileState]) -> t
 def open_index(folder: Path, embedder: Embedder | None) -> Index:
     """The stored index. Raises IndexUnusable."""
     stored = load(folder, embedder.digest if embedder is not None else "")
-    return Index(stored.segment, faiss=stored.faiss)
+    try:
+        return Index(stored.segment, faiss=stored.faiss)
+    except FaissUnreadable as error:
+        raise IndexDamaged(f"the FAISS index of the vectors in {folder} cannot be used ({error})") from error
 
 
 def refresh_file(index: Index, root: Path, path: str, embedder: Embedder | None) -> Index:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from foretype_context.parsing import PARSE_STEPS, parse_bounded
 from foretype_retrieval import scan as scanning
@@ -18,7 +19,8 @@ from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.indexing import open_index, update_workspace
 from foretype_retrieval.scan import WorkspaceGone, scan
 from foretype_retrieval.search import query_of_words, search
-from foretype_retrieval.store import FORMAT, load, save
+from foretype_retrieval.store import FORMAT, IndexDamaged, load, save
+from foretype_retrieval.vectors import build_faiss
 from retrieval.workspace import FILES, write_files
 
 
@@ -204,6 +206,26 @@ def test_an_index_of_another_format_is_made_anew_with_one_line_of_log(
     assert report.indexed == len(FILES)
     assert len(caplog.records) == 1 and f"format {older}" in caplog.text and "made anew" in caplog.text
     assert load(tmp_path / "i", "").segment.file_count == len(FILES)
+
+
+@pytest.mark.parametrize("stored", [np.zeros(64, np.uint8), build_faiss(np.eye(16, 256, dtype=np.float16))])
+def test_nearest_vectors_that_cannot_be_read_are_made_anew_and_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stored: np.ndarray
+) -> None:
+    """Their checksum is right: another FAISS wrote them, or they belong to other vectors."""
+    root, embedder = write_files(tmp_path / "w"), default_embedder()
+    with monkeypatch.context() as other:
+        other.setattr("foretype_retrieval.store.EXACT_CHUNKS", 0)
+        other.setattr("foretype_retrieval.store.build_faiss", lambda vectors: stored)
+        update_workspace(root, tmp_path / "i", embedder)
+    with pytest.raises(IndexDamaged, match="FAISS"):
+        open_index(tmp_path / "i", embedder)
+    for again in (True, False):
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            index, report = update_workspace(root, tmp_path / "i", embedder)
+        assert bool(report.saved_bytes) is again and len(index) == 4
+        assert sum("made anew" in record.message for record in caplog.records) == again == len(caplog.records)
 
 
 def test_a_workspace_deleted_while_it_is_read_keeps_the_stored_index_whole(tmp_path: Path) -> None:
