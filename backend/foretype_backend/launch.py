@@ -29,7 +29,7 @@ class Parts:
 
     Attributes:
         tokenizer_file: the bytes that clients get.
-        measured: what `index.json` says of the shipped weights, by the names of the profile.
+        measured: what `index.json` says of the shipped weights, or `config.json` of a folder's, by the names of the profile.
     """
 
     engine: Engine
@@ -60,7 +60,7 @@ def prepare(config: Config) -> Parts:
         tokenizer_file=tokenizer_file,
         grammar=chosen,
         model_name=model_name,
-        measured={} if artifact is None else artifact.profile,
+        measured=_folder_says(config.engine.model, "layout") if artifact is None else artifact.profile,
     )
 
 
@@ -98,9 +98,7 @@ def _layout(config: Config, parts: Parts) -> str:
     try:
         return parts.grammar.layout(config.model.layout, parts.measured.get("layout"))
     except UnknownLayout as error:
-        raise ConfigError(
-            "engine.model", f"the model's index.json: profile.layout: {error}; name one as model.layout"
-        ) from error
+        raise ConfigError("engine.model", f"the model's own layout: {error}; name one as model.layout") from error
 
 
 def _thresholds(config: Config, parts: Parts) -> dict[str, Any]:
@@ -163,7 +161,9 @@ def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path | None:
 
 
 def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer) -> Grammar:
-    named = config.model.grammar or (artifact.grammar if artifact is not None else _folder_grammar(config.engine.model))
+    named = config.model.grammar or (
+        artifact.grammar if artifact is not None else _folder_says(config.engine.model, "grammar").get("grammar")
+    )
     if named is None:
         found = detect(tokenizer.controls())
         if found is None:
@@ -184,16 +184,15 @@ def _given(**values: object) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _folder_grammar(model: str | None) -> str | None:
-    """What `foretype models export --to safetensors` wrote into the model's `config.json`."""
+def _folder_says(model: str | None, *names: str) -> dict[str, str]:
+    """What `foretype models export --to safetensors` wrote of these into the model's `config.json`."""
     if model is None or "://" in model or not (path := Path(model) / "config.json").is_file():
-        return None
+        return {}
     try:
-        found: Any = msgspec.json.decode(path.read_bytes())
-        named: Any = found.get("foretype_grammar")
-    except (OSError, msgspec.DecodeError, AttributeError):
-        return None  # the engine says what is wrong with the file
-    return named if isinstance(named, str) else None
+        found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError):
+        return {}  # the engine says what is wrong with the file
+    return {name: value for name in names if isinstance(value := found.get(f"foretype_{name}"), str)}
 
 
 def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name: str | None) -> Engine:

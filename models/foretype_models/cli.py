@@ -89,6 +89,7 @@ def pull(
     model: Annotated[str, typer.Argument(metavar="HF_ID", help="Hub id such as Qwen/Qwen2.5-Coder-0.5B, or a folder")],
     name: Annotated[str | None, typer.Option(help="what it is called here")] = None,
     revision: Annotated[str | None, typer.Option(help="branch, tag or commit on the Hub")] = None,
+    layout: Annotated[str | None, typer.Option(help="layout to serve it in; default is its template's")] = None,
     out: _Pulled = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
@@ -97,7 +98,7 @@ def pull(
     from foretype_models.pull.errors import PullError
 
     try:
-        found = place.pull(model, out or place.default_folder(), name=name, revision=revision)
+        found = place.pull(model, out or place.default_folder(), name=name, revision=revision, layout=layout)
     except PullError as error:
         raise _fail(str(error)) from error
     except ImportError as error:
@@ -120,6 +121,9 @@ def export(
     version: Annotated[str, typer.Option(help="model version")] = "0.1.0",
     role: Annotated[str, typer.Option(help="target, or draft: what speculates for it and ships beside it")] = "target",
     trained_before: Annotated[int, typer.Option(min=0, help="tokens of the runs that this one continued")] = 0,
+    layout: Annotated[
+        str | None, typer.Option(help="layout to serve it in; default is the shipped file's own, else its grammar's")
+    ] = None,
 ) -> None:
     """Exports a checkpoint to GGUF Q8_0 (what ships), or a checkpoint or our GGUF file to safetensors (what vLLM loads)."""
     from foretype_models import export as exporting
@@ -129,7 +133,8 @@ def export(
         raise _fail(f"--role {role} is unknown; there are target and draft")
     try:
         if to == "gguf":
-            typer.echo(exporting.export_shipped(source, out or artifacts.FOLDER, name, version, role, trained_before))
+            folder = out or artifacts.FOLDER
+            typer.echo(exporting.export_shipped(source, folder, name, version, role, trained_before, layout))
         elif to == "safetensors":
             if out is None:
                 raise _fail("--to safetensors needs --out FOLDER")
@@ -139,7 +144,10 @@ def export(
             else:
                 state = exporting.read_checkpoint(source)
                 config, weights = state.config, state.weights
-            exporting.write_safetensors(weights, config, artifacts.FOLDER / "tokenizer.json", out)
+            shipped = {model.path.resolve(): model for model in artifacts.available()}
+            if layout is None and (own := shipped.get(source.resolve())) is not None:
+                layout = own.profile.get("layout")
+            exporting.write_safetensors(weights, config, artifacts.FOLDER / "tokenizer.json", out, layout)
             typer.echo(out)
         else:
             raise _fail(f"--to {to} is unknown; there are gguf and safetensors")

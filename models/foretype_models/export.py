@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from foretype_context.grammars import UnknownLayout, grammar
 
 from foretype_models.artifacts import digest_file
 from foretype_models.tokenizer import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TOKENS, VOCABULARY, check_monotone
@@ -201,8 +202,9 @@ def _write_header(writer: Any, config: Mapping[str, Any], tokenizer: dict[str, A
         writer.add_uint32(f"tokenizer.ggml.{key}_token_id", SPECIAL_IDS[token])
 
 
-def hugging_face_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """``config.json`` of a ``LlamaForCausalLM`` of this shape."""
+def hugging_face_config(config: Mapping[str, Any], layout: str | None = None) -> dict[str, Any]:
+    """``config.json`` of a ``LlamaForCausalLM`` of this shape, with the grammar and the layout that a gateway reads there."""
+    named = {} if layout is None else {"foretype_layout": layout}
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -225,20 +227,24 @@ def hugging_face_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "eos_token_id": SPECIAL_IDS["<|endoftext|>"],
         "pad_token_id": SPECIAL_IDS["<|fim_pad|>"],
         "foretype_grammar": GRAMMAR,
+        **named,
     }
 
 
-def write_safetensors(weights: Weights, config: Mapping[str, Any], tokenizer: Path, folder: Path) -> None:
+def write_safetensors(
+    weights: Weights, config: Mapping[str, Any], tokenizer: Path, folder: Path, layout: str | None = None
+) -> None:
     """Writes a Hugging Face folder: ``model.safetensors`` (fp32), ``config.json``, the tokenizer."""
     from safetensors.numpy import save_file
 
+    layout = _known(layout)
     _read_tokenizer(tokenizer, int(config["vocabulary"]))
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     try:
         save_file({name: np.ascontiguousarray(value) for name, value in weights.items()}, part / "model.safetensors")
-        (part / "config.json").write_text(json.dumps(hugging_face_config(config), indent=1) + "\n")
+        (part / "config.json").write_text(json.dumps(hugging_face_config(config, layout), indent=1) + "\n")
         shutil.copyfile(tokenizer, part / "tokenizer.json")
         settings = {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -264,6 +270,7 @@ def write_index(
     version: str,
     role: str = "target",
     staged: Path | None = None,
+    layout: str | None = None,
 ) -> None:
     """Puts one model into ``index.json``, with the ``tokenizer.json`` beside it.
 
@@ -273,6 +280,7 @@ def write_index(
     Args:
         staged: the new weights under another name. They take the place of ``file`` when nothing can fill the disk any
             more: with old weights beside a new index, or the reverse, no model would open.
+        layout: that these weights are served in; their grammar's first where None. Thresholds are of the weights that leave.
     """
     model, tokenizer = staged or folder / file, folder / "tokenizer.json"
     entry: dict[str, Any] = {
@@ -288,6 +296,8 @@ def write_index(
         "version": version,
         "licence": LICENCE,
     }
+    if layout is not None:
+        entry["profile"] = {"layout": layout}
     try:
         known: dict[str, Any] = json.loads((folder / "index.json").read_text("utf-8"))
         before: list[dict[str, Any]] = list(known["models"])
@@ -312,21 +322,36 @@ def write_index(
             (folder / item["file"]).unlink(missing_ok=True)
 
 
+def _known(layout: str | None) -> str | None:
+    try:
+        return None if layout is None else grammar(GRAMMAR).known_layout(layout)
+    except UnknownLayout as error:
+        raise ExportError(f"--layout: {error}") from error
+
+
 def export_shipped(
-    checkpoint: Path, folder: Path, name: str, version: str, role: str = "target", trained_before: int = 0
+    checkpoint: Path,
+    folder: Path,
+    name: str,
+    version: str,
+    role: str = "target",
+    trained_before: int = 0,
+    layout: str | None = None,
 ) -> Path:
     """Exports a checkpoint into the artifacts folder, whose ``tokenizer.json`` it uses, and writes the index.
 
     Args:
         trained_before: tokens of the runs that this one continued (``train --from``).
+        layout: see :func:`write_index`.
 
     Returns:
         The GGUF file.
 
     Raises:
-        ExportError: the checkpoint cannot be read, or does not fit the tokenizer.
+        ExportError: the checkpoint cannot be read, or does not fit the tokenizer; the layout is none of the grammar's.
         OSError: the disk is full; the model that was there is unchanged and opens.
     """
+    layout = _known(layout)
     state = read_checkpoint(checkpoint)
     target = folder / f"{name}-q8_0.gguf"
     staged = target.with_name(target.name + ".new")
@@ -334,7 +359,7 @@ def export_shipped(
     tokens = trained_before + int(state.progress["tokens"])
     try:
         write_gguf(state.weights, state.config, folder / "tokenizer.json", name, version, staged)
-        write_index(folder, name, target.name, parameters, tokens, version, role, staged)
+        write_index(folder, name, target.name, parameters, tokens, version, role, staged, layout)
     finally:
         staged.unlink(missing_ok=True)
     return target

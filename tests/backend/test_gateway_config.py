@@ -5,6 +5,7 @@ import pytest
 from foretype_backend.config import Config, ConfigError, is_loopback, load_config
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.launch import make_profile, prepare
+from foretype_models.artifacts import FOLDER
 
 LONG = "0123456789abcdef"
 
@@ -144,13 +145,23 @@ def test_the_configured_layout_is_announced_else_the_models_own_else_the_grammar
     assert make_profile(config, parts).layout == announced
 
 
+def test_an_exported_folder_names_grammar_and_layout(tmp_path: Path) -> None:
+    named = '{"foretype_grammar": "foretype-1", "foretype_layout": "spm"}'
+    write(tmp_path / "config.json", named)
+    tokenizer = FOLDER / "tokenizer.json"
+    (tmp_path / "tokenizer.json").write_bytes(tokenizer.read_bytes())
+    config = load_config(engine="scripted", model=str(tmp_path))
+    assert make_profile(config, prepare(config)).layout == "spm"
+    write(tmp_path / "config.json", '{"foretype_grammar": 5, "foretype_layout": ["spm"]}')
+    parts = prepare(config)
+    assert make_profile(config, parts).layout == parts.grammar.layout()
+
+
 @pytest.mark.parametrize("own", ["copilot", "", 7, ["spm"]])
 def test_a_layout_of_the_model_that_its_grammar_lacks_is_refused(own: object) -> None:
     config = load_config(engine="scripted")
     parts = replace(prepare(config), measured={"layout": own})
-    with pytest.raises(
-        ConfigError, match=r"profile\.layout: .* is not one of psm_line_last.*name one as model\.layout"
-    ):
+    with pytest.raises(ConfigError, match=r"own layout: .* is not one of psm_line_last.*name one as model\.layout"):
         make_profile(config, parts)
 
 

@@ -155,6 +155,24 @@ def test_the_index_describes_the_files_beside_it(written: Path, tokenizer_path: 
     assert (model.name, model.path, model.parameters, model.trained_tokens) == ("m", written, 12, 34)
 
 
+def test_a_layout_that_is_named_goes_into_the_entry_and_one_that_the_grammar_lacks_is_refused(
+    tmp_path: Path, weights: dict[str, export.Matrix], tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(tokenizer_path.read_bytes())
+    read = export.Checkpoint(weights, CONFIG, {}, {"tokens": 7})
+
+    def checkpoint(_path: Path) -> export.Checkpoint:
+        return read
+
+    monkeypatch.setattr(export, "read_checkpoint", checkpoint)
+    export.export_shipped(Path("last.pt"), tmp_path, "m", "1", layout="spm")
+    assert dict(artifacts.locate(folder=tmp_path).profile) == {"layout": "spm"}
+    with pytest.raises(export.ExportError, match=r"--layout: .copilot. is not one of psm_line_last, .* of foretype-1"):
+        export.export_shipped(Path("last.pt"), tmp_path, "m", "2", layout="copilot")
+    export.export_shipped(Path("last.pt"), tmp_path, "m", "2")
+    assert not artifacts.locate(folder=tmp_path).profile
+
+
 def test_the_shipped_file_has_the_shape_that_its_index_says() -> None:
     model = artifacts.locate()
     reader = gguf.GGUFReader(model.path)

@@ -25,6 +25,18 @@ SHAPES = [
 ]
 
 
+def test_a_layout_that_is_named_is_served_and_one_that_the_template_lacks_is_refused(tmp_path: Path) -> None:
+    source = checkpoints.make(tmp_path / "source", "Qwen2ForCausalLM", "qwen2.5-coder")
+    found = place.pull(str(source), tmp_path / "models", name="tiny", layout="psm_growing")
+    (model,) = artifacts.verify(found.folder)
+    assert model.profile["layout"] == "psm_growing"
+    profile = found.folder / "profile.toml"
+    assert tomllib.loads(profile.read_text())["model"]["layout"] == "psm_growing"
+    with pytest.raises(PullError, match=r"--layout: 'spm' is not one of .*psm_growing.* of qwen2\.5-coder"):
+        place.pull(str(source), tmp_path / "models", name="tiny", layout="spm")
+    assert artifacts.verify(found.folder) == [model]
+
+
 @pytest.mark.parametrize(("architecture", "family"), SHAPES)
 def test_a_checkpoint_becomes_a_model_that_the_engine_runs(tmp_path: Path, architecture: str, family: str) -> None:
     genai = pytest.importorskip("openvino_genai")

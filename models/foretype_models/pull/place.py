@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foretype_context.grammars import UnknownLayout
+
 from foretype_models import artifacts
 from foretype_models.pull import checkpoint, shapes, tokens, write
 from foretype_models.pull.errors import PullError
@@ -76,8 +78,13 @@ def fetch(model: str, revision: str | None) -> tuple[Path, str]:
     return found, revision or found.name
 
 
-def pull(model: str, root: Path, *, name: str | None = None, revision: str | None = None) -> Pulled:
+def pull(
+    model: str, root: Path, *, name: str | None = None, revision: str | None = None, layout: str | None = None
+) -> Pulled:
     """Prepares a model and installs it under ``root/NAME``; one of that name is replaced at the very end.
+
+    Args:
+        layout: that it is to be served in; its grammar's first where None.
 
     Raises:
         PullError: whatever is wrong, naming the file and the remedy; what was installed stays as it was.
@@ -89,6 +96,10 @@ def pull(model: str, root: Path, *, name: str | None = None, revision: str | Non
     shape = shapes.read_shape(checkpoint.read_json(source / "config.json"), str(source / "config.json"))
     tokenizer, vocabulary = tokens.load(source, shape.vocabulary)
     grammar = tokens.find_grammar(tokenizer, model)
+    try:
+        layout = None if layout is None else grammar.known_layout(layout)
+    except UnknownLayout as error:
+        raise PullError(f"--layout: {error}") from error
     files = checkpoint.weight_files(source)
     tensors = {key: tensor for path in files for key, tensor in checkpoint.read_header(path).items()}
     write.check_tensors(tensors, shape, source)
@@ -107,10 +118,12 @@ def pull(model: str, root: Path, *, name: str | None = None, revision: str | Non
         parameters = write.write_gguf(part / file, name, shape, vocabulary, tensors)
         shutil.copyfile(source / "tokenizer.json", part / "tokenizer.json")
         entry = _entry(part, name, file, grammar.id, parameters, version, source)
+        if layout is not None:
+            entry["profile"] = {"layout": layout}
         _write_json(part / "index.json", {"default": name, "models": [entry]})
         origin = {"model": model, "revision": version, "sha256": {path.name: checkpoint.digest(path) for path in files}}
         _write_json(part / "origin.json", origin)
-        (part / "profile.toml").write_text(_profile(root / name, file, name, grammar.id, shape.context))
+        (part / "profile.toml").write_text(_profile(root / name, file, name, grammar.id, shape.context, layout))
         _swap(part, root / name)
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -168,13 +181,13 @@ def _licence(source: Path) -> str:
     return found[1].strip() if found else "unknown"
 
 
-def _profile(folder: Path, file: str, name: str, grammar: str, context: int) -> str:
+def _profile(folder: Path, file: str, name: str, grammar: str, context: int, layout: str | None) -> str:
     quoted = {key: json.dumps(str(folder / value)) for key, value in (("model", file), ("tokenizer", "tokenizer.json"))}
     return (
         f"# Written by `foretype models pull`. Serve with: foretype serve --profile {folder / 'profile.toml'}\n"
         f'[engine]\nname = "embedded"\nmodel = {quoted["model"]}\n\n'
         f"[model]\nname = {json.dumps(name)}\ntokenizer = {quoted['tokenizer']}\ngrammar = {json.dumps(grammar)}\n"
-        f"context_limit_tokens = {context}\n"
+        f"context_limit_tokens = {context}\n" + ("" if layout is None else f"layout = {json.dumps(layout)}\n")
     )
 
 
