@@ -33,10 +33,12 @@ class Searching(NamedTuple):
     """The local candidate is not found yet: look again when whoever waits has had a turn.
 
     Attributes:
-        reason: why there is nothing, should none be found.
+        otherwise: why there is nothing, or the attempt to make, should none be found.
+        min_confidence: how sure it must be.
     """
 
-    reason: str
+    otherwise: str | Attempt
+    min_confidence: float = 0.0
 
 
 class Deciding:
@@ -121,18 +123,16 @@ class Deciding:
         profile = question.profile
         planner = None if reason is not None or profile is None else self._assembler_for(profile)
         if planner is None or profile is None:
-            return self.local(document, question, reason or Outcome.NOT_READY, now)
-        sure = self._answers.local(document, question, now, min_confidence=profile.local_min_confidence)
-        if sure is not None:
-            return sure
-        return self._attempt(document, question, profile, planner, _due_s(decision, now))
+            return self.local(document, question, Searching(reason or Outcome.NOT_READY), now)
+        attempt = self._attempt(document, question, profile, planner, _due_s(decision, now))
+        return self.local(document, question, Searching(attempt, profile.local_min_confidence), now)
 
     def local(
-        self, document: TrackedDocument, question: Question, reason: str, now: float
-    ) -> Suggestion | str | Searching:
-        """The local candidate, however sure, where the gateway has nothing for `reason`."""
-        found = self._answers.local(document, question, now)
-        return found or (Searching(reason) if self._answers.searching else reason)
+        self, document: TrackedDocument, question: Question, searching: Searching, now: float
+    ) -> Suggestion | str | Searching | Attempt:
+        """One turn of looking for the local candidate; it goes on where that is not over."""
+        found = self._answers.local(document, question, now, min_confidence=searching.min_confidence)
+        return found or (searching if self._answers.searching else searching.otherwise)
 
     def early(self, document: TrackedDocument, question: Question) -> Attempt | None:
         """The attempt to ask the gateway what `question` will ask, if it will."""
@@ -144,11 +144,12 @@ class Deciding:
         planner = self._assembler_for(profile)
         return None if planner is None else self._attempt(document, question, profile, planner, _due_s(decision, now))
 
-    def is_here(self, document: TrackedDocument, question: Question) -> bool:
-        """Whether `question` needs no request: it would be answered by what is here already."""
+    def is_here(self, document: TrackedDocument, question: Question) -> bool | None:
+        """Whether `question` needs no request: it would be answered by what is here already. None while that is looked for."""
         profile = question.profile
         sure = profile.local_min_confidence if profile is not None else 0.0
-        return self._answers.here(document, question, self._clock(), min_confidence=sure)
+        here = self._answers.here(document, question, self._clock(), min_confidence=sure)
+        return here or (None if self._answers.searching else False)
 
     def _attempt(
         self,

@@ -31,7 +31,7 @@ class Early:
 
     Args:
         attempt: the attempt that a question would make, if the policy lets it be asked at all.
-        answered: whether the question needs no request, because its answer is here.
+        answered: whether the question needs no request, because its answer is here; None while that is looked for.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Early:
         clock: Clock,
         *,
         attempt: Callable[[TrackedDocument, Question], Attempt | None],
-        answered: Callable[[TrackedDocument, Question], bool],
+        answered: Callable[[TrackedDocument, Question], bool | None],
     ) -> None:
         self._clock = clock
         self._attempt = attempt
@@ -67,7 +67,7 @@ class Early:
             if attempt is None:
                 return
             await pending.sleep(attempt.due_s - _LEAD_S - self._clock())
-            if pending.superseded or self._answered(document, question):
+            if await self._settled(document, pending):
                 return
             while not pending.superseded:
                 pending.wake.clear()
@@ -77,3 +77,12 @@ class Early:
                 await pending.sleep(look_s - self._clock())
         finally:
             document.release(pending)
+
+    async def _settled(self, document: TrackedDocument, pending: Pending) -> bool:
+        """Whether no request is needed any more; what is searched for here is searched for in turns."""
+        while not pending.superseded:
+            here = self._answered(document, pending.question)
+            if here is not None:
+                return here
+            await asyncio.sleep(0)
+        return True

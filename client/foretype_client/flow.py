@@ -266,7 +266,7 @@ class CompletionFlow:
             await asyncio.sleep(0)  # a key, or an answer of the gateway, comes first
             if pending.superseded:
                 return Outcome.SUPERSEDED
-            result = self._deciding.local(document, question, result.reason, self._clock())
+            result = self._deciding.local(document, question, result, self._clock())
         if not isinstance(result, Attempt):
             self._requests.drop(document.sort(question.place).diverged)
             return result

@@ -103,6 +103,16 @@ async def test_a_search_that_was_cut_short_goes_on_while_nobody_types() -> None:
 
 
 @virtual.timed
+async def test_no_request_goes_out_while_the_search_goes_on_that_makes_it_needless() -> None:
+    gateway = ScriptedGateway(ANSWER)
+    async with Desk(gateway, local=Slow()) as desk:
+        desk.type("x = ")
+        shown = await desk.ask()
+        assert shown is not None and (shown.text, shown.source) == ("found", Origin.LOCAL)
+        assert not gateway.calls
+
+
+@virtual.timed
 async def test_a_newer_question_ends_the_search_for_an_older_one() -> None:
     slow = Slow()
     async with Desk(ScriptedGateway(ANSWER, SHOWS_NOTHING), local=slow) as desk:

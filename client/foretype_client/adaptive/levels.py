@@ -70,8 +70,7 @@ class Counted:
         counted = sum(map(len, followers))
         told = [*((0, row) for row in rows), *((LATEST, row) for row in latest)]
         followers += [np.array(row.ids, np.int32) for _, row in told]
-        joined = np.concatenate(followers) if followers else np.zeros(0, np.int32)
-        self.ids, inverse = np.unique(joined, return_inverse=True)
+        self.ids, inverse = _distinct(np.concatenate((*followers, np.zeros(0, np.int32))))
         self._count(steps, sources, inverse[:counted], anchor)
         self._tell(told, inverse[counted:])
 
@@ -85,7 +84,10 @@ class Counted:
         # The longest context comes first, so that adding up gives a shorter one what longer ones have.
         rows = np.concatenate([(depth - step) * len(sources) + number for number, step in enumerate(steps)])
         counts = np.bincount(rows * size + own, minlength=depth * len(sources) * size)
-        counts = np.cumsum(counts.reshape(depth, len(sources), size), axis=0)[::-1].reshape(-1, size)
+        counts = counts.reshape(depth, len(sources), size)
+        for longer in range(depth - 1):  # a few long sums; numpy's own runs across the rows
+            counts[longer + 1] += counts[longer]
+        counts = counts[::-1].reshape(-1, size)
         used = np.flatnonzero(counts.any(axis=1))
         step, source = used // len(sources), np.array(sources)[used % len(sources)]
         if anchor > 1:  # what agrees from the line's start has no shorter contexts
@@ -131,3 +133,12 @@ class Counted:
         ascending = np.argsort(np.concatenate((step * SOURCES + source, told_order)))
         shares = np.concatenate((counts / times[:, None], told))[ascending]
         return Levels(ids, shares, np.concatenate((cells, told_cells))[ascending])
+
+
+def _distinct(lexemes: Ids) -> tuple[Ids, Ints]:
+    """Each lexeme once, ascending, and the place of every lexeme among them: `numpy.unique` in half the time, for ids are small."""
+    ordered = np.sort(lexemes)
+    ids = ordered[np.flatnonzero(np.diff(ordered, prepend=-1))]
+    place = np.empty(int(ids[-1]) + 1 if len(ids) else 0, np.int64)
+    place[ids] = np.arange(len(ids))
+    return ids, place[lexemes]

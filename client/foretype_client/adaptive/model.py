@@ -41,7 +41,7 @@ _BLANKS: Final = " \t\r\f\v"
 _CHARS_MIN: Final = 3
 """Shorter texts are not worth a look: taking one costs a key as well."""
 _DRAFT_CHANCE_MIN: Final = 0.5
-_LOOKS_MAX: Final = 8
+_LOOKS_MAX: Final = 4
 
 
 class AdaptiveModel:
@@ -52,7 +52,8 @@ class AdaptiveModel:
         weights: of the levels of evidence; those that ship by default.
         show: which texts are worth a look.
         steps_max: lexemes looked at in all while searching for the best line.
-        looks_max: those of them, at one key, that no key before has looked at; bounds the time. The next key goes on from there.
+        looks_max: those of them, in one call, that no call before has looked at; bounds the time. The next call goes on from there.
+            Half as many in the first call on a line, when what stands around it is new.
         documents_max: files kept, least recently used dropped first.
         chars_max: longer files are looked at through a window of this size around the cursor.
         others_lexemes_max: lexemes of other files looked into, latest files first.
@@ -111,15 +112,17 @@ class AdaptiveModel:
 
     def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
         self.unfinished = False
+        around = self._around
         spot = self.spot(snapshot, offset)
+        looks_max = self._looks_max if spot.around is around else self._looks_max // 2
         following = self._next(spot)
         keys = openings(following, self._vocabulary.lexeme, spot.half)
         likeliest = max(keys.values(), default=0.0)
         least = self._show.least(likeliest)
         if least > likeliest:  # no text is more probable than its own first character
             return None
-        found = self._best(spot, following, least, looks_max=self._looks_max)
-        self.unfinished = found is None and following.looks >= self._looks_max
+        found = self._best(spot, following, least, looks_max=looks_max)
+        self.unfinished = found is None and following.looks >= looks_max
         if found is None or not self._show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
             return None
         return found

@@ -29,6 +29,8 @@ __all__ = ["Counts", "main", "report", "typed"]
 
 _BLOCK_LINES: Final = 8
 _DECIDE_S: Final = 0.2
+_TURN_S: Final = 0.005
+"""What each further turn of a search that was cut short is taken to last: the flow goes on with it until the next key."""
 _RESAMPLES: Final = 4000
 
 
@@ -76,8 +78,11 @@ def _typed_line(line: _Line, local: LocalModel, rhythm: random.Random) -> Counts
         if fresh:
             left = stretch.before + stretch.target[: line.begin + done]
             document = Document(stretch.path, left + stretch.after, language=language_of(stretch.path))
-            found = local.suggest(document.snapshot(), len(left))
-            visible, since_s = ("" if found is None else found.text.rstrip()), now_s
+            snapshot, since_s = document.snapshot(), now_s
+            found = local.suggest(snapshot, len(left))
+            while local.unfinished and since_s + _TURN_S < now_s + gap:
+                found, since_s = local.suggest(snapshot, len(left)), since_s + _TURN_S
+            visible = "" if found is None else found.text.rstrip()
         rest = text[done:]
         is_right = len(rest) >= MIN_LINE_CHARS and visible == rest
         if visible:
