@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -88,7 +88,8 @@ class Workspace:
         self._own = GitIgnoreSpec.from_lines(globs) if globs else None
         self._clock = clock
         self._on_progress = on_progress
-        self._problem = ""
+        self._problem = self._fault = ""
+        self._later: dict[str, float] = {}  # paths whose change could not be taken in, and when they are tried again
         self._doing = "starting"
         self._touched: dict[str, None] = {}
         self._open: dict[str, str] = {}
@@ -135,7 +136,8 @@ class Workspace:
     def status(self) -> str:
         index = self.index
         size = "no index yet" if index is None else f"{len(index):,} definitions"
-        return f"{self.root.name}: {size}, {self._doing}" + (f" ({self._problem})" if self._problem else "")
+        problem = self._fault or self._problem
+        return f"{self.root.name}: {size}, {self._doing}" + (f" ({problem})" if problem else "")
 
     def close(self, timeout_s: float = 10.0) -> None:
         self._closed.set()
@@ -165,27 +167,43 @@ class Workspace:
                         compared_s += _AFTER_FAILURE_S - _SCAN_EVERY_S
                 else:
                     self._rest()
+                if not self._later:
+                    self._fault = ""
             except Cancelled:
                 return
             except Exception as error:
                 # A fault here must cost fresh answers alone, and must not be a busy loop.
-                self._tell(f"{type(error).__name__} while indexing; tried again in {_AFTER_FAULT_S:.0f} s")
                 _logger.debug("indexing failed", exc_info=error)
+                self._postpone(touched, error)
                 if self.index is None:
                     self._swap(self._empty())
-                self._closed.wait(_AFTER_FAULT_S)
+                if not touched:
+                    moved = True
+                    self._closed.wait(_AFTER_FAULT_S)
 
     def _take_touched(self) -> list[str]:
+        now = self._clock()
+        due = [path for path, at in self._later.items() if at <= now]
         with self._lock:
-            touched, self._touched = list(self._touched), {}
+            touched, self._touched = list(self._touched | dict.fromkeys(due)), {}
             if not touched:
                 self._wake.clear()
+        for path in touched:
+            self._later.pop(path, None)
         return touched
+
+    def _postpone(self, paths: Iterable[str], error: Exception) -> None:
+        """Nobody says a second time that these changed: they are tried again until they are taken in."""
+        self._later |= dict.fromkeys(paths, self._clock() + _AFTER_FAULT_S)
+        fault = f"{type(error).__name__} while indexing; tried again in {_AFTER_FAULT_S:.0f} s"
+        if fault != self._fault:
+            _logger.warning("%s: %s", self.root.name, fault)
+        self._fault = fault
 
     def _rest(self) -> None:
         self._doing = "ready"
         with self._lock:
-            if not self._touched:
+            if not self._touched and not self._later:
                 self._idle.set()
         self._wake.wait(_POLL_S)
 
@@ -207,22 +225,29 @@ class Workspace:
         except IndexUnusable as error:
             _logger.warning("the index is made anew: %s", error)
             return
+        self._show(index)
+
+    def _show(self, index: Index) -> None:
+        """An index of files in place of the one before; the texts that are open, which it does not know, are taken in first."""
         with self._lock:
-            # What is open was not stored: it is taken in again before the stored index is shown.
             paths = list(self._open)
         entries, gone = self._read(index, paths)
         index.update(entries, gone)
         self._swap(index)
 
     def _take_in(self, paths: Sequence[str]) -> None:
-        index = self.index
-        if index is None or len(paths) > _FEW:
-            self._compare()
-            return
-        fresh = index.copy()
-        entries, gone = self._read(fresh, paths)
-        fresh.update(entries, gone)
-        self._swap(fresh)
+        """Changes that were told. Where many files changed, the tree tells which; of texts that are open it knows nothing."""
+        if len(paths) > _FEW:
+            with self._lock:
+                paths, files = [path for path in paths if path in self._open], len(paths)
+            if len(paths) < files:
+                self._compare()
+        for at in range(0, len(paths), _FEW):
+            if self.index is not None:
+                fresh = self.index.copy()
+                entries, gone = self._read(fresh, paths[at : at + _FEW])
+                fresh.update(entries, gone)
+                self._swap(fresh)
 
     def _read(self, index: Index, paths: Sequence[str]) -> tuple[list[FileEntry], list[str]]:
         """Files as they are now, chunked; and those that are not to be found any more."""
@@ -232,11 +257,15 @@ class Workspace:
         for path in paths:
             if self._closed.is_set():
                 raise Cancelled
-            found = self._content(path, new=path not in index)
-            if found is None:
-                gone.append(path)
-            else:
-                entries.append(make_entry(path, *found, embedder))
+            try:
+                found = self._content(path, new=path not in index)
+                if found is None:
+                    gone.append(path)
+                else:
+                    entries.append(make_entry(path, *found, embedder))
+            except Exception as error:  # a fault in one file is its own: the others are taken in
+                _logger.debug("indexing failed", exc_info=error)
+                self._postpone([path], error)
         return entries, gone
 
     def _content(self, path: str, *, new: bool) -> tuple[str, FileState] | None:
@@ -321,7 +350,7 @@ class Workspace:
         index, _ = update_workspace(
             self.root, self.folder, self._embedder(), globs=self._globs, cancelled=self._stop_worker.is_set
         )
-        self._swap(index)
+        self._show(index)
 
     def _scan(self) -> Scan:
         began = self._clock()

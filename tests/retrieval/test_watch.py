@@ -2,6 +2,7 @@
 
 import logging
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from foretype_retrieval import watch
 from foretype_retrieval.embed import LazyEmbedder, default_embedder
-from foretype_retrieval.indexing import Progress, Report, open_index, update_workspace
+from foretype_retrieval.index import Index
+from foretype_retrieval.indexing import Progress, Report, make_entry, open_index, update_workspace
 from foretype_retrieval.scan import Scan, scan
 from foretype_retrieval.source import RetrievalSource, open_source
 from foretype_retrieval.store import folder_of
@@ -245,6 +247,76 @@ def test_a_fault_costs_fresh_answers_and_no_more(
     workspace.edited("shop/cart.py", "def b(): pass\n")
     until(lambda: defines(workspace, "b"))
     assert sum("ZeroDivisionError" in record.message for record in caplog.records) == 1
+
+
+def test_a_fault_in_one_document_loses_no_text_and_delays_no_other(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_AFTER_FAULT_S", 0.05)
+    faults: list[str] = []
+
+    def make(path: str, *rest: Any) -> Any:
+        if path == "shop/cart.py":
+            faults.append(path)
+            raise ZeroDivisionError
+        return make_entry(path, *rest)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(watch, "make_entry", make)
+        workspace.edited("shop/cart.py", "def never_saved(): pass\n")
+        until(lambda: len(faults) > 1)
+        workspace.edited("shop/money.py", "def another(): pass\n")
+        until(lambda: defines(workspace, "another"))
+        assert not workspace.wait_idle(0) and "ZeroDivisionError" in workspace.status()
+    until(lambda: defines(workspace, "never_saved"))
+    assert workspace.wait_idle(30) and "ZeroDivisionError" not in workspace.status()
+
+
+def test_a_fault_that_is_nobodys_loses_no_text_either(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_AFTER_FAULT_S", 0.01)
+    with monkeypatch.context() as broken:
+        broken.setattr(Index, "prepare", lambda self: 1 / 0)
+        workspace.edited("shop/cart.py", "def never_saved(): pass\n")
+        until(lambda: "ZeroDivisionError" in workspace.status())
+    until(lambda: defines(workspace, "never_saved"))
+
+
+def test_many_open_texts_that_change_at_once_are_all_taken_in(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rename over fifty open files: nothing of it is on disk, where a comparison would look."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def make(*arguments: Any) -> Any:
+        begun.set()
+        go_on.wait(60)
+        return make_entry(*arguments)
+
+    monkeypatch.setattr(watch, "make_entry", make)
+    workspace.edited("shop/cart.py", "def first(): pass\n")
+    assert begun.wait(60)
+    for number in range(50):
+        workspace.edited(f"new{number}.py", f"def never_saved{number}(): pass\n")
+    go_on.set()
+    assert workspace.wait_idle(60)
+    assert all(defines(workspace, f"never_saved{number}") for number in range(50))
+
+
+def test_an_index_that_only_memory_holds_knows_what_is_open(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
+    workspace.edited("shop/cart.py", "def never_saved(): pass\n")
+    workspace.start()
+    try:
+        until(lambda: defines(workspace, "never_saved"))
+        assert workspace.wait_idle(60)
+        write_files(root, {f"m{number}.py": f"def made{number}(): pass\n" for number in range(60)})
+        git(root, "init", "-q")
+        git(root, "add", ".")
+        until(lambda: defines(workspace, "made59"))
+        assert defines(workspace, "never_saved")
+    finally:
+        workspace.close()
 
 
 @pytest.fixture
