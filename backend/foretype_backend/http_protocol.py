@@ -1,15 +1,25 @@
-"""HTTP/1.1 parsed in C, with a bound on heads, which neither uvicorn's protocol of this kind nor its library has."""
+"""HTTP/1.1 parsed in C, with a bound on heads, and streamed answers without the detour through ASGI.
+
+Neither uvicorn's protocol of this kind nor its library bounds a head. ASGI takes a coroutine for every piece of a body, and somebody who
+waits for the next one: a task and a queue between an engine's callback and the socket. The scope of a POST offers the extension
+:data:`EXTENSION` instead, see :class:`BodyChannel`. All else is uvicorn's own.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["HttpProtocol"]
+__all__ = ["EXTENSION", "BodyChannel", "HttpProtocol", "body_channel"]
 
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of the request line and all headers; more is answered with 400, and the connection ends."""
+EXTENSION: Final = "foretype.body"
+
+_T = TypeVar("_T")
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -18,6 +28,8 @@ class HttpProtocol(HttpToolsProtocol):
     _in_head = True
     _raw_bytes = 0  # while a head is under way: a field is only known when it has ended
     _field_bytes = 0
+    served: BodyChannel | None = None
+    """Of the request that is being worked on, where its door wants to know when the client leaves."""
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -41,8 +53,110 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()
+        if self.scope["method"] == "POST":  # no other answer is streamed
+            cast("dict[str, Any]", self.scope)["extensions"] = {EXTENSION: BodyChannel(self, self.cycle)}
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.served is not None:
+            self.served.client_left()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self.served is not None:
+            self.served.on_writable()
 
     def _count(self, size: int) -> None:
         self._field_bytes += size
         if self._field_bytes > HEAD_MAX_BYTES:
             raise ValueError("the head of the request is too large")  # the parser turns it into a 400
+
+
+class BodyChannel:
+    """The answer to one request whose body has been read: written by plain calls, or by ASGI as ever, never by both.
+
+    Attributes:
+        started: its head is written.
+        on_writable: called when the client has taken what was too much for it.
+    """
+
+    def __init__(self, protocol: HttpProtocol, cycle: RequestResponseCycle) -> None:
+        self.started = False
+        self.on_writable: Callable[[], None] = _nothing
+        self._protocol = protocol
+        self._cycle = cycle
+        self._task: asyncio.Task[Any] | None = None
+        self._left = False
+
+    async def while_connected(self, work: Awaitable[_T]) -> _T | None:
+        """Await `work`; cancel it and return None when the client leaves first."""
+        task = self._task = asyncio.current_task()
+        self._protocol.served = self
+        self._cycle.flow.resume_reading()  # or nobody would hear that the client leaves
+        if self._cycle.disconnected:
+            asyncio.get_running_loop().call_soon(self.client_left)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if not self._left or task is None or task.uncancel():
+                raise
+            return None
+        finally:
+            self._protocol.served = self._task = None
+            self.on_writable = _nothing
+
+    def client_left(self) -> None:
+        if self._task is not None and not self._left:
+            self._left = True
+            self._task.cancel()
+
+    @property
+    def ready(self) -> bool:
+        """False while the client takes less than it gets; what is written all the same is kept in memory."""
+        return not self._cycle.flow.write_paused
+
+    async def drained(self) -> None:
+        """Return when the client has taken what was too much for it, or has left."""
+        if not self.ready:
+            await self._cycle.flow.drain()
+
+    def write(self, data: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """A piece of the body, which is not empty; the first one behind a head of status 200 with `headers`."""
+        self._send(b"%x\r\n%b\r\n" % (len(data), data), headers)
+
+    def end(self, data: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """As :meth:`write`, the last piece: the connection is free for the next request."""
+        self._send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data), headers)
+        cycle = self._cycle
+        if cycle.disconnected:
+            return
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+
+    def _send(self, chunk: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        if self._cycle.disconnected:
+            return
+        if not self.started:
+            self.started = self._cycle.response_started = self._cycle.chunked_encoding = True
+            chunk = self._head(headers) + chunk
+        self._cycle.transport.write(chunk)
+
+    def _head(self, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        fields = b"".join(b"%b: %b\r\n" % field for field in (*self._cycle.default_headers, *headers))
+        close = b"" if self._cycle.keep_alive else b"connection: close\r\n"
+        return b"%b%b%btransfer-encoding: chunked\r\n\r\n" % (STATUS_LINE[200], fields, close)
+
+
+def body_channel(scope: Mapping[str, Any]) -> BodyChannel:
+    """The channel of a POST's scope, once: it goes with its taker. Raises RuntimeError under a server without the extension."""
+    channel = scope.get("extensions", {}).pop(EXTENSION, None)
+    if channel is None:
+        raise RuntimeError(f"the server offers no {EXTENSION}; serve with foretype_backend.server.running")
+    return channel
+
+
+def _nothing() -> None:
+    pass

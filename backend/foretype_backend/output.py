@@ -25,6 +25,10 @@ class TextDelta(msgspec.Struct, frozen=True):
     logprob: float
     tokens: int
 
+    def and_then(self, more: TextDelta) -> TextDelta:
+        """Both as one piece."""
+        return TextDelta(self.text + more.text, self.logprob + more.logprob, self.tokens + more.tokens)
+
 
 def _finite(logprob: float) -> float:
     return 0.0 if math.isnan(logprob) else max(logprob, _LEAST_LOGPROB)

@@ -13,10 +13,11 @@ from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import Grammar
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Message, Receive, Send
+from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest
+from foretype_backend.http_protocol import body_channel
 from foretype_backend.identity.directory import Principal
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Prompt, Renderer
@@ -28,11 +29,7 @@ CLIENT_GONE: Final = 499
 BODY_S: float = 30.0
 """A client that dribbles its body keeps a connection no longer than this."""
 
-_START: Final[Message] = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")],
-}
+_HEADERS: Final = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
 
 _T = TypeVar("_T")
 
@@ -136,27 +133,8 @@ class HttpJobs:
 
 
 async def until_disconnect(request: Request, work: Awaitable[_T]) -> _T | None:
-    """Await `work`; cancel it and return None when the client leaves first.
-
-    Waits for the disconnect message instead of polling `is_disconnected`, so that the engine stops at once. The body must
-    have been read.
-    """
-    job = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnect(request.receive))
-    try:
-        await asyncio.wait({job, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if job.done():
-            return job.result()
-        return None
-    finally:
-        gone.cancel()
-        job.cancel()
-        await asyncio.gather(gone, job, return_exceptions=True)
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    """Await `work`; cancel it and return None when the client leaves first. The body must have been read."""
+    return await body_channel(request.scope).while_connected(work)
 
 
 def refused(outcome: Outcome, body: Callable[[str, str, str | None], Any]) -> Response:
@@ -177,7 +155,7 @@ class EventStream(Response):
     """Server-sent events of one completion.
 
     The status line waits for the first text or the end, so that a refusal still gets a status of its own. When the client
-    leaves, the completion is cancelled at once, also before its first token.
+    leaves, the completion is cancelled at once, also before its first token. What a slow client does not take becomes one event.
     """
 
     media_type = "text/event-stream"
@@ -197,40 +175,30 @@ class EventStream(Response):
         self._on_refusal = on_refusal
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        queue: asyncio.Queue[TextDelta | None] = asyncio.Queue()
-        work = asyncio.ensure_future(self._run(queue.put_nowait))
-        work.add_done_callback(lambda _: queue.put_nowait(None))
-        gone = asyncio.ensure_future(_disconnect(receive))
-        gone.add_done_callback(lambda _: work.cancel())
-        try:
-            started = False
-            while (delta := await _next(queue)) is not None:
-                if not started:
-                    started = True
-                    await send(_START)
-                await send({"type": "http.response.body", "body": self._on_delta(delta), "more_body": True})
-            if work.cancelled():
-                return  # the client has left
-            outcome = work.result()
-            if outcome.reason in HTTP_STATUS and not started:
-                await self._on_refusal(outcome)(scope, receive, send)
-                return
-            if not started:
-                await send(_START)
-            await send({"type": "http.response.body", "body": self._on_end(outcome), "more_body": False})
-        finally:
-            gone.cancel()
-            work.cancel()
-            await asyncio.gather(gone, work, return_exceptions=True)
+        channel = body_channel(scope)
+        waiting: TextDelta | None = None
 
+        def deliver(delta: TextDelta) -> None:
+            nonlocal waiting
+            if channel.ready:
+                channel.write(self._on_delta(delta), _HEADERS)
+            else:
+                waiting = delta if waiting is None else waiting.and_then(delta)
 
-async def _next(queue: asyncio.Queue[TextDelta | None]) -> TextDelta | None:
-    """What has come since the last call as one piece; None at the end."""
-    delta = await queue.get()
-    while delta is not None and not queue.empty():
-        more = queue.get_nowait()
-        if more is None:
-            queue.put_nowait(None)
-            break
-        delta = TextDelta(delta.text + more.text, delta.logprob + more.logprob, delta.tokens + more.tokens)
-    return delta
+        def flush() -> None:
+            nonlocal waiting
+            if waiting is not None:
+                delta, waiting = waiting, None
+                deliver(delta)
+
+        channel.on_writable = flush
+        outcome = await channel.while_connected(self._run(deliver))
+        if outcome is None:
+            return
+        if outcome.reason in HTTP_STATUS and not channel.started:
+            await self._on_refusal(outcome)(scope, receive, send)
+            return
+        await channel.drained()
+        if waiting is not None:
+            channel.write(self._on_delta(waiting), _HEADERS)
+        channel.end(self._on_end(outcome), _HEADERS)

@@ -56,31 +56,21 @@ class HttpStreams:
         """Open ones, those included that wait for the next request."""
         return len(self._open)
 
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Send a request; returns when the head of the answer is here. The caller closes it.
-
-        Raises:
-            httpx.TransportError: no connection, a broken or a silent one, or a header that cannot be sent.
-        """
+    def request(self, body: bytes, headers: Mapping[str, str]) -> bytes:
+        """A whole request, for :meth:`Answer.ask`. Raises httpx.LocalProtocolError for a header that cannot be sent."""
         head = [self._head]
         for name, value in headers.items():
             if not _SENDABLE(value):
                 raise httpx.LocalProtocolError(f"the header {name} has characters that a header cannot carry")
             head.append(f"{name}: {value}\r\n".encode())
-        request = b"".join((*head, b"Content-Length: %d\r\n\r\n" % len(body), body))
-        answer = self._kept() or await self._connect()
-        try:
-            await answer.ask(request)
-        except BaseException:
-            answer.close()
-            raise
-        return answer
+        return b"".join((*head, b"Content-Length: %d\r\n\r\n" % len(body), body))
 
     def close(self) -> None:
         for answer in list(self._open):
             answer.abort()
 
-    def _kept(self) -> Answer | None:
+    def kept(self) -> Answer | None:
+        """A connection that is free; the caller closes it, as one of :meth:`connect`."""
         oldest = asyncio.get_running_loop().time() - _IDLE_S
         while self._idle:
             answer = self._idle.pop()
@@ -89,7 +79,8 @@ class HttpStreams:
             answer.abort()
         return None
 
-    async def _connect(self) -> Answer:
+    async def connect(self) -> Answer:
+        """A new connection. Raises httpx.ConnectTimeout, httpx.ConnectError."""
         if self._tls and self._context is None:
             self._context = httpx.create_ssl_context(trust_env=False)
         try:
@@ -158,7 +149,7 @@ class Answer(asyncio.Protocol):
     # The reader's side
 
     async def ask(self, request: bytes) -> None:
-        """Send, and wait for the head."""
+        """Send, and wait for the head. Raises httpx.TransportError: the connection broke, or is silent."""
         self._begin()
         if self._transport is not None:
             self._transport.write(request)
@@ -200,7 +191,9 @@ class Answer(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
+        """Close the connection; who reads is told at once."""
         self._left = True
+        self._fail(httpx.ReadError("closed from this side"))
         self._disarm()
         if self._transport is not None:
             self._transport.abort()

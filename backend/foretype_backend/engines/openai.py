@@ -36,15 +36,28 @@ __all__ = ["OpenAIEngine", "Stream"]
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One request under way. `over`: nobody reads it any more; `body` and `headers` are what is sent."""
+    """One request under way.
+
+    Attributes:
+        body, headers: what is sent.
+        connecting: makes its connection, where none was free.
+        answer: of the server, once it was asked.
+        over: nobody wants it any more; what still comes is only counted.
+        ended: done when nothing more of the answer will be read, for who waits for that.
+        events, tokens, finish: what was read of it.
+    """
 
     request_id: str
     body: dict[str, Any]
+    events: Events
     headers: dict[str, str] = field(default_factory=dict[str, str])
     end_token_ids: frozenset[int] = frozenset()
-    items: asyncio.Queue[Chunk | Exception] = field(default_factory=asyncio.Queue[Chunk | Exception])
-    pump: asyncio.Task[None] | None = None
+    connecting: asyncio.Task[Answer] | None = None
+    answer: Answer | None = None
     over: bool = False
+    ended: asyncio.Future[None] | None = None
+    tokens: int = 0
+    finish: EngineFinish | None = None
 
 
 class OpenAIEngine:
@@ -181,40 +194,90 @@ class OpenAIEngine:
             yield Chunk(finish=EngineFinish.ABORTED)
             return
         self._asked()
-        stream = Stream(request_id, self._stream_body(request))
+        stream = Stream(request_id, self._stream_body(request), Events(self._url))
         stream.end_token_ids = request.params.end_token_ids
         if request.traceparent:
             stream.headers["traceparent"] = request.traceparent
         self._address(stream, request)
         self._live[request_id] = stream
-        stream.pump = asyncio.create_task(self._pump(stream), name=f"openai {request_id}")
+        whole = False
         try:
-            finish = None
-            while finish is None:
-                item = await stream.items.get()
-                if isinstance(item, Exception):
-                    raise item
-                finish = item.finish
-                yield item
+            await self._ask(stream)
+            while not whole:
+                for chunk in await self._more(stream):
+                    whole = chunk.finish is not None
+                    yield chunk
+        except (httpx.HTTPError, EngineUnavailable, PromptRefused) as error:
+            if not stream.over:
+                self._drop(stream)
+                raise error_of(self._url, error) if isinstance(error, httpx.HTTPError) else error from None
+            yield self._end(EngineFinish.ABORTED)
         finally:
-            stream.over = True
             del self._live[request_id]
             self._ledger.end(request_id)
-            await self._close(stream, stream.pump)
+            await self._let_go(stream, whole=whole)
+
+    @property
+    def _url(self) -> str:
+        return self._config.endpoint(self.path)
 
     def _address(self, stream: Stream, request: GenerationRequest) -> None:
         """Adds what the protocol has no field for; nothing here."""
 
+    async def _ask(self, stream: Stream) -> None:
+        """Send it, on a connection that is free or on a new one; returns with the head of the answer."""
+        streams = self._asked()
+        request = streams.request(msgspec.json.encode(stream.body), stream.headers)
+        stream.answer = streams.kept() or await self._connect(stream, streams)
+        await stream.answer.ask(request)
+        if stream.answer.status >= 400:
+            raise status_error(self._url, stream.answer.status, await stream.answer.text())
+
+    async def _connect(self, stream: Stream, streams: HttpStreams) -> Answer:
+        connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
+        try:
+            return await connecting
+        except asyncio.CancelledError:
+            if stream.over and connecting.cancelled():
+                raise EngineUnavailable("aborted") from None
+            raise
+
     def _stop(self, stream: Stream) -> None:
         """Make the server stop at once: closing the connection aborts the request. Idempotent."""
-        if stream.pump is not None:
-            stream.pump.cancel()
+        if stream.answer is not None:
+            stream.answer.abort()
+        elif stream.connecting is not None:
+            stream.connecting.cancel()
 
-    async def _close(self, stream: Stream, pump: asyncio.Task[None]) -> None:
-        """Returns when nothing of the request is left here."""
-        self._stop(stream)
-        with contextlib.suppress(asyncio.CancelledError):
-            await pump
+    def _drop(self, stream: Stream) -> None:
+        """The answer is of no use; its connection may be, where nothing is left to come."""
+        answer, stream.answer = stream.answer, None
+        if answer is not None:
+            answer.close()
+
+    async def _let_go(self, stream: Stream, *, whole: bool) -> None:
+        """Nobody reads it any more; returns when nothing of it is left here.
+
+        Args:
+            whole: its last chunk was read, and what is left of the answer comes at once.
+        """
+        answer = stream.answer
+        if not whole:
+            stream.over = True
+            self._stop(stream)
+        if answer is None:
+            return
+        try:
+            with contextlib.suppress(httpx.HTTPError, EngineUnavailable):
+                while not whole:
+                    whole = bool(await self._more(stream))
+        finally:
+            if whole:
+                answer.leave()
+            else:
+                answer.close()
+            if stream.ended is not None and not stream.ended.done():
+                stream.ended.set_result(None)
 
     def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
         token_ids, params, prompt_text = request.token_ids, request.params, request.prompt_text
@@ -238,50 +301,32 @@ class OpenAIEngine:
     def _body(self, prompt: object, max_tokens: int, fields: dict[str, Any]) -> dict[str, Any]:
         return {"model": self._model, "prompt": prompt, "max_tokens": max_tokens, **self._config.extra_body, **fields}
 
-    async def _pump(self, stream: Stream) -> None:
-        """Read the response into the stream. Cancelling it closes the connection, which aborts the request."""
-        url = self._config.endpoint(self.path)
-        try:
-            answer = await self._asked().post(msgspec.json.encode(stream.body), stream.headers)
-            try:
-                if answer.status >= 400:
-                    raise status_error(url, answer.status, await answer.text())
-                await self._read(stream, url, answer)
-            except BaseException:
-                answer.close()
-                raise
-            answer.leave()
-        except httpx.HTTPError as error:
-            stream.items.put_nowait(error_of(url, error))
-        except (EngineUnavailable, PromptRefused) as error:
-            stream.items.put_nowait(error)
+    async def _more(self, stream: Stream) -> list[Chunk]:
+        """What came, up to the event that says its last; of what is over nothing but that. Raises what the connection raises."""
+        assert stream.answer is not None
+        data, found = await stream.answer.read(), list[Chunk]()
+        for event in stream.events.feed(data):
+            stream.tokens += event.tokens
+            self._count(event, stream.tokens)
+            stream.finish = event.finish or stream.finish
+            if stream.over:
+                self._tokens_after_cancel += event.tokens
+            elif (piece := self._piece(stream, event)) is not None:
+                found.append(piece)
+            if event.last or (stream.finish is not None and not self._features.usage):
+                end = self._last(stream, event.cached_tokens)
+                counts = {"prompt_tokens": event.prompt_tokens, "generated_tokens": event.generated_tokens}
+                return [*found, msgspec.structs.replace(end, **counts)]
+        if data:
+            return found
+        if stream.finish is None:
+            told = f"{self._url}: the stream ended without a finish reason; retry"
+            raise EngineUnavailable(told, fault=Fault.GARBAGE)
+        return [*found, self._last(stream)]
 
-    async def _read(self, stream: Stream, url: str, answer: Answer) -> None:
-        """Read an answer up to the event that says its last."""
-        events = Events(url)
-        finish: EngineFinish | None = None
-        counted = 0
-        while True:
-            data = await answer.read()
-            for event in events.feed(data):
-                counted += event.tokens
-                self._count(event, counted)
-                if stream.over:
-                    self._tokens_after_cancel += event.tokens
-                finish = event.finish or finish
-                piece = self._piece(stream, event)
-                if piece is not None:
-                    stream.items.put_nowait(piece)
-                if event.last or (finish is not None and not self._features.usage):
-                    end = self._end(finish or EngineFinish.END_TOKEN, event.cached_tokens)
-                    counts = {"prompt_tokens": event.prompt_tokens, "generated_tokens": event.generated_tokens}
-                    stream.items.put_nowait(msgspec.structs.replace(end, **counts))
-                    return
-            if not data:
-                break
-        if finish is None:
-            raise EngineUnavailable(f"{url}: the stream ended without a finish reason; retry", fault=Fault.GARBAGE)
-        stream.items.put_nowait(self._end(finish))
+    def _last(self, stream: Stream, cached_tokens: int | None = None) -> Chunk:
+        finish = EngineFinish.ABORTED if stream.over else stream.finish or EngineFinish.END_TOKEN
+        return self._end(finish, cached_tokens)
 
     def _piece(self, stream: Stream, event: Event) -> Chunk | None:
         """What an event says of the output; None where it says nothing."""
@@ -306,7 +351,6 @@ class OpenAIEngine:
         elif not stream.over:
             stream.over = True
             self._stop(stream)
-            stream.items.put_nowait(self._end(EngineFinish.ABORTED))
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._live or not self._features.token_ids:

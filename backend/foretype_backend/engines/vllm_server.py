@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
+from foretype_backend.engines.http_stream import Answer
 from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.openai import OpenAIEngine, Stream
 from foretype_backend.engines.openai_wire import Event, OpenAIConfig, ServerFeatures
@@ -73,7 +74,7 @@ class VllmServerEngine(OpenAIEngine):
         self._priority = False
         self._abort_endpoint = False
         self._checks = 0
-        self._aborting: dict[str, asyncio.Task[None]] = {}
+        self._aborting: set[asyncio.Task[None]] = set()
         self.metrics = VllmMetrics()
 
     @classmethod
@@ -146,7 +147,7 @@ class VllmServerEngine(OpenAIEngine):
 
     async def close(self) -> None:
         await super().close()
-        for task in list(self._aborting.values()):
+        for task in list(self._aborting):
             task.cancel()
 
     # Requests
@@ -197,24 +198,25 @@ class VllmServerEngine(OpenAIEngine):
         return Chunk(finish=finish, cached_tokens=cached_tokens)
 
     def _stop(self, stream: Stream) -> None:
-        if stream.pump is None or stream.pump.done() or stream.request_id in self._aborting:
-            return
-        if not self._abort_endpoint:
-            stream.pump.cancel()
-            return
-        task = asyncio.create_task(self._abort_then_close(stream.request_id, stream.pump))
-        self._aborting[stream.request_id] = task
-        task.add_done_callback(lambda _: self._aborting.pop(stream.request_id, None))
+        answer = stream.answer
+        if answer is None or not self._abort_endpoint:
+            super()._stop(stream)
+        elif stream.ended is None:
+            stream.ended = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(self._abort_then_close(stream.request_id, answer, stream.ended))
+            self._aborting.add(task)
+            task.add_done_callback(self._aborting.discard)
 
-    async def _abort_then_close(self, request_id: str, pump: asyncio.Task[None]) -> None:
+    async def _abort_then_close(self, request_id: str, answer: Answer, ended: asyncio.Future[None]) -> None:
         try:
             async with asyncio.timeout(_DRAIN_S):
                 if await self._post_abort([f"cmpl-{request_id}-0"]):
-                    await asyncio.wait([pump])
+                    await asyncio.shield(ended)
         except (TimeoutError, EngineUnavailable):
             pass
         finally:
-            pump.cancel()
+            if not ended.done():
+                answer.abort()
 
     async def _post_abort(self, request_ids: list[str]) -> bool:
         with contextlib.suppress(httpx.HTTPError):
