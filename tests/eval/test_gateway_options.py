@@ -7,7 +7,16 @@ from typer.testing import CliRunner
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b"\nsecond line\n"])
-@pytest.mark.parametrize("command", [(bench, "latency"), (bench, "load"), (app, "fim", "--data", "x.jsonl")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        (bench, "latency"),
+        (bench, "load"),
+        (app, "fim", "--data", "x.jsonl"),
+        (app, "replay", "--repo", "."),
+        (app, "results", "--repo", "."),
+    ],
+)
 def test_a_token_file_without_a_token_is_named(tmp_path: Path, content: bytes | None, command: tuple) -> None:
     file = tmp_path / "token"
     if content is not None:

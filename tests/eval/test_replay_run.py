@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from eval.git_repo import git
 from foretype_eval.cli import app
@@ -107,6 +108,32 @@ def test_a_real_gateway_is_measured_and_its_trace_can_be_laid_again(repo: Path, 
     assert ADDED.splitlines()[1].strip() not in items.read_text()
 
 
+@pytest.mark.timeout(180)
+def test_a_run_that_goes_on_saves_the_latencies_of_all_its_rows(repo: Path, tmp_path: Path) -> None:
+    saved, gateway = tmp_path / "saved.jsonl", GatewayOptions(engine="scripted")
+    one = ReplayOptions(repo=repo, commits=1, systems=("network",), gateway=gateway, out=tmp_path / "out")
+    run_replay(one, progress=quiet)
+    both = msgspec.structs.replace(one, commits=2, save_trace=saved)
+    row = run_replay(both, progress=quiet)["systems"]["network"]
+    assert len(LatencyTrace.load(saved).rows) == row["requests"]
+
+    (items,) = (tmp_path / "out").glob("items-*.jsonl")
+    kept = [{k: v for k, v in json.loads(line).items() if k != "latencies"} for line in items.read_text().splitlines()]
+    items.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    with pytest.raises(TraceError, match=r"2 rows .* give another --out"):
+        run_replay(both, progress=quiet)
+
+
+def test_rows_of_another_trace_are_not_taken_for_those_of_this_one(repo: Path, trace: Path, tmp_path: Path) -> None:
+    options = ReplayOptions(
+        repo=repo, commits=1, systems=("network",), simulate=True, latency_trace=trace, out=tmp_path / "out"
+    )
+    run_replay(options, progress=quiet)
+    LatencyTrace([TraceRow([9000.0], 9000.0)]).save(trace)
+    slow = run_replay(options, progress=quiet)
+    assert slow == run_replay(msgspec.structs.replace(options, out=None), progress=quiet)
+
+
 def test_a_half_written_row_is_made_again(repo: Path, tmp_path: Path) -> None:
     options = ReplayOptions(repo=repo, commits=2, systems=("copy_line",), out=tmp_path / "out")
     whole = run_replay(options, progress=quiet)
@@ -121,6 +148,11 @@ def test_a_half_written_row_is_made_again(repo: Path, tmp_path: Path) -> None:
         ({"commits": "nothing..such"}, RepositoryError, "nothing..such"),
         ({"commits": 3, "suffixes": (".rs",)}, RepositoryError, "no commits"),
         ({"simulate": True}, TraceError, "--latency-trace"),
+        (
+            {"simulate": True, "save_trace": Path("x"), "latency_trace": Path("y")},
+            TraceError,
+            "--simulate measures none",
+        ),
         ({"latency_trace": Path("/nowhere/trace.jsonl")}, TraceError, "/nowhere/trace.jsonl"),
     ],
 )

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.gateway import GatewayOptions
+from foretype_eval.gateway_options import GatewayUrl, ModelFile, TokenFile, gateway_options
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.run import SYSTEMS, UNFILTERED, ReplayOptions, run_replay
@@ -50,16 +50,15 @@ def replay(
     latency_trace: Annotated[Path | None, typer.Option(help="Lay these latencies on the clock.")] = None,
     save_trace: Annotated[Path | None, typer.Option(help="Write the measured latencies.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for rows; an interrupted run goes on there.")] = None,
-    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with the gateway's token.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file of the private gateway.")] = None,
+    gateway: GatewayUrl = None,
+    token_file: TokenFile = None,
+    model: ModelFile = None,
     previous_model: Annotated[
         Path | None, typer.Option(help="Another model file, for the row `previous_model`.")
     ] = None,
 ) -> None:
     """Type the commits of a repository keystroke by keystroke, and count what was saved."""
     try:
-        token = token_file.read_text("utf-8").split("\n", 1)[0].strip() if token_file is not None else None
         named = tuple(part.strip() for part in systems.split(",") if part.strip())
         if unknown := set(named) - {*SYSTEMS, *UNFILTERED}:
             fail(
@@ -87,7 +86,7 @@ def replay(
             save_trace=save_trace,
             out=out,
             previous_model=previous_model,
-            gateway=GatewayOptions(url=gateway, token=token, model=model),
+            gateway=gateway_options(gateway, token_file, model=model),
         )
         with progress_bars() as progress:
             result = run_replay(options, progress=progress)

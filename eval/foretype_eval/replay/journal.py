@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from foretype_eval.replay.results import CommitRow
+from foretype_eval.replay.trace import TraceRow
 
 __all__ = ["Journal"]
+
+
+class _Line(CommitRow, frozen=True, kw_only=True):
+    """A row as it is stored: with the latencies that were measured for it, which a saved trace is made of."""
+
+    latencies: list[TraceRow] | None = None
 
 
 class Journal:
@@ -22,7 +30,7 @@ class Journal:
     """
 
     def __init__(self, folder: Path | None, settings: object) -> None:
-        self._rows: dict[tuple[str, str], CommitRow] = {}
+        self._rows: dict[tuple[str, str], _Line] = {}
         self._path: Path | None = None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -33,18 +41,23 @@ class Journal:
     def get(self, system: str, commit: str) -> CommitRow | None:
         return self._rows.get((system, commit))
 
-    def add(self, row: CommitRow) -> None:
-        self._rows[row.system, row.commit] = row
+    def latencies(self, system: str, commit: str) -> list[TraceRow] | None:
+        """What was measured for a row; None where a version that did not keep it made the row."""
+        return self._rows[system, commit].latencies
+
+    def add(self, row: CommitRow, latencies: Sequence[TraceRow] = ()) -> None:
+        fields = {name: getattr(row, name) for name in CommitRow.__struct_fields__}
+        line = self._rows[row.system, row.commit] = _Line(**fields, latencies=list(latencies))
         if self._path is not None:
             with self._path.open("ab") as file:
-                file.write(msgspec.json.encode(row) + b"\n")
+                file.write(msgspec.json.encode(line) + b"\n")
 
     def _read(self, path: Path) -> None:
         data = path.read_bytes() if path.exists() else b""
         whole, _, half = data.rpartition(b"\n")
         for line in whole.splitlines():
             with contextlib.suppress(msgspec.DecodeError):
-                row = msgspec.json.decode(line, type=CommitRow)
+                row = msgspec.json.decode(line, type=_Line)
                 self._rows[row.system, row.commit] = row
         if half:  # the run was stopped while it wrote its last line
             path.write_bytes(whole + b"\n" if whole else b"")

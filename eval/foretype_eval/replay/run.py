@@ -94,12 +94,15 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
     Raises:
         RepositoryError, TraceError, GatewayGone: with what is wrong and what to do.
     """
+    if options.simulate and options.save_trace is not None:
+        raise TraceError(
+            "--save-trace: latencies are measured with a gateway, and --simulate measures none; leave one out"
+        )
     trace = LatencyTrace.load(options.latency_trace) if options.latency_trace is not None else None
     if options.simulate and trace is None:
         raise TraceError("--simulate needs --latency-trace FILE; a run with --save-trace FILE makes one")
     commits = _commits(options)
     ids = [commit.id for commit in commits]
-    measured: list[TraceRow] = []
     with contextlib.ExitStack() as stack:
         needs_gateway = not options.simulate and set(NEURAL) & set(options.systems)
         real = stack.enter_context(RealSide(options.gateway)) if needs_gateway else None
@@ -110,19 +113,23 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         systems = (*options.systems, PREVIOUS) if former is not None else tuple(options.systems)
         simulator = Simulator.make(trace) if options.simulate and trace is not None else None
         side = real or simulator
-        # How many commits, which systems and where things are written change no row.
-        settings = msgspec.structs.replace(options, out=None, save_trace=None, commits=0, systems=())
-        journal = Journal(options.out, (settings, options.repo.resolve(), None if side is None else side.profile))
+        # How many commits, which systems and where things are written change no row; of a trace its rows count, not its name.
+        settings = msgspec.structs.replace(
+            options, out=None, save_trace=None, commits=0, systems=(), latency_trace=None
+        )
+        profile, laid = None if side is None else side.profile, None if trace is None else trace.rows
+        journal = Journal(options.out, (settings, options.repo.resolve(), profile, laid))
         for system in systems:
             for number, commit in enumerate(commits, start=1):
                 if journal.get(system, commit.id) is None:
                     row, rows = replay_commit(options, system, commit, former if system == PREVIOUS else side, trace)
-                    measured += rows
-                    journal.add(row)
+                    journal.add(row, rows)
                 progress(system, number, len(commits))
         model = None if side is None else side.profile.model
-    if options.save_trace is not None and measured:
-        LatencyTrace(measured).save(options.save_trace)
+    if options.save_trace is not None:
+        measured = _measured(options, journal, [(system, commit.id) for system in systems for commit in commits])
+        if measured:
+            LatencyTrace(measured).save(options.save_trace)
     skipped: dict[str, int] = {}
     for commit in commits:
         for reason, files in commit.skipped.items():
@@ -150,6 +157,16 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
             for system in systems
         },
     }
+
+
+def _measured(options: ReplayOptions, journal: Journal, rows: Sequence[tuple[str, str]]) -> list[TraceRow]:
+    """The latencies of these rows, those that a former run made included. Raises TraceError where they were not kept."""
+    kept = [journal.latencies(system, commit) for system, commit in rows if system in NEURAL]
+    missing = sum(one is None for one in kept)
+    if missing:
+        told = f"{missing} rows in {options.out} were made before their latencies were kept"
+        raise TraceError(f"--save-trace: {told}; give another --out, or leave --save-trace out")
+    return [row for one in kept for row in one or ()]
 
 
 def _commits(options: ReplayOptions) -> list[Commit]:

@@ -10,7 +10,7 @@ import typer
 from foretype_client.ports import GatewayGone
 
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.gateway import GatewayOptions
+from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, TokenFile, gateway_options
 from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.trace import TraceError
 from foretype_eval.results.page import page
@@ -34,9 +34,10 @@ def results(
     ] = None,
     layout: Annotated[list[str] | None, typer.Option(help="Only this layout; may be repeated.")] = None,
     seed: Annotated[int, typer.Option()] = 0,
-    gateway: Annotated[str | None, typer.Option(help="ws://…/v1/stream of a running gateway.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Model file; default is the shipped one.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Engine of the private gateway.")] = None,
+    gateway: GatewayUrl = None,
+    token_file: TokenFile = None,
+    model: ModelFile = None,
+    engine: Engine = None,
 ) -> None:
     """Sweep layout, debounce and client with the model on held-out commits; write the page of results."""
     try:
@@ -48,7 +49,7 @@ def results(
             layouts=layout,
             seed=seed,
             answers=answers,
-            gateway=GatewayOptions(url=gateway, model=model, engine=engine),
+            gateway=gateway_options(gateway, token_file, engine=engine, model=model),
         )
         with progress_bars() as progress:
             report = run_sweep(options, progress=progress)
