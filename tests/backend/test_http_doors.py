@@ -406,3 +406,32 @@ async def test_a_grammar_without_tail_token_gets_the_tail_as_start_of_the_suffix
     async with gateway(engine, tokenizer=tokenizer, with_profile=with_profile) as world, world.http() as http:
         await http.post("/v1/completions", json=FIM | {"prompt": "a(", "suffix": ")\nb\n"})
         assert tokenizer.decode(world.engine.requests[-1]) == b")\nb\na("
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/infill"])
+async def test_stateless_clients_get_the_layout_that_serves_the_model(path: str) -> None:
+    async with gateway(with_profile=profile(layout="spm")) as world, world.http() as http:
+        if path == "/infill":
+            body = {"input_prefix": "def f(x):\n", "prompt": "    ret", "input_suffix": ")\nf(1)\n", "n_predict": 4}
+        else:
+            body = {"model": "m", "prompt": "def f(x):\n    ret", "suffix": ")\nf(1)\n", "max_tokens": 4}
+        assert (await http.post(path, json=body)).status_code == 200
+        prompt = world.engine.requests[-1]
+        before, suffix, middle = (TOKENIZER.control(f"<|fim_{part}|>") for part in ("prefix", "suffix", "middle"))
+        typed = TOKENIZER.encode("def f(x):\n    ret")
+        assert list(prompt) == [before, suffix, *TOKENIZER.encode(")\nf(1)\n"), middle, *typed]
+
+
+async def test_infill_in_suffix_first_is_cut_to_the_context() -> None:
+    async with gateway(with_profile=profile(layout="spm")) as world, world.http() as http:
+        body = {
+            "input_prefix": "value = 1\n" * 2000,
+            "prompt": "va",
+            "input_suffix": "\nx = 2\n" * 2000,
+            "n_predict": 4,
+        }
+        answer = (await http.post("/infill", json=body)).json()
+        assert answer["truncated"] is True
+        prompt = world.engine.requests[-1]
+        assert len(prompt) <= 2048
+        assert TOKENIZER.decode(prompt[-8:]).endswith(b"value = 1\nva")

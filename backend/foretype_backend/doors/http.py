@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from foretype_context.profile import Stop
 from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.templates import Grammar
+from foretype_context.templates import SPM, Grammar
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
@@ -65,8 +65,11 @@ def fim_segments(
     typed: str = "",
     files: Sequence[tuple[str, str]] = (),
     path: str = "",
+    layout: str = "",
 ) -> list[Segment]:
-    """The prompt of a stateless client: the typed part of the line last, nothing frozen.
+    """The prompt of a stateless client: the suffix first where the layout is `spm`, else the typed part of the line last.
+
+    Nothing is frozen.
 
     Args:
         prefix: text left of the cursor; what follows its last line ending counts as typed.
@@ -83,6 +86,8 @@ def fim_segments(
     whole = prefix + typed
     if grammar.suffix_first:
         return [segment(Kind.SUFFIX, suffix), *context, segment(Kind.PREFIX, whole)]
+    if layout == SPM:
+        return [*context, segment(Kind.SUFFIX, suffix), segment(Kind.PREFIX, whole)]
     above, newline, line = whole.rpartition("\n")
     parts = [*context, segment(Kind.PREFIX, above + newline)]
     if grammar.tail:

@@ -90,7 +90,9 @@ class InfillDoor:
         prefix, suffix = body.input_prefix, body.input_suffix
         truncated = False
         while True:
-            segments = fim_segments(renderer.grammar, prefix, suffix, typed=body.prompt, files=files)
+            segments = fim_segments(
+                renderer.grammar, prefix, suffix, typed=body.prompt, files=files, layout=self._profile.layout
+            )
             prompt = await renderer.encode(segments, check=False)
             if len(prompt.ids) <= limit:
                 return prompt, truncated

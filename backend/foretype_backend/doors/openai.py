@@ -95,7 +95,9 @@ class OpenAIDoor:
                 raise InvalidRequest("prompt", "must be one text, or one list of token ids")
             prompt = prompt[0]
         if body.suffix is not None:
-            return await renderer.encode(fim_segments(renderer.grammar, prompt, body.suffix))
+            return await renderer.encode(
+                fim_segments(renderer.grammar, prompt, body.suffix, layout=self._profile.layout)
+            )
         if not prompt:
             raise InvalidRequest("prompt", "empty; there is nothing to complete")
         return renderer.encode_raw(prompt)

@@ -102,6 +102,7 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
         MeasureOptions(
             layouts=options.layouts,
             grammar=grammar,
+            own_layout=shipped.profile.get("layout") if options.grammar is None else None,
             block_tokens=options.block_tokens,
             capacity_tokens=CACHES[options.cache.value],
             budgets=budgets,
@@ -148,7 +149,10 @@ def prefill(
     ] = Cache.UNLIMITED,
     layout: Annotated[list[str] | None, typer.Option(help="These only; may be repeated.")] = None,
     grammar: Annotated[
-        str | None, typer.Option(help="Of the model; default is the shipped model's. Its first layout is `default`.")
+        str | None,
+        typer.Option(
+            help="Of the model; default is the shipped model's. The layout that it is served in, or its first, is `default`."
+        ),
     ] = None,
     windows: Annotated[
         Windows, typer.Option(help="How much text the peers show: as much as ours, or their own.")

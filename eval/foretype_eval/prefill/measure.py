@@ -38,11 +38,13 @@ class MeasureOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         block_tokens: of the cache; only whole blocks are found again.
         capacity_tokens: of the cache, least recently used first out; None for no limit.
-        grammar: the family whose prompts ours are; its first layout is the one that ships.
+        grammar: the family whose prompts ours are.
+        own_layout: that the model is served in; the grammar's first where None.
         windows: how much text the peers show.
     """
 
     layouts: tuple[str, ...] = LAYOUTS
+    own_layout: str | None = None
     block_tokens: int = 16
     capacity_tokens: int | None = None
     grammar: str = "foretype-2"
@@ -181,6 +183,6 @@ def measure(
         "requests": requests,
         "new_tokens": new_tokens,
         "typed_tokens": typed_tokens,
-        "default": spoken.layouts[0],
+        "default": spoken.layout(own=options.own_layout),
         "layouts": {name: tally.row(new_tokens, typed_tokens) for name, (_, _, tally) in layouts.items()},
     }
