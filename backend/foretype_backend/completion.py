@@ -12,9 +12,10 @@ from foretype_context.profile import Stop
 
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
+from foretype_backend.alarms import Deadline
 from foretype_backend.engines.port import Chunk, Origin
 from foretype_backend.identity.directory import Principal
-from foretype_backend.output import OutputText
+from foretype_backend.output import OutputText, TextDelta
 from foretype_backend.render import Prompt
 
 __all__ = ["Job", "Outcome", "Record"]
@@ -88,13 +89,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a completion ended: `finish` or `refusal`, never both."""
+    """How a completion ended: `finish` or `refusal`, never both.
+
+    Attributes:
+        rest: text that came together with the end and was not delivered: who answers sends both at once.
+    """
 
     reason: Reason
     finish: Finish | None
     refusal: Refusal | None
     usage: Usage = _NO_USAGE
     timings_ms: Timings = _NO_TIMINGS
+    rest: TextDelta | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +122,7 @@ class Record:
     output: OutputText
     arrived: float
     decision: asyncio.Future[Reason | None]
-    guard: asyncio.Timeout | None = None
+    guard: Deadline | None = None
     stop_reason: Reason | None = None
     generated_at_stop: int = 0
     started: float | None = None
@@ -181,14 +187,22 @@ class Record:
             tokens_after_cancel=generated - self.generated_at_stop if self.stop_reason is not None else 0,
         )
 
-    def ended(self, reason: Reason, now: float, message: str = "", *, field: str | None = None) -> Outcome:
+    def ended(
+        self,
+        reason: Reason,
+        now: float,
+        message: str = "",
+        *,
+        field: str | None = None,
+        rest: TextDelta | None = None,
+    ) -> Outcome:
         """The outcome for `reason`. A deadline that passed after the first text is a finish, before it a refusal."""
         usage, timings = self.usage(), self.timings(now)
         finish = FINISHES.get(reason)
         if reason is Reason.EXPIRED and self.first_text is None:
             finish = None
         if finish is not None:
-            return Outcome(reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings)
+            return Outcome(reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings, rest=rest)
         retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
         refused = refusal(reason, message, field=field, retry_after_ms=retry)
         return Outcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)

@@ -13,7 +13,7 @@ frame: see :meth:`FrameProtocol.data_received`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -53,8 +53,8 @@ class FrameChannel(Protocol):
         """
         ...
 
-    def write(self, payload: bytes, *, text: bool) -> None:
-        """One whole message; dropped when the connection is over."""
+    def write(self, payloads: Sequence[bytes], *, text: bool) -> None:
+        """Whole messages, in one piece; dropped when the connection is over."""
         ...
 
     @property
@@ -171,10 +171,10 @@ class FrameProtocol(WebSocketsSansIOProtocol):
             return
         self._on_frame(text)
 
-    def write(self, payload: bytes, *, text: bool) -> None:
+    def write(self, payloads: Sequence[bytes], *, text: bool) -> None:
         if self.close_sent or self.conn.state is not State.OPEN or self.transport.is_closing():
             return
-        self.transport.write(_head(len(payload), text) + payload)
+        self.transport.write(b"".join([part for one in payloads for part in (_head(len(one), text), one)]))
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -20,7 +20,7 @@ from foretype_backend.engines.port import (
     GenerationRequest,
 )
 from foretype_backend.logs import log_fault
-from foretype_backend.output import TextDelta
+from foretype_backend.output import TextDelta, joined
 from foretype_backend.prefix.salt import SaltBook
 
 __all__ = ["Generation"]
@@ -150,11 +150,13 @@ class Generation:
             if delta is not None:
                 if record.first_text is None:
                     record.first_text = self._clock()
-                deliver(delta)
+                if chunk.finish in (None, EngineFinish.ABORTED):
+                    deliver(delta)
+                    delta = None
             if output.stopped:
-                return self._ended(record, Reason.STOP)
+                return self._ended(record, Reason.STOP, rest=delta)
             if record.enough or output.too_long:
-                return self._ended(record, Reason.LENGTH)
+                return self._ended(record, Reason.LENGTH, rest=delta)
             if chunk.finish is not None:
                 break
         else:
@@ -163,13 +165,11 @@ class Generation:
             if loop.time() >= record.job.deadline:
                 return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
             raise EngineUnavailable("the engine dropped the request; retry")
-        rest = output.finish()
-        if rest is not None:
-            if record.first_text is None:
-                record.first_text = self._clock()
-            deliver(rest)
+        rest = joined(delta, output.finish())
+        if rest is not None and record.first_text is None:
+            record.first_text = self._clock()
         reason = Reason.END_OF_MIDDLE if chunk.finish is EngineFinish.END_TOKEN else Reason.LENGTH
-        return self._ended(record, reason)
+        return self._ended(record, reason, rest=rest)
 
     async def _release(self, record: Record, stream: AsyncIterator[Chunk]) -> None:
         """Close the engine's stream, which aborts what still runs; never wait longer than the grace for it."""
@@ -188,5 +188,5 @@ class Generation:
         except EngineUnavailable:
             _log.warning("the engine was lost while a request was being closed")
 
-    def _ended(self, record: Record, reason: Reason, message: str = "") -> Outcome:
-        return record.ended(reason, self._clock(), message)
+    def _ended(self, record: Record, reason: Reason, message: str = "", *, rest: TextDelta | None = None) -> Outcome:
+        return record.ended(reason, self._clock(), message, rest=rest)

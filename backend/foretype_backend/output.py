@@ -12,7 +12,7 @@ from foretype_context.tokens import StreamDecoder, Tokenizer
 from foretype_backend.engines.port import Chunk, EngineUnavailable
 from foretype_backend.stops import StopScanner
 
-__all__ = ["OutputText", "TextDelta"]
+__all__ = ["OutputText", "TextDelta", "joined"]
 
 _LEAST_LOGPROB = -100.0
 """What an impossible token counts as: JSON has no infinity, and a sum must stay a number."""
@@ -25,9 +25,12 @@ class TextDelta(msgspec.Struct, frozen=True):
     logprob: float
     tokens: int
 
-    def and_then(self, more: TextDelta) -> TextDelta:
-        """Both as one piece."""
-        return TextDelta(self.text + more.text, self.logprob + more.logprob, self.tokens + more.tokens)
+
+def joined(first: TextDelta | None, second: TextDelta | None) -> TextDelta | None:
+    """Two deltas that follow each other, as one."""
+    if first is None or second is None:
+        return first or second
+    return TextDelta(first.text + second.text, first.logprob + second.logprob, first.tokens + second.tokens)
 
 
 def _finite(logprob: float) -> float:

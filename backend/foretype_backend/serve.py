@@ -29,6 +29,7 @@ from foretype_backend.admission.ladder import Ladder
 from foretype_backend.admission.limits import Denied
 from foretype_backend.admission.outcomes import SHED, Decision, Reason
 from foretype_backend.admission.scheduler import Scheduler, Ticket
+from foretype_backend.alarms import Alarms, Deadline
 from foretype_backend.completion import Job, Outcome, Record
 from foretype_backend.config import LimitsConfig
 from foretype_backend.engines.port import (
@@ -50,6 +51,7 @@ _TICK_S = 0.1
 _WAITING_TICK_S = 0.02
 """While requests wait: what came too late is refused a few at a time, for a hundred refusals at once hold up everybody else."""
 _SMOOTHING = 0.05
+_DEADLINE_GRAIN_S = 0.005
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -95,6 +97,7 @@ class Service:
         )
         self._cached_share = 0.0
         self._ticking: asyncio.TimerHandle | None = None
+        self._alarms: Alarms | None = None
         self.metrics = Metrics(
             engine=engine.statistics,
             scheduler=lambda: self._scheduler.statistics(),
@@ -209,8 +212,7 @@ class Service:
             record.reservation = reserved
         ticket = self._ticket(job, loop.time())
         try:
-            async with asyncio.timeout_at(job.deadline) as guard:
-                record.guard = guard
+            with Deadline(self._alarms_of(loop), job.deadline) as record.guard:
                 self._apply(self._scheduler.arrive(ticket, loop.time()))
                 refused = await record.decision
                 if refused is not None:
@@ -218,7 +220,7 @@ class Service:
                 record.started = self.clock()
                 return await self._generation.run(record, deliver)
         except TimeoutError as error:
-            if record.guard is None or not record.guard.expired():
+            if record.guard is None or not record.guard.expired:
                 return self._fault(record, error)  # a time-out of an adapter, not the deadline
             reason = record.stop_reason or Reason.EXPIRED
             return self._ended(record, reason, "the deadline passed before the first token")
@@ -228,6 +230,11 @@ class Service:
             return self._ended(record, Reason.ENGINE_LOST, str(error))
         except Exception as error:  # noqa: BLE001 - ours or an adapter's fault: ends this request, counts as `fault`
             return self._fault(record, error)
+
+    def _alarms_of(self, loop: asyncio.AbstractEventLoop) -> Alarms:
+        if self._alarms is None:
+            self._alarms = Alarms(loop, grain_s=_DEADLINE_GRAIN_S)
+        return self._alarms
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -312,8 +319,8 @@ class Service:
         record.stop(reason)
         self._generation.abort(record)
         grace = self._now() + (0.0 if record.job.prefill_only else self.limits.abort_grace_ms / 1000)
-        if record.guard is not None and not record.guard.expired():
-            record.guard.reschedule(min(grace, record.job.deadline) if record.started is None else grace)
+        if record.guard is not None:
+            record.guard.move(min(grace, record.job.deadline) if record.started is None else grace)
 
     def _fault(self, record: Record, error: Exception) -> Outcome:
         log_fault(_log, "request failed", error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -57,8 +57,8 @@ class FullChannel:
         self.reading = True
         self.written: list[bytes] = []
 
-    def write(self, payload: bytes, *, text: bool) -> None:
-        self.written.append(payload)
+    def write(self, payloads: Sequence[bytes], *, text: bool) -> None:
+        self.written += payloads
 
     def pause(self) -> None:
         self.reading = False

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, InvalidRequest, Reason
 from foretype_backend.chat.templates import Templates, template_name
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.http import EventStream, read_body, refused, until_disconnect
+from foretype_backend.doors.http import EventStream, all_text, read_body, refused
 from foretype_backend.doors.openai import error_body, event, usage_body
 from foretype_backend.identity.directory import Tier
 from foretype_backend.output import TextDelta
@@ -147,14 +147,14 @@ class ChatDoor:
         )
 
     async def _whole(self, pool: QualityPool, request: Request, job: Job, template: str, model: str) -> Response:
-        parts: list[str] = []
-        outcome = await until_disconnect(request, pool.chat.run(job, lambda delta: parts.append(delta.text)))
-        if outcome is None:
+        found = await all_text(request, lambda deliver: pool.chat.run(job, deliver))
+        if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
+        text, outcome = found
         if outcome.finish is None:
             return refused(outcome, error_body)
         self._note(pool, job, template, outcome)
-        message = {"role": "assistant", "content": "".join(parts)}
+        message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": _FINISH.get(outcome.reason, "stop")}
         return JSONResponse(_base(job, model, "chat.completion") | {"choices": [choice], "usage": usage_body(outcome)})
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -119,14 +119,15 @@ class Connection:
             self._told = profile
             self.send(profile)
 
-    def send(self, message: GatewayMessage) -> None:
-        """Write a message, or keep it while the peer is slow; never blocks. Deltas of one completion merge while they wait."""
+    def send(self, *messages: GatewayMessage) -> None:
+        """Write messages at once, or keep them while the peer is slow; never blocks. Deltas of one completion merge while they wait."""
         if self._channel.ready and not len(self._outbox):
-            self._write(message)
-        else:
+            self._write(messages)
+            return
+        for message in messages:
             self._outbox.put(message)
-            if self._outbox.full:
-                self._channel.pause()
+        if self._outbox.full:
+            self._channel.pause()
 
     def close(self, code: int, reason: str) -> None:
         """End the connection from this side."""
@@ -172,15 +173,13 @@ class Connection:
     def _flush(self) -> None:
         """The peer takes more again."""
         while self._channel.ready and (message := self._outbox.pop()) is not None:
-            self._write(message)
+            self._write((message,))
         if not self._outbox.full:
             self._channel.resume()
 
-    def _write(self, message: GatewayMessage) -> None:
-        if self._inbox.binary is False:
-            self._channel.write(_to_json(message), text=True)
-        else:
-            self._channel.write(_to_msgpack(message), text=False)
+    def _write(self, messages: Sequence[GatewayMessage]) -> None:
+        text = self._inbox.binary is False
+        self._channel.write([*map(_to_json if text else _to_msgpack, messages)], text=text)
 
     def _take(self, message: ClientMessage) -> None:
         match message:
@@ -282,26 +281,25 @@ class Connection:
         try:
             answer = await self._answer(message, segments, received)
         except InvalidRequest as error:
-            answer = invalid(error, id=message.id)
+            answer = (invalid(error, id=message.id),)
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
             log_fault(_log, "completion failed", error)
-            answer = Error(
-                code=ErrorCode.ENGINE_UNAVAILABLE, id=message.id, message="internal error; see the gateway's log"
-            )
+            told = "internal error; see the gateway's log"
+            answer = (Error(code=ErrorCode.ENGINE_UNAVAILABLE, id=message.id, message=told),)
         finally:
             self.session.ended(message.id)
             self._unborn.discard(message.id)
-        self.send(answer)
+        self.send(*answer)
 
-    async def _answer(self, message: Complete, segments: list[Segment], received: float) -> GatewayMessage:
+    async def _answer(self, message: Complete, segments: list[Segment], received: float) -> tuple[GatewayMessage, ...]:
         block = self.door.block if message.class_ is RequestClass.BLOCK else None
         if block is not None:
             outcome = await self._run(message, segments, received, block.service, block.renderer)
             lost = isinstance(outcome, Outcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over):
-                return outcome if not isinstance(outcome, Outcome) else _answer_of(message.id, outcome)
+                return _answer_of(message.id, outcome)
         outcome = await self._run(message, segments, received, self.door.service, self.door.renderer)
-        return outcome if not isinstance(outcome, Outcome) else _answer_of(message.id, outcome)
+        return _answer_of(message.id, outcome)
 
     async def _run(
         self, message: Complete, segments: list[Segment], received: float, service: Service, renderer: Renderer
@@ -340,18 +338,26 @@ class Connection:
         return await service.run(job, lambda delta: self._deliver(message.id, delta))
 
     def _deliver(self, id: str, delta: TextDelta) -> None:
-        self.send(Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens))
+        self.send(_delta(id, delta))
 
 
-def _answer_of(id: str, outcome: Outcome) -> GatewayMessage:
+def _delta(id: str, delta: TextDelta) -> Delta:
+    return Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens)
+
+
+def _answer_of(id: str, outcome: Outcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
+    if not isinstance(outcome, Outcome):
+        return (outcome,)
     if outcome.refusal is not None:
         refused = outcome.refusal
-        return Error(
+        error = Error(
             code=refused.code,
             id=id,
             field=refused.field,
             message=refused.message,
             retry_after_ms=refused.retry_after_ms,
         )
+        return (error,)
     finish = outcome.finish or Finish.REFUSED
-    return Done(id=id, finish=finish, usage=outcome.usage, timings_ms=outcome.timings_ms)
+    done = Done(id=id, finish=finish, usage=outcome.usage, timings_ms=outcome.timings_ms)
+    return (done,) if outcome.rest is None else (_delta(id, outcome.rest), done)

@@ -19,11 +19,11 @@ from starlette.types import Scope as AsgiScope
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest
 from foretype_backend.http_protocol import body_channel
 from foretype_backend.identity.directory import Principal
-from foretype_backend.output import TextDelta
+from foretype_backend.output import TextDelta, joined
 from foretype_backend.render import Prompt, Renderer
 from foretype_backend.serve import Job, Outcome, Service
 
-__all__ = ["EventStream", "HttpJobs", "fim_segments", "read_body", "refused", "until_disconnect"]
+__all__ = ["EventStream", "HttpJobs", "all_text", "fim_segments", "read_body", "refused"]
 
 CLIENT_GONE: Final = 499
 BODY_S: float = 30.0
@@ -137,9 +137,15 @@ class HttpJobs:
         )
 
 
-async def until_disconnect(request: Request, work: Awaitable[_T]) -> _T | None:
-    """Await `work`; cancel it and return None when the client leaves first. The body must have been read."""
-    return await body_channel(request.scope).while_connected(work)
+async def all_text(
+    request: Request, run: Callable[[Callable[[TextDelta], None]], Awaitable[Outcome]]
+) -> tuple[str, Outcome] | None:
+    """Run a completion to its end; cancel it and return None when the client leaves first. The body must have been read."""
+    parts: list[str] = []
+    outcome = await body_channel(request.scope).while_connected(run(lambda delta: parts.append(delta.text)))
+    if outcome is None:
+        return None
+    return "".join(parts) + (outcome.rest.text if outcome.rest is not None else ""), outcome
 
 
 def refused(outcome: Outcome, body: Callable[[str, str, str | None], Any]) -> Response:
@@ -188,7 +194,7 @@ class EventStream(Response):
             if channel.ready:
                 channel.write(self._on_delta(delta), _HEADERS)
             else:
-                waiting = delta if waiting is None else waiting.and_then(delta)
+                waiting = joined(waiting, delta)
 
         def flush() -> None:
             nonlocal waiting
@@ -200,10 +206,9 @@ class EventStream(Response):
         outcome = await channel.while_connected(self._run(deliver))
         if outcome is None:
             return
-        if outcome.reason in HTTP_STATUS and not channel.started:
+        if outcome.reason in HTTP_STATUS and not channel.started and waiting is None:
             await self._on_refusal(outcome)(scope, receive, send)
             return
         await channel.drained()
-        if waiting is not None:
-            channel.write(self._on_delta(waiting), _HEADERS)
-        channel.end(self._on_end(outcome), _HEADERS)
+        last = joined(waiting, outcome.rest)
+        channel.end((b"" if last is None else self._on_delta(last)) + self._on_end(outcome), _HEADERS)

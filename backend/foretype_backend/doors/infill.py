@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.http import EventStream, HttpJobs, fim_segments, read_body, refused, until_disconnect
+from foretype_backend.doors.http import EventStream, HttpJobs, all_text, fim_segments, read_body, refused
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Prompt
 from foretype_backend.serve import Job, Outcome
@@ -108,16 +108,13 @@ class InfillDoor:
                 )
 
     async def _whole(self, request: Request, body: _Body, job: Job, truncated: bool) -> Response:
-        parts: list[str] = []
-        work = self._run(body, job, lambda delta: parts.append(delta.text))
-        outcome = await until_disconnect(request, work)
-        if outcome is None:
+        found = await all_text(request, lambda deliver: self._run(body, job, deliver))
+        if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
+        text, outcome = found
         if outcome.refusal is not None:
             return refused(outcome, _error)
-        return JSONResponse(
-            _pick(self._answer("".join(parts), outcome, truncated, body.n_predict), body.response_fields)
-        )
+        return JSONResponse(_pick(self._answer(text, outcome, truncated, body.n_predict), body.response_fields))
 
     def _stream(self, body: _Body, job: Job, truncated: bool) -> Response:
         def on_delta(delta: TextDelta) -> bytes:

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.http import EventStream, HttpJobs, fim_segments, read_body, refused, until_disconnect
+from foretype_backend.doors.http import EventStream, HttpJobs, all_text, fim_segments, read_body, refused
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Prompt
 from foretype_backend.serve import Job, Outcome
@@ -103,13 +103,13 @@ class OpenAIDoor:
         return renderer.encode_raw(prompt)
 
     async def _whole(self, request: Request, job: Job) -> Response:
-        parts: list[str] = []
-        outcome = await until_disconnect(request, self._jobs.service.run(job, lambda delta: parts.append(delta.text)))
-        if outcome is None:
+        found = await all_text(request, lambda deliver: self._jobs.service.run(job, deliver))
+        if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
+        text, outcome = found
         if outcome.finish is None:
             return refused(outcome, error_body)
-        return JSONResponse(self._answer("".join(parts), outcome) | {"usage": usage_body(outcome)})
+        return JSONResponse(self._answer(text, outcome) | {"usage": usage_body(outcome)})
 
     def _stream(self, body: _Body, job: Job) -> Response:
         base = self._answer("", None)

@@ -13,11 +13,11 @@ import itertools
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from foretype_backend.engines.alarms import Alarms
+from foretype_backend.alarms import Alarms
 from foretype_backend.engines.ledger import AbortLedger
 from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
@@ -67,13 +67,19 @@ class _Live:
 
     restarts: int
     aborted: bool = False
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    slot: asyncio.Event | None = None
     pause: asyncio.Future[None] | None = None
 
     def abort(self) -> None:
         self.aborted = True
-        self.wake.set()
-        _over(self.pause)
+        self.wake()
+
+    def wake(self) -> None:
+        """Whatever it waits for, it waits no longer."""
+        if self.slot is not None:
+            self.slot.set()
+        if self.pause is not None and not self.pause.done():
+            self.pause.set_result(None)
 
 
 class _Prefilled(NamedTuple):
@@ -84,11 +90,6 @@ class _Prefilled(NamedTuple):
     prefill_ms: float
     fault: Exception | None
     fault_after: int
-
-
-def _over(pause: asyncio.Future[None] | None) -> None:
-    if pause is not None and not pause.done():
-        pause.set_result(None)
 
 
 class ScriptedEngine:
@@ -193,8 +194,7 @@ class ScriptedEngine:
         """Every request that runs or waits fails with EngineUnavailable at its next step; later ones work."""
         self._restarts += 1
         for live in self._live.values():
-            live.wake.set()
-            _over(live.pause)
+            live.wake()
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
         prompt = request.token_ids
@@ -214,9 +214,6 @@ class ScriptedEngine:
             delivered, finish = False, EngineFinish.END_TOKEN
             for count, token_id in enumerate(self._script(prompt)):
                 self._fail(first, count)
-                if count >= max_tokens:
-                    finish = EngineFinish.LENGTH
-                    break
                 await self._pause(self._decode_s_per_token, live)
                 self._check_alive(live)
                 if live.aborted:
@@ -226,6 +223,10 @@ class ScriptedEngine:
                     break
                 self._generated_tokens += 1
                 ready.append(token_id)
+                if count + 1 == max_tokens:
+                    self._fail(first, max_tokens)
+                    finish = EngineFinish.LENGTH
+                    break
                 if len(ready) >= self._tokens_per_chunk:
                     yield self._chunk(ready, None if delivered else first)
                     delivered, ready = True, []
@@ -351,10 +352,11 @@ class ScriptedEngine:
         if self._free_slots > 0:
             self._free_slots -= 1
             return
-        entry = (priority, next(self._order), live.wake)
+        live.slot = asyncio.Event()
+        entry = (priority, next(self._order), live.slot)
         heapq.heappush(self._waiting, entry)
         try:
-            await live.wake.wait()
+            await live.slot.wait()
         except asyncio.CancelledError:
             if entry in self._waiting:
                 self._waiting.remove(entry)
