@@ -22,6 +22,7 @@ from foretype_backend.operations.reload import Reloader
 from foretype_backend.operations.status import table
 from foretype_client.cli import app
 from foretype_client.wire import Done, Goaway, Hello, Profile
+from foretype_models.artifacts import locate
 from msgspec import json as msgspec_json
 from msgspec import structs
 from rich.console import Console
@@ -62,6 +63,49 @@ def test_a_good_file_is_ok_and_a_missing_one_is_named(tmp_path: Path) -> None:
     missing = check_file(tmp_path / "nothing.toml")
     assert missing is not None
     assert "cannot read" in missing.message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field"),
+    [
+        ("[engine]\nname = 'openai'\nmodel = 'http://h:1'\n[model]\ntokenizer = '{}'\n", 5, "model.tokenizer"),
+        ("[engine]\nmodel = '{}'\n", 2, "engine.model"),
+        ("[engine]\nname = 'openai'\napi_key_file = '{}'\n", 3, "engine.api_key_file"),
+        ("[gateway]\ntls_cert_file = '{}'\ntls_key_file = 'team.toml'\n", 2, "gateway.tls_cert_file"),
+        ("[gateway]\ntls_cert_file = 'team.toml'\ntls_key_file = '{}'\n", 3, "gateway.tls_key_file"),
+        ("[pool.fast]\nreplicas = ['http://h:1']\napi_key_file = '{}'\n", 3, "pool.fast.api_key_file"),
+        ("[pool.quality]\nurl = 'http://h:1'\nmodel = 'm'\napi_key_file = '{}'\n", 4, "pool.quality.api_key_file"),
+        ("[pool.quality]\nurl = 'http://h:1'\nmodel = 'm'\ntokenizer = '{}'\n", 4, "pool.quality.tokenizer"),
+    ],
+)
+@pytest.mark.parametrize("what", ["none", "a folder", "something else"])
+def test_a_file_that_is_named_and_cannot_be_used_is_told(
+    text: str, line: int, field: str, what: str, tmp_path: Path
+) -> None:
+    path, named = tmp_path / "team.toml", tmp_path / "named"
+    if what == "a folder":
+        named.mkdir()
+    elif what == "something else":
+        named.write_bytes(b"" if field.endswith("api_key_file") else b"\xffno such thing")
+    path.write_text(text.format("named"))
+    finding = check_file(path)
+    if (field, what) == ("engine.model", "something else"):
+        assert finding is None  # what is in it the engine says
+        return
+    assert finding is not None
+    # Where certificate and key are there, and one is none, they are told of together.
+    told = field.replace("tls_key_file", "tls_cert_file") if what == "something else" else field
+    assert finding.field == told and finding.line == line - (told != field)
+    assert str(named) in finding.message and ";" in finding.message
+
+
+def test_files_that_are_there_are_ok(tmp_path: Path) -> None:
+    path, model = tmp_path / "team.toml", locate()
+    (tmp_path / "key").write_text("k\n")
+    path.write_text(
+        f"[engine]\nmodel = '{model.path}'\napi_key_file = 'key'\n[model]\ntokenizer = '{model.tokenizer_path}'\n"
+    )
+    assert check_file(path) is None
 
 
 async def test_a_reload_changes_what_it_can_and_names_the_rest() -> None:

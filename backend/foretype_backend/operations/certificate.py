@@ -13,6 +13,7 @@ __all__ = ["Certificate"]
 
 _log = logging.getLogger("foretype.gateway")
 _FIELD = "gateway.tls_cert_file"
+_KEY_FIELD = "gateway.tls_key_file"
 
 
 class Certificate:
@@ -50,6 +51,13 @@ class Certificate:
         cert_file, key_file = self._files
         from cryptography import x509
 
+        for field, name in ((_FIELD, cert_file), (_KEY_FIELD, key_file)):
+            try:
+                Path(name).read_bytes()
+            except OSError as error:
+                raise ConfigError(
+                    field, f"{name}: {error.strerror}; name a PEM file that this user can read"
+                ) from error
         try:
             _context().load_cert_chain(cert_file, key_file)  # a pair that does not fit must not be half in place
             expires = x509.load_pem_x509_certificates(Path(cert_file).read_bytes())[0].not_valid_after_utc

@@ -13,6 +13,7 @@ import typer
 
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.operations.certificate import Certificate
+from foretype_backend.operations.named_files import check_named_files
 from foretype_backend.secret_file import check_secret_files, make_secret
 
 __all__ = ["Finding", "app", "check_file", "line_of"]
@@ -54,6 +55,7 @@ def check_file(path: Path) -> Finding | None:
     try:
         config = load_config(profile=path)
         check_secret_files(config)
+        check_named_files(config)
         certificate = Certificate.of(config)
         if certificate is not None and certificate.expired(datetime.now(UTC)):
             raise ConfigError("gateway.tls_cert_file", f"expired on {certificate.expires:%Y-%m-%d}; renew it")
