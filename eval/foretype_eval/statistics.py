@@ -19,6 +19,7 @@ __all__ = [
     "McNemar",
     "Percentiles",
     "cluster_bootstrap",
+    "has_spread",
     "holm",
     "mcnemar",
     "paired_difference",
@@ -40,13 +41,31 @@ class Percentiles(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """An estimate with its confidence interval, and what it was made from."""
+    """An estimate with its confidence interval, and what it was made from.
+
+    Both bounds are None where the data tell no spread: one cluster, or clusters that are all alike. An interval without a width
+    would claim certainty.
+    """
 
     estimate: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     n_items: int
     n_clusters: int
+
+    @property
+    def above_zero(self) -> bool:
+        """Whether the whole interval is; an estimate without one shows nothing."""
+        return self.low is not None and self.low > 0
+
+    def ends(self, digits: int = 4) -> list[float] | None:
+        """Both bounds, rounded, as reports hold them."""
+        return None if self.low is None or self.high is None else [round(self.low, digits), round(self.high, digits)]
+
+    def rounded(self, digits: int = 4) -> dict[str, float | None]:
+        """Estimate and bounds, rounded, as reports hold them."""
+        low, high = self.ends(digits) or (None, None)
+        return {"estimate": round(self.estimate, digits), "low": low, "high": high}
 
 
 class McNemar(NamedTuple):
@@ -81,8 +100,8 @@ def cluster_bootstrap(
     Args:
         values: one number per item.
         clusters: the cluster of each item.
-        proportion: values are 0 or 1. Where all are equal a bootstrap sees no spread at all and would claim certainty; the
-            interval is then the exact binomial one (Clopper-Pearson) with one observation per cluster.
+        proportion: values are 0 or 1. Where all are equal the interval is the exact binomial one (Clopper-Pearson) with one
+            observation per cluster; one cluster of both says nothing, and gets the interval from 0 to 1.
 
     Raises:
         ValueError: no items, or lengths differ, or a value that is not finite.
@@ -98,15 +117,18 @@ def cluster_bootstrap(
     sums = np.bincount(index, weights=items, minlength=count)
     sizes = np.bincount(index, minlength=count).astype(np.float64)
     estimate = float(sums.sum() / sizes.sum())
-    if np.ptp(items) == 0:
-        low, high = _exact_bounds(estimate, count, level) if proportion else (estimate, estimate)
-        return Interval(estimate, low, high, len(items), count)
+    if proportion and np.ptp(items) == 0:
+        return Interval(estimate, *_exact_bounds(estimate, count, level), len(items), count)
     if count == 1:
-        bound = (0.0, 1.0) if proportion else (-math.inf, math.inf)  # one cluster says nothing about others
-        return Interval(estimate, *bound, len(items), 1)
+        return Interval(estimate, *((0.0, 1.0) if proportion else (None, None)), len(items), 1)
     draws = _resampled_means(sums, sizes, np.random.default_rng(seed), resamples)
-    low, high = _bca(draws, estimate, _jackknife(sums, sizes), level)
-    return Interval(estimate, low, high, len(items), count)
+    bounds = _bca(draws, estimate, _jackknife(sums, sizes), level) if has_spread(draws) else (None, None)
+    return Interval(estimate, *bounds, len(items), count)
+
+
+def has_spread(draws: NDArray[np.float64]) -> bool:
+    """Whether resampled figures differ by more than rounding; if not, they know no interval."""
+    return bool(np.ptp(draws) > 1e-12 * max(1.0, float(np.abs(draws).max())))
 
 
 def paired_difference(
@@ -118,7 +140,11 @@ def paired_difference(
     resamples: int = 10_000,
     level: float = 0.95,
 ) -> Interval:
-    """Mean of `first - second` over the same items in the same order, with its clustered interval."""
+    """Mean of `first - second` over the same items in the same order, with its clustered interval.
+
+    There is none where all differences are equal, also where all are zero: equal answers to few questions are no proof that
+    two systems are the same.
+    """
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     return cluster_bootstrap(difference, clusters, seed=seed, resamples=resamples, level=level)
 

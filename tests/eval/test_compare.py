@@ -53,7 +53,7 @@ def test_fewer_keys_are_more_keystrokes_saved_and_the_interval_has_the_same_sign
     after = write(tmp_path / "b", [replay_row(str(n), keys_with=75 + n, accepted_chars=29) for n in range(1, 12)])
     found = compare_runs(load_run(before), load_run(after))["systems"]["model"]
     assert (found["commits"], found["only_first"], found["only_second"]) == (9, 1, 2)
-    assert found["measures"]["ksr"] == {"difference": pytest.approx(0.05), "ci": pytest.approx([0.05, 0.05])}
+    assert found["measures"]["ksr"] == {"difference": pytest.approx(0.05), "ci": None}
     assert found["measures"]["cpo"]["difference"] == pytest.approx(0.1)
     assert "late_rate" not in found["measures"], "nothing was answered in either"
 

@@ -13,6 +13,7 @@ from foretype_eval.replay.results import CommitRow, paired_ratio
 from foretype_eval.results.page import _choice, page  # pyright: ignore[reportPrivateUsage]
 from foretype_eval.results.sweep import SweepOptions, choose, pick_commits, run_sweep
 
+OWN_AND_BETTER = (("own", 80), ("better", 76))
 TEXT = "".join(f"def check_{i}(value):\n    assert value == {i}\n\n\n" for i in range(3))
 
 
@@ -118,9 +119,11 @@ def test_answers_are_kept_between_runs_only_where_the_user_says(repo: Path, tmp_
 
 def chosen_of(right: int, **keys: tuple[int, int]) -> str:
     """The choice among settings of which each has (keystrokes per commit of 100, requests)."""
-    noise = (0, 1, 2, 3, 0, 1, 2, 3)
+    noise = {"own": (0, 1, 2, 3, 0, 1, 2, 3)}  # settings that differ alike in every commit would have no interval
     rows = {
-        name: [row(str(n), with_ + noise[n], sessions_right=right) for n in range(8)]
+        name: [
+            row(str(n), with_ + noise.get(name, (1, 1, 2, 3, 0, 1, 2, 2))[n], sessions_right=right) for n in range(8)
+        ]
         for name, (with_, _) in keys.items()
     }
     sweep = [
@@ -142,6 +145,19 @@ def test_a_default_moves_only_for_what_the_whole_interval_says() -> None:
     assert choose([], {}, default="own", seed=0) is None
 
 
+def test_without_an_interval_no_default_moves() -> None:
+    """One commit, or commits that are all alike: a bootstrap gave an interval without a width, far from zero."""
+    for commits in (1, 8):
+        rows = {name: [row(str(n), keys, sessions_right=90) for n in range(commits)] for name, keys in OWN_AND_BETTER}
+        sweep = [{"name": name, "ksr": 1 - keys / 100, "requests": 10} for name, keys in OWN_AND_BETTER]
+        chosen = choose(sweep, rows, default="own", seed=0)
+        assert chosen is not None and chosen["choice"]["name"] == "own" and chosen["best"]["name"] == "better"
+        assert chosen["best"]["gain"] == [0.04, None, None]
+        names = {"own": "network psm_line_last 75 reuse", "better": "network spm 0 strict"}
+        told = {key: one | {"name": names[one["name"]]} for key, one in chosen.items() if isinstance(one, dict)}
+        assert "+4.0 points (no interval)" in _choice({"chosen": chosen | told})[-1]
+
+
 def test_the_page_says_why_a_default_stays() -> None:
     default = {"name": "network psm_line_last 75 reuse", "ksr": 0.1, "requests": 10, "gain": [0.0, 0.0, 0.0]}
     best = {"name": "network spm 0 strict", "ksr": 0.12, "requests": 90, "gain": [0.02, -0.01, 0.05]}
@@ -155,9 +171,12 @@ def test_the_page_says_why_a_default_stays() -> None:
 
 def test_a_paired_difference_is_narrow_where_both_move_together() -> None:
     first = [row(str(n), 60 + 3 * n) for n in range(10)]
-    second = [row(str(n), 58 + 3 * n) for n in range(10)]
+    second = [row(str(n), 58 + 3 * n + n % 2) for n in range(10)]
     found = paired_ratio(first, second, "keys_with", "keys_without")
-    assert found is not None and found == pytest.approx((0.02, 0.02, 0.02))
+    assert found is not None and found.low is not None and found.high is not None
+    assert found.estimate == pytest.approx(0.015) and 0.01 < found.low < found.estimate < found.high < 0.02
+    alike = paired_ratio(first, [row(str(n), 58 + 3 * n) for n in range(10)], "keys_with", "keys_without")
+    assert alike is not None and alike[:3] == (pytest.approx(0.02), None, None)
     assert paired_ratio(first, second, "late", "answered") is None
     with pytest.raises(ValueError, match="the same commits"):
         paired_ratio(first, second[1:], "keys_with", "keys_without")

@@ -92,6 +92,25 @@ def test_equal_outcomes_do_not_give_a_certain_proportion(value: float) -> None:
 
 def test_one_cluster_says_nothing_about_others() -> None:
     assert cluster_bootstrap([0.0, 1.0], ["a", "a"], proportion=True)[:3] == (0.5, 0.0, 1.0)
+    assert cluster_bootstrap([0.0, 1.0], ["a", "a"])[:3] == (0.5, None, None)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "clusters"),
+    [
+        ([1.0, 0.0, 1.0], [1.0, 0.0, 1.0], ["a", "b", "c"]),  # two systems that answer alike
+        ([0.3, 0.4, 0.6], [0.1, 0.2, 0.4], ["a", "b", "c"]),  # equal but for rounding
+        ([1.0, 0.0, 1.0], [0.0, 0.0, 0.0], ["a", "a", "a"]),
+        ([1.0, 0.0, 1.0, 0.0], [0.0] * 4, ["a", "a", "b", "b"]),  # clusters that are all alike
+    ],
+)
+def test_a_difference_without_spread_has_no_interval(
+    first: list[float], second: list[float], clusters: list[str]
+) -> None:
+    found = paired_difference(first, second, clusters)
+    assert found.estimate == pytest.approx(sum(first) / len(first) - sum(second) / len(second))
+    assert (found.low, found.high, found.ends(), found.above_zero) == (None, None, None, False)
+    assert found.rounded() == {"estimate": round(found.estimate, 4), "low": None, "high": None}
 
 
 @pytest.mark.parametrize(("values", "clusters"), [([], []), ([1.0], ["a", "b"]), ([math.inf], ["a"])])

@@ -17,7 +17,7 @@ from rich.table import Table
 from foretype_eval.adaptive.cuts import KINDS, Answer, SourceFile, answers
 from foretype_eval.adaptive.speed import suggest_ms
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.statistics import cluster_bootstrap, paired_difference, percentiles
+from foretype_eval.statistics import Interval, cluster_bootstrap, paired_difference, percentiles
 
 __all__ = ["adaptive", "report"]
 
@@ -72,8 +72,8 @@ def report(found: Sequence[Answer], *, seed: int) -> dict[str, Any]:
         clusters = [answer.repository for answer in rows]
         right = {system: [float(answer.right[system]) for answer in rows] for system in SYSTEMS}
 
-        def ends(interval: Any) -> list[float]:
-            return [round(interval.estimate, 4), round(interval.low, 4), round(interval.high, 4)]
+        def ends(interval: Interval) -> list[float | None]:
+            return list(interval.rounded().values())
 
         kinds[kind] = {
             "cuts": len(rows),
@@ -135,11 +135,14 @@ def _print(result: dict[str, Any]) -> None:
     for column in ("kind", "cuts", *SYSTEMS):
         table.add_column(column)
     for kind, row in result["kinds"].items():
-        shares = (f"{row['exact'][s][0]:.1%} ({row['exact'][s][1]:.1%} to {row['exact'][s][2]:.1%})" for s in SYSTEMS)
-        table.add_row(kind, str(row["cuts"]), *shares)
+        table.add_row(kind, str(row["cuts"]), *(_share(*row["exact"][system]) for system in SYSTEMS))
     console = Console()
     console.print(table)
     for kind, row in result["kinds"].items():
         for least, point in row["at_precision"].items():
             console.print(f"{kind}, precision ≥ {least}: {point}")
     console.print(f"suggest, {result['suggest_setting']}: {result['suggest_ms']} ms")
+
+
+def _share(estimate: float, low: float | None, high: float | None) -> str:
+    return f"{estimate:.1%} ({'no interval' if low is None else f'{low:.1%} to {high:.1%}'})"

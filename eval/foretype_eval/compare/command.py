@@ -39,5 +39,6 @@ def compare(
         for measure, row in found["measures"].items():
             p_value = row.get("mcnemar_p_holm")
             shown = "" if p_value is None else f"{row['only_first']}:{row['only_second']}, p {p_value:.3g}"
-            table.add_row(measure, f"{row['difference']:+.4f}", "{:+.4f} to {:+.4f}".format(*row["ci"]), shown)
+            interval = "–" if row["ci"] is None else "{:+.4f} to {:+.4f}".format(*row["ci"])
+            table.add_row(measure, f"{row['difference']:+.4f}", interval, shown)
         Console().print(table)

@@ -60,8 +60,9 @@ def _replay(first: Run, second: Run, seed: int) -> dict[str, Any]:
         for name, (over, under, sign) in _RATIOS.items():
             found = paired_ratio(b, a, over, under, seed=seed)
             if found is not None:
-                low, high = sorted(sign * bound for bound in found[1:])
-                measures[name] = {"difference": round(sign * found[0], 6), "ci": [round(low, 6), round(high, 6)]}
+                ends = found.ends(6)
+                bounds = None if ends is None else sorted(sign * bound for bound in ends)
+                measures[name] = {"difference": round(sign * found.estimate, 6), "ci": bounds}
         systems[system] = {
             "commits": len(commits),
             "only_first": len(set(ours) - set(theirs)),
@@ -96,7 +97,7 @@ def _fim(first: Run, second: Run, seed: int) -> dict[str, Any]:
             "first": round(sum(before) / len(pairs), 6),
             "second": round(sum(after) / len(pairs), 6),
             "difference": round(interval.estimate, 6),
-            "ci": [round(interval.low, 6), round(interval.high, 6)],
+            "ci": interval.ends(6),
             "only_first": test.only_first,
             "only_second": test.only_second,
             "mcnemar_p": test.p_value,

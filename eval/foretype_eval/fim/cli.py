@@ -76,7 +76,8 @@ def _print(summary: dict[str, Any]) -> None:
     for name, interval in summary["ci"].items():
         value = summary[name]
         if value is not None:
-            table.add_row(name.replace("_", " "), f"{value:.1%}", f"{interval[0]:.1%} to {interval[1]:.1%}")
+            shown = "–" if interval is None else f"{interval[0]:.1%} to {interval[1]:.1%}"
+            table.add_row(name.replace("_", " "), f"{value:.1%}", shown)
     console = Console()
     console.print(table)
     console.print(

@@ -47,10 +47,7 @@ def summarise(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Any]:
     return {
         "n": len(rows),
         **{name: None if found is None else _rounded(found.estimate) for name, found in intervals.items()},
-        "ci": {
-            name: None if found is None else [_rounded(found.low), _rounded(found.high)]
-            for name, found in intervals.items()
-        },
+        "ci": {name: None if found is None else found.ends() for name, found in intervals.items()},
         "ci_method": "95 % BCa bootstrap over clusters, 10,000 resamples; exact binomial where all outcomes are equal",
         "clusters": len({row.cluster for row in rows}),
         "executed": sum(row.passed is not None for row in rows),

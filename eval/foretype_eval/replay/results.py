@@ -10,7 +10,7 @@ import numpy as np
 
 from foretype_eval.replay.developer import Tally
 from foretype_eval.replay.trace import RequestRecord
-from foretype_eval.statistics import percentiles
+from foretype_eval.statistics import Interval, has_spread, percentiles
 
 __all__ = ["CommitRow", "paired_ratio", "row_of", "summary"]
 
@@ -91,7 +91,7 @@ def _stages(records: Sequence[RequestRecord]) -> dict[str, list[float]]:
 
 
 def _ratio(rows: Sequence[CommitRow], over: str, under: str, seed: int) -> tuple[float | None, list[float] | None]:
-    """Sum of `over` by sum of `under` with a 95 % percentile interval, resampling commits."""
+    """Sum of `over` by sum of `under` with a 95 % percentile interval, resampling commits; None where they are all alike."""
     top = np.array([getattr(row, over) for row in rows], dtype=float)
     bottom = np.array([getattr(row, under) for row in rows], dtype=float)
     if not bottom.sum():
@@ -99,16 +99,20 @@ def _ratio(rows: Sequence[CommitRow], over: str, under: str, seed: int) -> tuple
     picks = np.random.default_rng(seed).integers(0, len(rows), size=(_RESAMPLES, len(rows)))
     below = bottom[picks].sum(axis=1)
     ratios = top[picks].sum(axis=1)[below > 0] / below[below > 0]
+    found = round(float(top.sum() / bottom.sum()), 6)
+    if not has_spread(ratios):
+        return found, None
     low, high = np.percentile(ratios, [2.5, 97.5])
-    return round(float(top.sum() / bottom.sum()), 6), [round(float(low), 6), round(float(high), 6)]
+    return found, [round(float(low), 6), round(float(high), 6)]
 
 
 def paired_ratio(
     first: Sequence[CommitRow], second: Sequence[CommitRow], over: str, under: str, *, seed: int = 0
-) -> tuple[float, float, float] | None:
+) -> Interval | None:
     """Difference of two ratios over the same commits in the same order, first - second, with its 95 % interval.
 
-    Commits are resampled, both systems together (evals research, section 5.9). None where a denominator is empty.
+    Commits are resampled, both systems together (evals research, section 5.9). None where a denominator is empty;
+    without an interval where the commits are all alike.
     """
     if len(first) != len(second):
         raise ValueError(f"the same commits in both: got {len(first)} and {len(second)}")
@@ -122,9 +126,11 @@ def paired_ratio(
     top, bottom = tops[:, picks].sum(axis=2), bottoms[:, picks].sum(axis=2)
     known = (bottom > 0).all(axis=0)
     draws = top[0, known] / bottom[0, known] - top[1, known] / bottom[1, known]
-    low, high = np.percentile(draws, [2.5, 97.5])
     exact = tops.sum(axis=1) / bottoms.sum(axis=1)
-    return float(exact[0] - exact[1]), float(low), float(high)
+    low = high = None
+    if has_spread(draws):
+        low, high = (float(np.percentile(draws, at)) for at in (2.5, 97.5))
+    return Interval(float(exact[0] - exact[1]), low, high, len(first), len(first))
 
 
 def summary(rows: Sequence[CommitRow], *, seed: int = 0) -> dict[str, object]:

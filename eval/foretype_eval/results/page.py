@@ -109,11 +109,12 @@ def _setting(name: str) -> str:
     return f"`{layout}`, {debounce} ms, {client} client"
 
 
-def _gain(gain: list[float] | None) -> str:
-    if gain is None:
+def _gain(gain: list[float | None] | None) -> str:
+    if gain is None or gain[0] is None:
         return "–"
-    middle, low, high = (one * 100 for one in gain)
-    return f"{middle:+.1f} points ({low:+.1f} to {high:+.1f})"
+    _, low, high = gain
+    spread = "no interval" if low is None or high is None else f"{low * 100:+.1f} to {high * 100:+.1f}"
+    return f"{gain[0] * 100:+.1f} points ({spread})"
 
 
 def _left_out(report: dict[str, Any]) -> list[str]:

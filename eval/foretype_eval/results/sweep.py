@@ -20,7 +20,7 @@ from foretype_eval.replay.run import ReplayOptions, replay_commit
 from foretype_eval.replay.trace import LatencyTrace, TraceRow
 from foretype_eval.replay.typist import keys_of
 from foretype_eval.results.answers import RememberingSide
-from foretype_eval.statistics import percentiles
+from foretype_eval.statistics import Interval, percentiles
 
 __all__ = ["DEBOUNCE_MS", "SweepOptions", "choose", "pick_commits", "run_sweep"]
 
@@ -185,25 +185,25 @@ def choose(
     """Whether another setting should be the default; None where the default itself was not measured.
 
     The default moves to the best of those settings that save more, with the whole paired interval above zero; else to the one
-    that asks least of those that ask a fifth less and lose, by the whole interval, at most WORTH_KSR. It stays where fewer than
+    that asks least of those that ask a fifth less and lose, by the whole interval, at most WORTH_KSR. Without an interval nothing moves it. It stays where fewer than
     RIGHT_MIN suggestions were right: a bootstrap over hardly any event is narrow and says nothing.
     """
     known = {entry["name"]: entry for entry in sweep if entry["ksr"] is not None}
     if default not in known:
         return None
     best = max(known.values(), key=lambda entry: entry["ksr"])
-    gains: dict[str, tuple[float, float, float]] = {}
+    gains: dict[str, Interval] = {}
     for name in known:
         gain = paired_ratio(rows_of[default], rows_of[name], "keys_with", "keys_without", seed=seed)
         if gain is not None:
             gains[name] = gain
     own = known[default]
     right = sum(row.sessions_right for row in rows_of[best["name"]])
-    better = [known[name] for name, gain in gains.items() if name != default and gain[1] > 0]
+    better = [known[name] for name, gain in gains.items() if name != default and gain.above_zero]
     cheaper = [
         known[name]
         for name, gain in gains.items()
-        if gain[1] >= -WORTH_KSR and known[name]["requests"] <= 0.8 * own["requests"]
+        if gain.low is not None and gain.low >= -WORTH_KSR and known[name]["requests"] <= 0.8 * own["requests"]
     ]
     choice = own
     if right >= RIGHT_MIN and better:
@@ -213,7 +213,7 @@ def choose(
 
     def brief(entry: dict[str, Any]) -> dict[str, Any]:
         gain = gains.get(entry["name"])
-        figures = None if gain is None else [round(one, 6) for one in gain]
+        figures = None if gain is None else list(gain.rounded(6).values())
         return {"name": entry["name"], "ksr": entry["ksr"], "requests": entry["requests"], "gain": figures}
 
     return {"default": brief(own), "best": brief(best), "choice": brief(choice), "right": right, "right_min": RIGHT_MIN}

@@ -143,4 +143,7 @@ def crossfile(
 
 
 def _shown(interval: dict[str, Any] | None) -> str:
-    return "" if interval is None else f"{interval['estimate']:.3f} ({interval['low']:.3f} – {interval['high']:.3f})"
+    if interval is None:
+        return ""
+    spread = "no interval" if interval["low"] is None else f"{interval['low']:.3f} – {interval['high']:.3f}"
+    return f"{interval['estimate']:.3f} ({spread})"

@@ -361,12 +361,8 @@ def _measured(ids: Sequence[str], by_arm: dict[Arm, dict[str, Row]], field: str)
     }
     measured: dict[str, Any] = {"n": len(ids)}
     for arm, found in values.items():
-        measured[arm.value] = _interval(cluster_bootstrap(found, owners, proportion=True))
-    measured["on_minus_off"] = _interval(paired_difference(values[Arm.ON], values[Arm.OFF], owners))
+        measured[arm.value] = cluster_bootstrap(found, owners, proportion=True).rounded()
+    measured["on_minus_off"] = paired_difference(values[Arm.ON], values[Arm.OFF], owners).rounded()
     test = mcnemar(values[Arm.ON], values[Arm.OFF])
     measured["only_on"], measured["only_off"], measured["p"] = test.only_first, test.only_second, round(test.p_value, 5)
     return measured
-
-
-def _interval(found: Sequence[float]) -> dict[str, float]:
-    return {"estimate": round(found[0], 4), "low": round(found[1], 4), "high": round(found[2], 4)}

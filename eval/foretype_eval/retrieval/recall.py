@@ -68,7 +68,7 @@ def measure_recall(
     }
     fused = _within(ranks["fused"], 5)
     report["fused_minus"] = {
-        name: _interval(paired_difference(fused, _within(ranks[name], 5), owners, resamples=_RESAMPLES))
+        name: paired_difference(fused, _within(ranks[name], 5), owners, resamples=_RESAMPLES).rounded()
         for name in RANKERS
         if name != "fused"
     }
@@ -78,7 +78,7 @@ def measure_recall(
 def _figures(ranks: Sequence[int], owners: Sequence[str], seen: dict[str, list[bool]]) -> dict[str, Any]:
     reciprocal = [1 / (rank + 1) if rank < DEPTH else 0.0 for rank in ranks]
     figures: dict[str, Any] = {
-        name: _interval(cluster_bootstrap(values, owners, resamples=_RESAMPLES))
+        name: cluster_bootstrap(values, owners, resamples=_RESAMPLES).rounded()
         for name, values in (("recall@1", _within(ranks, 1)), ("recall@5", _within(ranks, 5)), ("mrr", reciprocal))
     }
     found = _within(ranks, 5)
@@ -91,7 +91,3 @@ def _figures(ranks: Sequence[int], owners: Sequence[str], seen: dict[str, list[b
 
 def _within(ranks: Sequence[int], depth: int) -> list[float]:
     return [float(rank < depth) for rank in ranks]
-
-
-def _interval(found: Sequence[float]) -> dict[str, float]:
-    return {"estimate": round(found[0], 4), "low": round(found[1], 4), "high": round(found[2], 4)}
