@@ -7,6 +7,7 @@ answer is also void when its document has changed, since not every editor checks
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, OrderedDict
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -16,8 +17,11 @@ from foretype_context.document import Snapshot
 
 from foretype_lsp.completions import Place, accepted_characters, item
 from foretype_lsp.documents import Held
+from foretype_lsp.log import describe_fault
 
 __all__ = ["Asked", "Asking", "Flow"]
+
+_log: Final = logging.getLogger(__name__)
 
 _SENT_KEPT: Final = 64
 
@@ -126,6 +130,7 @@ class Asking:
             if task.done() and not asked.superseded.done():
                 return task.result()
             # The flow has the newer request by now and knows whether the older one's work is of use to it.
+            task.add_done_callback(_log_fault)
         self.counts["superseded"] += 1
         return None
 
@@ -134,3 +139,9 @@ class Asking:
         self._sent.move_to_end(id)
         if len(self._sent) > _SENT_KEPT:
             self._sent.popitem(last=False)
+
+
+def _log_fault(task: asyncio.Task[Suggestion | None]) -> None:
+    """Of a question whose answer nobody waits for any more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a question that was superseded failed: %s", describe_fault(error))

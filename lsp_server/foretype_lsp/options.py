@@ -6,6 +6,7 @@ reported once and falls back to its default; the others are kept, because half a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, cast
@@ -14,7 +15,7 @@ import msgspec
 from foretype_client.switches import Switches
 from msgspec import Meta
 
-__all__ = ["IndexOptions", "LogLevel", "Options", "Problem", "parse"]
+__all__ = ["IndexOptions", "LogLevel", "Options", "Problem", "parse", "without_credentials"]
 
 
 class LogLevel(StrEnum):
@@ -80,8 +81,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self.enable.get(language, self.enable.get("*", True))
 
     def redacted(self) -> dict[str, Any]:
-        """The options for a log: everything but the token."""
-        return {**msgspec.to_builtins(self), "token": "***" if self.token else ""}
+        """The options for a log: everything but credentials."""
+        told = {"token": "***" if self.token else "", "gatewayUrl": without_credentials(self.gateway_url)}
+        return {**msgspec.to_builtins(self), **told}
 
 
 class Problem(msgspec.Struct, frozen=True, rename="camel"):
@@ -94,6 +96,12 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
         return f"option {self.option}: {self.message}"
 
 
+def without_credentials(url: str) -> str:
+    """A gateway's address as it may be shown: without a user, a password, and a query that may hold a token."""
+    return _CREDENTIALS.sub("", url.partition("?")[0])
+
+
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@")
 _OF_THE_CLIENT: Final = frozenset({"trace", "server", "statusBar"})
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Options)}
 _PARTIAL: Final = frozenset(name for name, field in _FIELDS.items() if isinstance(field.default, msgspec.Struct))

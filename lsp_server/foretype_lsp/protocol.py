@@ -17,7 +17,6 @@ import asyncio
 import inspect
 import json
 import logging
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
@@ -28,9 +27,10 @@ from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound, JsonRpcReq
 from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol
 
 from foretype_lsp.framing import frame
+from foretype_lsp.log import describe_fault
 from foretype_lsp.messages import InvalidParams
 
-__all__ = ["Protocol", "describe_fault"]
+__all__ = ["Protocol"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -257,12 +257,6 @@ class Protocol(LanguageServerProtocol):
 
     def _refuse(self, msg_id: str | int | None, code: int, message: str) -> None:
         self._send_data({"jsonrpc": self.VERSION, "id": msg_id, "error": {"code": code, "message": message}})
-
-
-def describe_fault(error: BaseException) -> str:
-    """Type and places of a fault, without its message and without source lines: both may hold the user's text."""
-    frames = traceback.extract_tb(error.__traceback__)[-6:]
-    return f"{type(error).__name__} at " + " < ".join(f"{f.filename}:{f.lineno} {f.name}" for f in reversed(frames))
 
 
 def _innermost(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 from foretype_client.collector import calm_collector, collect_when_idle
 
 from foretype_lsp.connection import Connection
-from foretype_lsp.protocol import describe_fault
+from foretype_lsp.log import describe_fault, keep_texts_out
 from foretype_lsp.server import Server
 from foretype_lsp.stdio import FdWriter, read_forever, watch_process
 
@@ -32,7 +32,9 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
         received += 1
         server.protocol.receive(body)
 
-    read_forever(in_fd, asyncio.get_running_loop(), receive, server.stopped.set)
+    loop = asyncio.get_running_loop()
+    keep_texts_out(loop)
+    read_forever(in_fd, loop, receive, server.stopped.set)
     jobs = [_watch(server), Connection(server).run(), collect_when_idle(lambda: received)]
     background = [asyncio.create_task(job) for job in jobs]
     for task in background:

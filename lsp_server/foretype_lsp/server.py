@@ -244,6 +244,7 @@ class Server(LanguageServer):
         held = self.documents.close(messages.read(params, messages.DidClose).text_document.uri)
         if held is not None:
             self.sources.closed(held.document.uri)
+            self.suggestions.closed(held.document.uri)
         if held is not None and self.flow is not None:
             self.flow.document_closed(held.snapshot())
 

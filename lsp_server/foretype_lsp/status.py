@@ -11,6 +11,8 @@ from enum import StrEnum
 import msgspec
 from foretype_context.profile import Service
 
+from foretype_lsp.options import without_credentials
+
 __all__ = ["Counts", "State", "Status", "StatusMachine"]
 
 
@@ -97,7 +99,7 @@ class StatusMachine:
 
     def connecting(self, gateway: str) -> Status | None:
         """A gateway is being reached or started."""
-        self._gateway = gateway
+        self._gateway = without_credentials(gateway)
         return self._step()
 
     def connected(self, model: str, service: Service = Service.FULL) -> Status | None:

@@ -98,6 +98,10 @@ class Suggestions:
             self._grew_s[uri] = asyncio.get_running_loop().time()
             self._host.protocol.notify(SUGGESTION_GREW, {"textDocument": {"uri": uri}, "id": suggestion_id})
 
+    def closed(self, uri: str) -> None:
+        """A document is not open any more: what grew in it is nothing to its next opening."""
+        self._grew_s.pop(uri, None)
+
     def _on_inline_completion(self, params: object) -> _Answer | None:
         return self._ask(messages.read(params, messages.InlineCompletion))
 

@@ -1,9 +1,13 @@
+import asyncio
+import gc
 import json
+import logging
 
 import pytest
 from foretype_client.policy import Trigger
 from foretype_client.suggestion import SelectedCompletion
 from foretype_lsp.completions import ACCEPT_COMMAND
+from foretype_lsp.log import keep_texts_out
 
 URI = "file:///w/a.py"
 
@@ -511,6 +515,52 @@ async def test_unsure_on_the_command_line_leaves_the_editors_other_policies(clie
     client.initialize(options={"policies": {"speculative": True, "adaptiveDebounce": False}})
     policies = client.server.options.policies
     assert (policies.unsure, policies.speculative, policies.adaptive_debounce) == (True, True, False)
+
+
+async def test_a_question_that_fails_when_nobody_waits_any_more_is_logged_without_its_words(client, settled, caplog):
+    client.initialize()
+    client.open("x")
+    for _ in range(2):
+        client.ask(0, 1)
+        await settled()
+    client.flow.asked[0][4].set_exception(ValueError("the user's text"))
+    client.flow.asked.clear()
+    await settled()
+    gc.collect()
+    await settled()
+    assert "ValueError at" in caplog.text and "the user's text" not in caplog.text
+
+
+async def test_faults_outside_of_any_request_are_logged_without_their_words(settled, caplog):
+    def receive(body):
+        raise ValueError(body)
+
+    loop = asyncio.get_running_loop()
+    keep_texts_out(loop)
+    loop.call_soon(receive, "the user's text")
+    await settled()
+    assert "ValueError at" in caplog.text and "the user's text" not in caplog.text
+
+
+async def test_what_grew_in_a_document_that_was_closed_is_nothing_to_its_next_opening(client, settled):
+    client.initialize(options={"suggestionGrew": True})
+    client.open("x")
+    client.server.suggestions.grew(URI, "s0")
+    client.notify("textDocument/didClose", textDocument={"uri": URI})
+    client.open("x")
+    client.ask(0, 1, kind=1)
+    await settled()
+    assert client.flow.asked[-1][2] is Trigger.INVOKED
+
+
+async def test_credentials_in_the_gateways_address_are_told_nobody(client, caplog):
+    caplog.set_level(logging.DEBUG, "foretype_lsp")  # pygls, which logs whole messages, is silenced in the product
+    client.initialize(options={"gatewayUrl": "wss://ann:s3cret@host:8443/v1/stream"})
+    client.server.tell(client.server.status.connecting(client.server.options.gateway_url))
+    told = client.notifications("foretype/didChangeStatus")[-1]
+    assert told["gateway"] == "wss://host:8443/v1/stream"
+    own = [record.getMessage() for record in caplog.records if record.name.startswith("foretype")]
+    assert own and "s3cret" not in "".join(own) + json.dumps(client.messages)
 
 
 async def test_options_that_are_no_object_are_a_problem_and_no_end(client):
