@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from foretype_backend.config import Config, ConfigError
 from foretype_backend.engines.port import EngineUnavailable
 from foretype_backend.launch import make_profile, prepare
+from foretype_backend.logs import keep_texts_out
 from foretype_backend.operations.certificate import Certificate
 from foretype_backend.operations.workers import end_with_parent
 from foretype_backend.private import announced
@@ -41,6 +42,7 @@ async def run_gateway(
     Raises:
         ConfigError: names the field and the remedy; nothing was served.
     """
+    keep_texts_out(asyncio.get_running_loop())
     if listen_fd is not None:
         end_with_parent()
     certificate = Certificate.of(config)

@@ -6,11 +6,13 @@ type and the places it passed, never as `str(error)`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import traceback
+from typing import Any
 
-__all__ = ["configure", "log_fault"]
+__all__ = ["configure", "keep_texts_out", "log_fault"]
 
 
 def log_fault(log: logging.Logger, what: str, error: BaseException) -> None:
@@ -18,6 +20,20 @@ def log_fault(log: logging.Logger, what: str, error: BaseException) -> None:
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in reversed(frames))
     log.error("%s: %s at %s", what, type(error).__qualname__, places)
+
+
+def keep_texts_out(loop: asyncio.AbstractEventLoop) -> None:
+    """Log faults of callbacks and forgotten tasks as any other: asyncio would print their messages and arguments, too."""
+    log = logging.getLogger("foretype.gateway")
+
+    def told(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is None:
+            log.error("asyncio tells of a fault without an exception")
+        else:
+            log_fault(log, "a fault that nobody waits for", error)
+
+    loop.set_exception_handler(told)
 
 
 def configure(level: str = "info") -> None:
