@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["EXTENSION", "BodyChannel", "HttpProtocol", "body_channel"]
+__all__ = ["EXTENSION", "BodyChannel", "HttpProtocol", "all_here", "body_channel"]
 
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of the request line and all headers; more is answered with 400, and the connection ends."""
@@ -88,6 +88,11 @@ class BodyChannel:
         self._task: asyncio.Task[Any] | None = None
         self._left = False
 
+    @property
+    def asked(self) -> bool:
+        """The whole request is here, though its body may not have been read."""
+        return not self._cycle.more_body
+
     async def while_connected(self, work: Awaitable[_T]) -> _T | None:
         """Await `work`; cancel it and return None when the client leaves first."""
         task = self._task = asyncio.current_task()
@@ -148,6 +153,12 @@ class BodyChannel:
         fields = b"".join(b"%b: %b\r\n" % field for field in (*self._cycle.default_headers, *headers))
         close = b"" if self._cycle.keep_alive else b"connection: close\r\n"
         return b"%b%b%btransfer-encoding: chunked\r\n\r\n" % (STATUS_LINE[200], fields, close)
+
+
+def all_here(scope: Mapping[str, Any]) -> bool:
+    """Whether the body of a POST need not be waited for."""
+    channel = scope.get("extensions", {}).get(EXTENSION)
+    return channel is not None and channel.asked
 
 
 def body_channel(scope: Mapping[str, Any]) -> BodyChannel:

@@ -253,6 +253,7 @@ class Session:
         self.cache = SegmentCache(SEGMENT_CACHE_BYTES)
         self.live: set[str] = set()
         self._early_cancels: OrderedDict[str, float] = OrderedDict()
+        self._placed = ("", "")  # the last document, and its repository
 
     def __repr__(self) -> str:
         return f"<Session {self.name}: {len(self.live)} live, {self.cache!r}>"
@@ -262,6 +263,11 @@ class Session:
 
     def repository_of(self, document: str) -> str:
         """The repository that a document is in, by the longest of the client's roots; "" where it is in none."""
+        if self._placed[0] != document:
+            self._placed = (document, self._find_repository(document))
+        return self._placed[1]
+
+    def _find_repository(self, document: str) -> str:
         path = unquote(urlsplit(document).path) if "://" in document else document
         found = [
             (len(root), one.repository)
@@ -277,6 +283,7 @@ class Session:
         if hello.v != VERSION:
             raise InvalidRequest("v", f"version {hello.v} is unknown; this gateway speaks version {VERSION}")
         self.hello = hello
+        self._placed = ("", "")
 
     def admit(self, message: Complete, now: float) -> bool:
         """Take a `complete` whose segments went through the cache; False when its cancel came before it.

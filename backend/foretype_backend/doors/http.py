@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -17,7 +18,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest
-from foretype_backend.http_protocol import body_channel
+from foretype_backend.http_protocol import all_here, body_channel
 from foretype_backend.identity.directory import Principal
 from foretype_backend.output import TextDelta, joined
 from foretype_backend.render import Prompt, Renderer
@@ -38,7 +39,7 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
     """Read a JSON body into a struct; unknown fields are ignored. Raises InvalidRequest naming the field."""
     body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S):
+        async with contextlib.nullcontext() if all_here(request.scope) else asyncio.timeout(BODY_S):
             async for part in request.stream():
                 body += part
                 if len(body) > max_bytes:

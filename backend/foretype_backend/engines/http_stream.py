@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, cast
 
 import httptools
@@ -154,7 +154,8 @@ class Answer(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(request)
         self._heard = self._loop.time()
-        self._timer = self._loop.call_later(self._pool.idle_timeout_s, self._silent)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._pool.idle_timeout_s, self._silent)
         while not self.status:
             await self._more()
 
@@ -181,7 +182,8 @@ class Answer(asyncio.Protocol):
             self._free()
         elif self._transport is not None:
             self._left = True
-            self._rearm(_REST_S, self.abort)
+            self._disarm()
+            self._timer = self._loop.call_later(_REST_S, self.abort)
 
     def close(self) -> None:
         """Of an answer that is not whole the connection is closed, which ends the server's work on it."""
@@ -209,18 +211,15 @@ class Answer(asyncio.Protocol):
             self._waiter = None
 
     def _free(self) -> None:
-        """Nothing of the answer is left to come."""
+        """Nothing of the answer is left to come. The timer of silence may go on; that of the rest of an answer may not."""
+        if self._left:
+            self._disarm()
         self._left = True
-        self._disarm()
         if self._fault is None and self._keep and not self._surplus:
             self.idle_since = self._loop.time()
             self._pool.over(self)
         else:
             self.abort()
-
-    def _rearm(self, after_s: float, do: Callable[[], None]) -> None:
-        self._disarm()
-        self._timer = self._loop.call_later(after_s, do)
 
     def _disarm(self) -> None:
         if self._timer is not None:
@@ -228,7 +227,10 @@ class Answer(asyncio.Protocol):
             self._timer = None
 
     def _silent(self) -> None:
-        """The timer runs through; only what was heard meanwhile decides."""
+        """The timer runs through, from one answer to the next; only what was heard meanwhile decides."""
+        self._timer = None
+        if self._left:
+            return
         rest_s = self._heard + self._pool.idle_timeout_s - self._loop.time()
         if rest_s > 0.001:
             self._timer = self._loop.call_later(rest_s, self._silent)

@@ -53,8 +53,7 @@ class EngineFinish(StrEnum):
     ABORTED = "aborted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationParams:
+class GenerationParams(msgspec.Struct, frozen=True, kw_only=True):
     """How to generate.
 
     Attributes:
