@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from foretype_context.document import Snapshot
 
-from foretype_client.adaptive.calibration import Calibration
 from foretype_client.adaptive.evidence import (
     alike_in_file,
     latest_in_file,
@@ -89,7 +87,6 @@ class AdaptiveModel:
         self._streams: OrderedDict[str, LexemeStream] = OrderedDict()
         self._vocabulary = self._fresh_vocabulary()
         self._written = Written()
-        self._calibration = Calibration()
         self._around: Surroundings | None = None
         self._beside: tuple[str, OtherFiles] | None = None
         self.unfinished = False
@@ -107,7 +104,6 @@ class AdaptiveModel:
         for stream in self._streams.values():
             stream.take_written()
         self._written = Written()
-        self._calibration.forget_open()
         self._around = None
 
     def known(self) -> list[str]:
@@ -122,19 +118,14 @@ class AdaptiveModel:
         following = self._next(spot)
         keys = openings(following, self._vocabulary.lexeme, spot.half)
         likeliest = max(keys.values(), default=0.0)
-        least = self._calibration.raw(self._show.least(likeliest))
+        least = self._show.least(likeliest)
         if least > likeliest:  # no text is more probable than its own first character
             return None
         found = self._best(spot, following, least, looks_max=looks_max)
         self.unfinished = found is None and following.looks >= looks_max
-        if found is None:
+        if found is None or not self._show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
             return None
-        text, chance = found
-        sure = self._calibration.adjusted(chance)
-        if not self._show.allows(text, sure, keys.get(text[0], 0.0)):
-            return None
-        self._calibration.shown(self._spelled(spot.typed) + spot.half, text, chance)
-        return LocalCandidate(text, sure)
+        return found
 
     def candidate(self, snapshot: Snapshot, offset: int, *, least: float = 0.02) -> LocalCandidate | None:
         """The most probable rest of the line; its confidence is the chance that all of it is right, `least` or more."""
@@ -253,7 +244,7 @@ class AdaptiveModel:
 
         return Following(spot, look)
 
-    def _spelled(self, ids: Iterable[int]) -> str:
+    def _spelled(self, ids: list[int]) -> str:
         return "".join(map(self._vocabulary.lexeme, ids))
 
     def _surroundings(self, uri: str, stream: LexemeStream, line: int, margin: int) -> Surroundings:
@@ -291,9 +282,7 @@ class AdaptiveModel:
             stream.retype(text, *typing)
         else:
             stream.update(text)
-        written = stream.take_written()
-        self._written.add(written)
-        self._calibration.left(self._spelled(line[:-1]) for line in written)
+        self._written.add(stream.take_written())
         self._streams.move_to_end(uri)
         return stream
 

@@ -28,10 +28,10 @@ class ShowRule(NamedTuple):
         patience: how many times its chance a text may be ruled out by the next key.
     """
 
-    chance_min: float = 0.30
+    chance_min: float = 0.36
     cost_chars: float = 40.0
     floor: float = 0.15
-    patience: float = 0.7
+    patience: float = 0.6
 
     def least(self, agreed: float) -> float:
         """Chance that a text of any length needs; `agreed` is the chance that the next key is its first character."""
