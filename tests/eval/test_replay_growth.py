@@ -63,6 +63,21 @@ def test_what_grows_into_something_wrong_is_one_wrong_session() -> None:
     assert (tally.sessions, tally.sessions_right, tally.accepts) == (1, 0, 0)
 
 
+class Failing(Growing):
+    """Fails when the developer has long typed on."""
+
+    async def suggest(self, snapshot: Snapshot, offset: int, *, trigger: Trigger) -> Suggestion | None:
+        if offset == 0:
+            await asyncio.sleep(1.0)
+            raise ZeroDivisionError
+        return None
+
+
+def test_a_question_that_fails_after_the_next_key_is_no_row_without_suggestions() -> None:
+    with pytest.raises(ZeroDivisionError):
+        typed(Failing(), growing=False)
+
+
 def test_an_editor_that_is_not_told_sees_the_rest_with_the_next_key() -> None:
     tally = typed(Growing(), growing=False)
     assert (tally.sessions, tally.sessions_right, tally.accepts, tally.keys_with) == (2, 1, 1, 2)

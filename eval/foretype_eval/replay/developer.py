@@ -90,6 +90,7 @@ class Developer:
         self._decide_s = decide_s
         self._growing = growing
         self._grew = asyncio.Event()
+        self._fault: BaseException | None = None
         self._right = False
         self.tally = Tally()
 
@@ -98,7 +99,7 @@ class Developer:
         self._grew.set()
 
     async def type(self, stretch: Stretch, *, root: str, language: str) -> None:
-        """Type one stretch, key by key."""
+        """Type one stretch, key by key. What a question fails with is raised, however late: it is no missing suggestion."""
         keys = keys_of(stretch.target)
         self.tally.keys_without += keys
         if self._flow is None:  # nothing can come of any key: the row is its length
@@ -144,15 +145,21 @@ class Developer:
             self.tally.keys_with += 1
             self.tally.key_times_s.append(loop.time())
             flow.document_changed(document.snapshot())
+            if self._fault is not None:
+                raise self._fault
         flow.document_closed(document.snapshot())
 
     async def _wait_for(self, flow: Flow, snapshot: Snapshot, offset: int, due_s: float) -> Suggestion | None:
         """The suggestion that is answered before the next key, if any. The editor does not cancel (as Neovim)."""
         asked = asyncio.ensure_future(flow.suggest(snapshot, offset, trigger=Trigger.AUTOMATIC))
-        asked.add_done_callback(lambda task: task.cancelled() or task.exception())
+        asked.add_done_callback(self._ended)
         delay = due_s - asyncio.get_running_loop().time()
         await asyncio.wait([asked], timeout=delay)
         return asked.result() if asked.done() else None
+
+    def _ended(self, task: asyncio.Future[Suggestion | None]) -> None:
+        if not task.cancelled() and self._fault is None:
+            self._fault = task.exception()
 
     async def _more(self, flow: Flow, snapshot: Snapshot, offset: int, due_s: float) -> Suggestion | None:
         """What is shown once it has grown, if it does before the next key."""
