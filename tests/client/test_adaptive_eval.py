@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from foretype_client.adaptive.mixture import CELLS, FEATURES, TOLD, Weights, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_client.local_model import CopyLine
+from foretype_client.local_model import CopyLine, LocalCandidate
+from foretype_context.document import Snapshot
 from foretype_eval.adaptive.command import report
 from foretype_eval.adaptive.cuts import Answer, SourceFile, answers
 from foretype_eval.adaptive.fit import Row, Told, dump, fit, fit_templates, guess, rows_of, told_of
@@ -97,6 +98,35 @@ def test_lines_are_typed_until_a_right_text_was_visible_long_enough() -> None:
     found = report_typed({"adaptive": [counts] * 3, "copy_line": [copied] * 3})
     assert found["commits"] == 3
     assert found["adaptive"]["saved"] == pytest.approx([1 - counts.keys / counts.without] * 3, abs=1e-3)
+
+
+class Turns:
+    """Knows every line, and says so in the turn of that number at each place."""
+
+    def __init__(self, text: str, turn: int) -> None:
+        self._text = text
+        self._turn = turn
+        self._asked: tuple[int, int] = (-1, 0)
+
+    @property
+    def unfinished(self) -> bool:
+        return self._asked[1] < self._turn
+
+    def suggest(self, snapshot: Snapshot, offset: int) -> LocalCandidate | None:
+        at, turn = self._asked
+        self._asked = (offset, turn + 1 if at == offset else 1)
+        rest = self._text[offset:].partition("\n")[0]
+        return None if self.unfinished or not rest else LocalCandidate(rest, 0.9)
+
+    def learn(self, uri: str, text: str) -> None:
+        pass
+
+
+def test_a_search_that_was_cut_short_goes_on_until_the_next_key() -> None:
+    text = "".join(f"value_{i} = compute(first, second, third)\n" for i in range(12))
+    commit = Commit("c", (Stretch("a.py", "", text.rstrip(), ""),))
+    keys = [typed((commit, {}), Turns(text, turn), keys_max=10_000).keys for turn in (1, 4, 10_000)]
+    assert keys[0] <= keys[1] < keys[2] == len(text)
 
 
 def test_the_command_prints_one_object(tmp_path: Path) -> None:
