@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from foretype_context.grammars import grammar
+
 from foretype_models.artifacts import Artifact, locate
 
 OPTIONAL = ("layouts", "draft")
@@ -24,8 +26,11 @@ def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any
     """Reads the result files of a model.
 
     Raises:
-        CardError: one is missing, or was made from another file than the one that ships.
+        CardError: one is missing, or was made from another file than the one that ships, or in another layout than it is
+            served in.
+        UnknownLayout: the model's entry names one that its grammar lacks.
     """
+    served = grammar(artifact.grammar).layout(own=artifact.profile.get("layout"))
     results: dict[str, Mapping[str, Any]] = {}
     for name in RESULTS:
         path = folder / f"{name}.json"
@@ -40,6 +45,11 @@ def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any
     for name in ("evaluation", "parity", "thresholds", *(name for name in OPTIONAL if name in results)):
         if results[name]["sha256"] != artifact.sha256:
             raise CardError(f"{folder / name}.json was measured on another file; measure again, see models/README.md")
+        layout = results[name].get("fill", results[name]).get("layout", served)
+        if layout != served:
+            raise CardError(
+                f"{folder / name}.json was measured in {layout}, the model is served in {served}; measure again, see models/README.md"
+            )
     return results
 
 
@@ -106,14 +116,31 @@ def _behaviour(evaluation: Mapping[str, Any], thresholds: Mapping[str, float]) -
     rows = evaluation["fill"]["rows"]
     lines: list[str] = []
     if all("loop_rate" in row for row in rows.values()):
-        names = (
-            ("ends by itself", "end_of_middle_rate"),
-            ("repetition loops", "loop_rate"),
-            ("no harm", "no_harm_rate"),
-        )
-        table = [(kind, *(_percent(row[key]) for _, key in names)) for kind, row in rows.items()]
-        lines += _table(("", *(name for name, _ in names)), table)
-        lines += ["*No harm*: the file has no more syntax errors with the suggestion than without.", ""]
+        names = {
+            "exact_match": "exact match",
+            "first_word_match": "first word right",
+            "end_of_middle_rate": "ends by itself",
+            "end_in_line_rate": "ends in its line",
+            "loop_rate": "repetition loops",
+            "no_harm_rate": "no harm",
+        }
+        fills = [evaluation["fill"], *evaluation.get("beside", [])]
+        table = [
+            (
+                f"{kind}, `{fill['layout']}`",
+                *(_percent(fill["rows"][kind][key]) if key in fill["rows"][kind] else "" for key in names),
+            )
+            for kind in rows
+            for fill in fills
+        ]
+        lines += _table(("", *names.values()), table)
+        lines += [
+            (
+                "*No harm*: the file has no more syntax errors with the suggestion than without. *Ends in its line*: what it says "
+                "ends by itself before a second line begins; a stop rule cuts what does not."
+            ),
+            "",
+        ]
     if "precision_at_30" in thresholds:
         lines += _table(
             ("shown, the surest first", "exactly right"),
@@ -139,7 +166,7 @@ def _behaviour(evaluation: Mapping[str, Any], thresholds: Mapping[str, float]) -
 
 def _difference(found: Mapping[str, float]) -> str:
     low, high = (f"{100 * found[key]:+.2f}" for key in ("low_95", "high_95"))
-    return f"{100 * found['difference']:+.2f} points ({low} to {high})"
+    return f"{100 * found['difference']:+.2f} points ({low} to {high}; {found['cuts']:,} cuts)"
 
 
 def _layouts(found: Mapping[str, Any]) -> list[str]:
@@ -147,17 +174,24 @@ def _layouts(found: Mapping[str, Any]) -> list[str]:
         "## Layouts, context, quantisation",
         "",
         (
-            f"Next lines told exactly, on the same {found['cuts']:,} cuts of {found['repositories']} held-out projects; differences "
-            "with 95 % intervals by bootstrap over projects."
+            f"Next lines told exactly, their end included, on {found['cuts']:,} cuts of {found['repositories']} held-out projects; paired "
+            "differences with 95 % intervals by bootstrap over projects."
         ),
         "",
-        *_table(("model and layout", "exact"), [(key, _percent(value)) for key, value in found["exact"].items()]),
+        *_table(
+            ("model and layout", "cuts", "exact"),
+            [(key, f"{one['cuts']:,}", _percent(one["exact"])) for key, one in found["rates"].items()],
+        ),
     ]
     for layout, one in found["against_classic"].items():
         verdict = "not inferior" if one["non_inferior"] else "**not shown to be non-inferior**"
         lines.append(
             f"- `{layout}` against `psm_classic`: {_difference(one)}: {verdict} by {-100 * found['margin']:.0f} point."
         )
+    lines += [
+        f"- `{found['layout']}`, in which it is served, against `{other}`: {_difference(one)}."
+        for other, one in found["served_against"].items()
+    ]
     verdict = "helps" if found["context"]["helps"] else "**no measurable help**"
     lines.append(f"- Other files in front: {_difference(found['context'])}: {verdict}.")
     lines += [f"- Q8_0 against {name}: {_difference(one)}." for name, one in found["beside"].items()]
@@ -172,7 +206,7 @@ def _draft(found: Mapping[str, Any]) -> list[str]:
         "",
         (
             f"`{found['draft']}` guesses {accepted['k']} tokens per step of `{found['target']}`: {accepted['tokens_per_step']:.2f} "
-            f"tokens per step on {accepted['prompts']} held-out prompts; prompt lookup {accepted['prompt_lookup_tokens_per_step']:.2f}."
+            f"tokens per step on {accepted['prompts']} held-out prompts in `{found['layout']}`; prompt lookup {accepted['prompt_lookup_tokens_per_step']:.2f}."
         ),
         "",
         *_table(
@@ -214,7 +248,7 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
         "",
         (
             f"A Llama-shaped decoder for inline completion of Python: one GGUF file (Q8_0, {artifact.size_bytes / 1e6:.1f} MB), "
-            f"grammar `{artifact.grammar}`, weights under {artifact.licence}."
+            f"grammar `{artifact.grammar}`, served in its layout `{fill['layout']}`, weights under {artifact.licence}."
         ),
         "",
         *_table(
@@ -260,7 +294,7 @@ def render(artifact: Artifact, manifest: Mapping[str, Any], results: Mapping[str
         (
             f"The shipped file in OpenVINO GenAI, greedy, layout `{fill['layout']}`, at most {fill['prompt_tokens']:,} prompt "
             f"tokens of the file alone, {fill['new_tokens']} new tokens. Cases are spread evenly over "
-            f"{splits['validation']['projects']} projects that were held out whole. *Copy-line* is the rest of the most recent "
+            f"{fill['repositories']} projects that were held out whole. *Copy-line* is the rest of the most recent "
             "line above that starts like this one."
         ),
         "",

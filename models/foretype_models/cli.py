@@ -328,7 +328,10 @@ def layouts(
         if time.monotonic() > ends and done < cuts:
             typer.echo(f"{done} of {cuts} cuts; call again to go on")
             return
-    found = measuring.summarise(measuring.read(progress), list(models), layout)
+    try:
+        found = measuring.summarise(measuring.read(progress), list(models), layout)
+    except ValueError as error:
+        raise _fail(str(error)) from error
     evaluate.write(results / "layouts.json", {"sha256": model.sha256, **found})
     typer.echo(json.dumps(found))
 
@@ -354,7 +357,7 @@ def accept(
     found = speculation.measure(target or model.path, draft, ids, k)
     names = {"target": (target or model.path).name, "draft": draft.name}
     hashes = {"sha256": artifacts.digest_file(target or model.path), "draft_sha256": artifacts.digest_file(draft)}
-    evaluate.write(results / "draft.json", {**names, **hashes, **found})
+    evaluate.write(results / "draft.json", {**names, **hashes, "layout": layout, **found})
     typer.echo(json.dumps(found))
 
 

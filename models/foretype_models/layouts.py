@@ -137,45 +137,52 @@ def bounds(
 
 
 def compare(lines: Sequence[Mapping[str, Any]], one: str, other: str) -> dict[str, float]:
-    """``one`` minus ``other`` over all cuts."""
+    """``one`` minus ``other`` over all cuts where both were measured.
+
+    Raises:
+        ValueError: there is none.
+    """
     differences: dict[str, list[float]] = {}
     for line in lines:
-        differences.setdefault(str(line["repo"]), []).append(float(line[one]) - float(line[other]))
+        if one in line and other in line:
+            differences.setdefault(str(line["repo"]), []).append(float(line[one]) - float(line[other]))
+    if not differences:
+        raise ValueError(f"no cut was measured in both {one} and {other}; measure more")
     mean, low, high = bounds(differences)
-    return {"difference": mean, "low_95": low, "high_95": high}
+    return {"cuts": sum(map(len, differences.values())), "difference": mean, "low_95": low, "high_95": high}
 
 
 def summarise(lines: Sequence[Mapping[str, Any]], names: Sequence[str], layout: str) -> dict[str, Any]:
-    """What the card prints: rates, and the comparisons that decide, of the cuts where all was measured.
+    """What the card prints: rates, and the comparisons that decide. Each is over the cuts where its parts were measured.
 
     Args:
         names: of the models, the shipped one first.
         layout: that the shipped one is served in.
 
     Raises:
-        ValueError: no cut has all of it.
+        ValueError: nothing was measured of a variant.
     """
-    wanted = [f"{name}/{variant}" for name in names for variant in variants(layout)]
-    whole = [line for line in lines if all(key in line for key in wanted)]
-    if not whole:
-        raise ValueError(f"no cut was measured in all of {', '.join(wanted)}")
     shipped, served = names[0], f"{names[0]}/{layout}"
+    rates: dict[str, dict[str, float]] = {}
+    for key in (f"{name}/{variant}" for name in names for variant in variants(layout)):
+        told = [bool(line[key]) for line in lines if key in line]
+        rates[key] = {"cuts": len(told), "exact": sum(told) / max(1, len(told))}
     result: dict[str, Any] = {
-        "cuts": len(whole),
-        "repositories": len({line["repo"] for line in whole}),
+        "cuts": len(lines),
+        "repositories": len({line["repo"] for line in lines}),
         "margin": MARGIN,
         "layout": layout,
-        "exact": {key: sum(bool(line[key]) for line in whole) / len(whole) for key in wanted},
+        "rates": rates,
         "against_classic": {
-            other: compare(whole, f"{shipped}/{other}", f"{shipped}/psm_classic") for other in LAYOUTS[1:]
+            other: compare(lines, f"{shipped}/{other}", f"{shipped}/psm_classic") for other in LAYOUTS[1:]
         },
         "served_against": {
-            other: compare(whole, served, f"{shipped}/{other}")
+            other: compare(lines, served, f"{shipped}/{other}")
             for other in LAYOUTS
             if other not in (layout, "psm_classic")
         },
-        "context": compare(whole, served + CONTEXT, served),
-        "beside": {name: compare(whole, served, f"{name}/{layout}") for name in names[1:]},
+        "context": compare(lines, served + CONTEXT, served),
+        "beside": {name: compare(lines, served, f"{name}/{layout}") for name in names[1:]},
     }
     for found in result["against_classic"].values():
         found["non_inferior"] = found["low_95"] >= MARGIN

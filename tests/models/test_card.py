@@ -50,7 +50,7 @@ def results(next_line: dict[str, float], line_fill: dict[str, float]) -> dict[st
         },
         "evaluation": {
             "fill": {
-                "layout": "psm_line_last", "prompt_tokens": 1024, "new_tokens": 48,
+                "layout": "psm_line_last", "repositories": 2, "prompt_tokens": 1024, "new_tokens": 48,
                 "rows": {"next_line": next_line, "line_fill": line_fill},
             }
         },
@@ -133,6 +133,23 @@ def test_results_of_another_file_are_refused(tmp_path: Path, artifact: artifacts
         card.read_results(tmp_path, artifact)
 
 
+@pytest.mark.parametrize("name", ["evaluation", "thresholds"])
+def test_results_in_another_layout_than_the_served_one_are_refused(
+    tmp_path: Path, artifact: artifacts.Artifact, name: str
+) -> None:
+    for other, result in results(row(0.05, 3, 2, 0.96), row(0.08, 5, 3, 0.99)).items():
+        (tmp_path / f"{other}.json").write_text(json.dumps({"sha256": "abc", **result}))
+    card.read_results(tmp_path, artifact)
+    path = tmp_path / f"{name}.json"
+    found = json.loads(path.read_text())
+    found.get("fill", found)["layout"] = "spm"
+    path.write_text(json.dumps(found))
+    with pytest.raises(
+        card.CardError, match=rf"{name}\.json was measured in spm, the model is served in psm_line_last"
+    ):
+        card.read_results(tmp_path, artifact)
+
+
 def test_the_committed_card_is_the_one_its_results_make() -> None:
     models = Path(__file__).parents[2] / "models"
     artifact = artifacts.locate()
@@ -148,15 +165,23 @@ def test_what_was_measured_besides_is_printed_and_nothing_else(artifact: artifac
     more = copy.deepcopy(plain)
     for kind in more["evaluation"]["fill"]["rows"].values():
         kind |= {"loop_rate": 0.0123, "no_harm_rate": 0.987}
+    other = copy.deepcopy(more["evaluation"]["fill"]) | {"layout": "spm"}
+    other["rows"]["next_line"] |= {"first_word_match": 0.2718, "end_in_line_rate": 0.4142}
+    more["evaluation"]["beside"] = [other]
     more["thresholds"] |= {"precision_at_30": 0.412, "precision_at_50": 0.3, "precision_at_70": 0.2}
     before = {"next_line": row(0.0345, 1, 1, 0.5), "line_fill": row(0.0456, 1, 1, 0.5)}
     more["evaluation"]["previous"] = {"file": "old.gguf", "sha256": "1", "fill": {"rows": before}}
-    difference = {"difference": -0.004, "low_95": -0.012, "high_95": 0.003}
+    difference = {"cuts": 4321, "difference": -0.004, "low_95": -0.012, "high_95": 0.003}
     more["layouts"] = {
         "cuts": 5000,
         "repositories": 31,
         "margin": -0.01,
-        "exact": {"q8_0/psm_classic": 0.2345, "fp32/psm_classic": 0.2346},
+        "layout": "psm_line_last",
+        "rates": {
+            "q8_0/psm_classic": {"cuts": 4999, "exact": 0.2345},
+            "fp32/psm_classic": {"cuts": 5, "exact": 0.2346},
+        },
+        "served_against": {"psm_growing": difference},
         "against_classic": {"psm_line_last": {**difference, "non_inferior": False}},
         "context": {**difference, "helps": False},
         "beside": {"fp32": difference},
@@ -164,6 +189,7 @@ def test_what_was_measured_besides_is_printed_and_nothing_else(artifact: artifac
     more["draft"] = {
         "target": "t.gguf",
         "draft": "d.gguf",
+        "layout": "psm_line_last",
         "acceptance": {"k": 4, "prompts": 40, "tokens_per_step": 2.61, "prompt_lookup_tokens_per_step": 1.7},
         "ms_per_token": {"plain": 2.5, "draft": 3.5, "lookup": 2.6},
         "speed_up": {"draft": 0.71, "lookup": 0.96},
@@ -172,6 +198,12 @@ def test_what_was_measured_besides_is_printed_and_nothing_else(artifact: artifac
     text = card.render(artifact, MANIFEST, more)
     for figure in ("1.2 %", "98.7 %", "41.2 %", "`old.gguf`", "3.5 %", "5,000 cuts of 31", "23.4 %", "2.61", "0.71"):
         assert figure in text, figure
+    assert "| next_line, `spm` | 10.0 % | 27.2 % | 97.0 % | 41.4 % |" in text
+    assert "| q8_0/psm_classic | 4,999 | 23.4 % |" in text
+    assert (
+        "`psm_line_last`, in which it is served, against `psm_growing`: -0.40 points (-1.20 to +0.30; 4,321 cuts)"
+        in text
+    )
     assert "not shown to be non-inferior" in text and "no measurable help" in text
     assert "none paid; speculation is off in the embedded engine" in text and "82.5 %" in text
 

@@ -122,11 +122,16 @@ def test_an_interrupted_measurement_goes_on(
     assert told.asked == 10 * len({*measured, *more}), "what was there is not measured again"
     found_lines = layouts.read(out)
     assert len({json.dumps(line) for line in found_lines}) == len(found_lines) == 10
-    found = layouts.summarise([*found_lines[:9], {"repo": "a", "path": "half", "at": 1}], ["q8_0"], "spm")
-    assert (found["cuts"], found["repositories"], found["layout"]) == (9, 2, "spm")
+    half = {key: value for key, value in found_lines[0].items() if "spm" not in key}
+    found = layouts.summarise([half, *found_lines[1:]], ["q8_0"], "spm")
+    assert (found["cuts"], found["repositories"], found["layout"]) == (10, 2, "spm")
+    assert (
+        found["rates"]["q8_0/spm"]["cuts"] == found["against_classic"]["spm"]["cuts"] == found["context"]["cuts"] == 9
+    )
+    assert found["against_classic"]["psm_growing"]["cuts"] == 10
     assert set(found["against_classic"]) == {"psm_line_last", "psm_growing", "spm"}
     assert set(found["served_against"]) == {"psm_line_last", "psm_growing"}
-    with pytest.raises(ValueError, match="no cut was measured in all of"):
+    with pytest.raises(ValueError, match=r"no cut was measured in both q8_0/psm_growing\+context and"):
         layouts.summarise(found_lines, ["q8_0"], "psm_growing")
 
 
