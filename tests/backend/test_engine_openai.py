@@ -226,7 +226,7 @@ async def test_closing_the_iterator_early_closes_the_connection(server: Server) 
     ],
 )
 async def test_a_stream_that_breaks_is_engine_unavailable(server: Server, behaviour: str, message: str) -> None:
-    engine = await started(server, idle_timeout_s=0.3)
+    engine = await started(server, idle_timeout_s=1.0)
     server.behaviour = behaviour
     with pytest.raises(EngineUnavailable, match=message):
         await collect(engine, [1])

@@ -110,7 +110,7 @@ async def test_two_starts_have_two_tokens(tmp_path: Path) -> None:
 
 
 async def test_a_private_gateway_ends_after_the_last_connection_left(tmp_path: Path) -> None:
-    arguments = ("--private", "--state-dir", str(tmp_path), "--linger-s", "0.5")
+    arguments = ("--private", "--state-dir", str(tmp_path), "--linger-s", "2")
     async with serving(*arguments) as (process, url):
         token = json.loads((tmp_path / "gateway.json").read_text())["token"]
         stream = url.replace("http", "ws") + "/v1/stream"
@@ -118,7 +118,7 @@ async def test_a_private_gateway_ends_after_the_last_connection_left(tmp_path: P
         async with connect(stream, additional_headers=headers, proxy=None) as one:
             async with connect(stream, additional_headers=headers, proxy=None):
                 pass
-            await asyncio.sleep(1.0)  # longer than the linger time: one connection is enough to stay
+            await asyncio.sleep(2.3)  # longer than the linger time: one connection is enough to stay
             await one.send(msgpack.encode(Hello(v=1)))
             await one.recv()
         assert await asyncio.wait_for(process.wait(), 20) == 0

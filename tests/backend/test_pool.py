@@ -46,9 +46,9 @@ async def pool_of(
 ) -> AsyncGenerator[ReplicaPool]:
     for replica in replicas:
         await replica.start()
-    engine = {"idle_timeout_s": 1.0, "connect_timeout_s": 0.5} | engine
+    engine = {"idle_timeout_s": 1.0, "connect_timeout_s": 5.0} | engine
     engines = [VllmServerEngine.from_config(url=f"{one.url}/v1", **engine) for one in replicas]
-    pool = ReplicaPool(engines, options or PoolOptions(health=QUICK, check_timeout_s=0.5))
+    pool = ReplicaPool(engines, options or PoolOptions(health=QUICK, check_timeout_s=1.5))
     try:
         if start:
             await pool.start()

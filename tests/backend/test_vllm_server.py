@@ -124,7 +124,7 @@ async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Repli
     ],
 )
 async def test_what_is_wrong_is_said_and_a_check_finds_it(replica: Replica, behaviour: str, fault: Fault) -> None:
-    engine = await started(replica, idle_timeout_s=0.3)
+    engine = await started(replica, idle_timeout_s=1.0)
     replica.behaviour = behaviour
     with pytest.raises(EngineUnavailable) as caught:
         await collect(engine)

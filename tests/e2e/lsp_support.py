@@ -171,6 +171,12 @@ class Editor:
     def cancel(self, id):
         self.client.cancel_request(types.CancelParams(id))
 
+    async def until_requests(self, number):
+        """Wait until so many requests of the flow have gone to the gateway."""
+        async with asyncio.timeout(DEADLINE_S):
+            while (await self.status())["counts"]["requests"] < number:  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.02)
+
     async def status(self):
         """The status, asked for; figures under `counts`."""
         async with asyncio.timeout(DEADLINE_S):

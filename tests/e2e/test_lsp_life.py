@@ -99,7 +99,7 @@ async def test_a_killed_gateway_is_silent_and_coming_back_is_seen(tmp_path):
     async with editor(tmp_path, "--gateway", first.url) as it:
         it.open(SOURCE)
         request = it.ask(4, 11)
-        await asyncio.sleep(0.3)
+        await it.until_requests(1)
         first.kill()
         assert not (await asyncio.wait_for(request, DEADLINE_S)).items
         status = await it.until("degraded")

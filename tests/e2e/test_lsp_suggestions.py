@@ -83,7 +83,7 @@ async def test_a_cancelled_request_is_answered_so_and_the_next_one_works(slow, t
     async with editor(tmp_path, "--gateway", slow.url) as it:
         it.open("alpha = 1\nbeta = ")
         request = it.ask(1, 7, id="to-cancel")
-        await asyncio.sleep(0.3)  # it is on its way to the gateway, or there
+        await it.until_requests(1)
         it.cancel("to-cancel")
         with pytest.raises(JsonRpcException) as raised:
             await request
@@ -97,7 +97,7 @@ async def test_changes_are_handled_while_a_generation_runs(slow, tmp_path):
     async with editor(tmp_path, "--gateway", slow.url) as it:
         it.open("alpha = 1\nbeta = ", uri="file:///w/b.py")
         running = it.ask(1, 7, uri="file:///w/b.py")
-        await asyncio.sleep(0.3)
+        await it.until_requests(1)
         it.open("")
         for i in range(500):
             it.insert(0, i, "x")
@@ -112,7 +112,7 @@ async def test_an_older_request_is_null_at_once_when_the_next_one_comes(slow, tm
     async with editor(tmp_path, "--gateway", slow.url) as it:
         it.open("alpha = 1\nbeta = ")
         first = it.ask(1, 7)
-        await asyncio.sleep(0.3)
+        await it.until_requests(1)
         second = it.ask(1, 6, id="second")
         assert await first is None
         assert not second.done()

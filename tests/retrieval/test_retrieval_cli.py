@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import typer
 from foretype_retrieval.cli import index, search_command
 from foretype_retrieval.store import folder_of
@@ -70,8 +71,9 @@ def test_interrupting_keeps_the_old_index(tmp_path: Path) -> None:
         env=os.environ,
         text=True,
     )
-    # The lock file is older; what tells that work has begun is the time the process has used.
-    time.sleep(1.5)
+    watched, lock = psutil.Process(process.pid), str(folder_of(cache, root) / "lock")
+    while process.poll() is None and lock not in [file.path for file in watched.open_files()]:
+        time.sleep(0.01)  # the lock file is older; that the process has it open tells that work has begun
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert (
