@@ -41,7 +41,7 @@ _BLANKS: Final = " \t\r\f\v"
 _CHARS_MIN: Final = 3
 """Shorter texts are not worth a look: taking one costs a key as well."""
 _DRAFT_CHANCE_MIN: Final = 0.5
-_LOOKS_MAX: Final = 4
+_LOOKS_MAX: Final = 2
 
 
 class AdaptiveModel:
