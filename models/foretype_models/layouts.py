@@ -140,7 +140,7 @@ def compare(lines: Sequence[Mapping[str, Any]], one: str, other: str) -> dict[st
     """``one`` minus ``other`` over all cuts where both were measured.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none; or all are of one repository, whose interval would have no width and prove anything.
     """
     differences: dict[str, list[float]] = {}
     for line in lines:
@@ -148,6 +148,8 @@ def compare(lines: Sequence[Mapping[str, Any]], one: str, other: str) -> dict[st
             differences.setdefault(str(line["repo"]), []).append(float(line[one]) - float(line[other]))
     if not differences:
         raise ValueError(f"no cut was measured in both {one} and {other}; measure more")
+    if len(differences) < 2:
+        raise ValueError(f"{one} and {other} were measured in one repository only; an interval needs two, measure more")
     mean, low, high = bounds(differences)
     return {"cuts": sum(map(len, differences.values())), "difference": mean, "low_95": low, "high_95": high}
 

@@ -146,6 +146,8 @@ def test_the_bound_knows_that_cuts_of_one_repository_are_alike() -> None:
     assert found["low_95"] < -0.4, "ten repositories are ten draws, not five hundred"
     same = layouts.compare(lines({"r": [(True, True)] * 9, "s": [(False, False)]}), "x/a", "x/b")
     assert (same["difference"], same["low_95"], same["high_95"]) == (0, 0, 0)
+    with pytest.raises(ValueError, match="in one repository only"):
+        layouts.compare(lines({"r": [(True, True)] * 9}), "x/a", "x/b")
 
 
 @pytest.mark.parametrize(
