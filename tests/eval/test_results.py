@@ -119,7 +119,8 @@ def test_answers_are_kept_between_runs_only_where_the_user_says(repo: Path, tmp_
 
 def chosen_of(right: int, **keys: tuple[int, int]) -> str:
     """The choice among settings of which each has (keystrokes per commit of 100, requests)."""
-    noise = {"own": (0, 1, 2, 3, 0, 1, 2, 3)}  # settings that differ alike in every commit would have no interval
+    # Settings that differ alike in every commit would have no interval.
+    noise = {"own": (0, 1, 2, 3, 0, 1, 2, 3), "little": (0, 1, 2, 3, 2, 1, 2, 1)}
     rows = {
         name: [
             row(str(n), with_ + noise.get(name, (1, 1, 2, 3, 0, 1, 2, 2))[n], sessions_right=right) for n in range(8)
@@ -140,6 +141,9 @@ def test_a_default_moves_only_for_what_the_whole_interval_says() -> None:
     assert chosen_of(10, own=(80, 100), cheaper=(80, 40), worse=(82, 10)) == "cheaper"
     assert chosen_of(10, own=(80, 100), hardly_cheaper=(80, 90)) == "own"
     assert chosen_of(10, own=(76, 100), worse=(80, 10)) == "own"
+    # What is gained must be worth the requests, by the measure that lets a cheaper setting lose: else two take turns.
+    assert chosen_of(10, own=(80, 80), little=(79, 100)) == "own"
+    assert chosen_of(10, own=(80, 81), little=(79, 100)) == "little"
     # One right suggestion in each commit is no evidence, whatever a bootstrap makes of it.
     assert chosen_of(1, own=(80, 100), better=(76, 120)) == "own"
     assert choose([], {}, default="own", seed=0) is None

@@ -28,7 +28,7 @@ DEBOUNCE_MS: Final = (0.0, 75.0, 150.0, 300.0)
 DEFAULT_DEBOUNCE_MS: Final = PolicyOptions().debounce_ms
 SYSTEMS: Final = ("model", "unfiltered", "network", "adaptive", "copy_line", "empty")
 WORTH_KSR: Final = 0.005
-"""A setting that saves this much less is not worse enough to matter if it asks less often."""
+"""A difference of keystrokes saved that is worth no more requests, and not their loss."""
 
 RIGHT_MIN: Final = 30
 """Fewer right suggestions move no default."""
@@ -184,9 +184,10 @@ def choose(
 ) -> dict[str, Any] | None:
     """Whether another setting should be the default; None where the default itself was not measured.
 
-    The default moves to the best of those settings that save more, with the whole paired interval above zero; else to the one
-    that asks least of those that ask a fifth less and lose, by the whole interval, at most WORTH_KSR. Without an interval nothing moves it. It stays where fewer than
-    RIGHT_MIN suggestions were right: a bootstrap over hardly any event is narrow and says nothing.
+    The default moves to the best of those settings that save more, with the whole paired interval above zero, or above
+    WORTH_KSR where the default asks a fifth less; else to the one that asks least of those that ask a fifth less and lose, by
+    the whole interval, at most WORTH_KSR. So no two settings take each other's place in turns. Without an interval nothing moves
+    it. It stays where fewer than RIGHT_MIN suggestions were right: a bootstrap over hardly any event is narrow and says nothing.
     """
     known = {entry["name"]: entry for entry in sweep if entry["ksr"] is not None}
     if default not in known:
@@ -199,11 +200,19 @@ def choose(
             gains[name] = gain
     own = known[default]
     right = sum(row.sessions_right for row in rows_of[best["name"]])
-    better = [known[name] for name, gain in gains.items() if name != default and gain.above_zero]
+
+    def fifth_less(one: dict[str, Any], other: dict[str, Any]) -> bool:
+        return one["requests"] <= 0.8 * other["requests"]
+
+    better = [
+        known[name]
+        for name, gain in gains.items()
+        if gain.low is not None and gain.low > (WORTH_KSR if fifth_less(own, known[name]) else 0.0)
+    ]
     cheaper = [
         known[name]
         for name, gain in gains.items()
-        if gain.low is not None and gain.low >= -WORTH_KSR and known[name]["requests"] <= 0.8 * own["requests"]
+        if gain.low is not None and gain.low >= -WORTH_KSR and fifth_less(known[name], own)
     ]
     choice = own
     if right >= RIGHT_MIN and better:
