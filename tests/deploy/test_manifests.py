@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from foretype_backend.cli import serve
 from foretype_backend.config import Config, load_config
 from foretype_backend.operations.config_check import check_file
+from foretype_models.artifacts import locate
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HELM = DEPLOY / "helm"
@@ -44,9 +46,13 @@ def _one(match: re.Match[str]) -> re.Match[str]:
     return found
 
 
-def test_the_file_that_both_start_from_can_be_used() -> None:
-    assert check_file(DEPLOY / "team.toml") is None
-    config = load_config(profile=DEPLOY / "team.toml", host="0.0.0.0")
+def test_the_file_that_both_start_from_can_be_used(tmp_path: Path) -> None:
+    path = Path(shutil.copy(DEPLOY / "team.toml", tmp_path))
+    lacking = check_file(path)
+    assert lacking is not None and lacking.field == "model.tokenizer", "the user puts the model's own beside it"
+    shutil.copy(locate().tokenizer_path, tmp_path)
+    assert check_file(path) is None
+    config = load_config(profile=path, host="0.0.0.0")
     assert config.identity.on
     assert config.leases.redis_url is not None
 

@@ -139,8 +139,7 @@ async def test_folders_come_and_go_and_one_is_deleted(root, tmp_path):
         uri = (other / "use.py").as_uri()
         it.open("from lib.far import Far\nfar = Far\n", uri=uri)
         typist = Typist(it, uri, 1, 9)
-        await typist.key()
-        assert kept.has("def away")
+        await typist.until_seen(kept, "def away")
         shutil.rmtree(other)
         assert await typist.key() is not None
         removed = types.WorkspaceFoldersChangeEvent([], [types.WorkspaceFolder(other.as_uri(), "other")])

@@ -11,7 +11,7 @@ from statistics import median
 import pytest
 from eval.git_repo import git
 from foretype_eval.replay.accept import Accepted, Rule, decide
-from foretype_eval.replay.commits import RepositoryError, commits_of, load_commit
+from foretype_eval.replay.commits import RepositoryError, commits_of, files_before, load_commit
 from foretype_eval.replay.developer import slices_of
 from foretype_eval.replay.typist import gap_s, keys_of, next_key
 from foretype_eval.replay.virtual import VirtualLoop
@@ -73,6 +73,22 @@ def test_a_change_in_the_middle_keeps_what_is_below(repo: Path) -> None:
     id = commit(repo, m__py="a\nB\nc\n")
     (stretch,) = load_commit(repo, id, suffixes=[".py"]).stretches
     assert (stretch.before, stretch.target, stretch.after) == ("a\n", "B", "\nc\n")
+
+
+def test_neighbours_are_what_was_changed_lately_before_the_commit_and_the_latest_comes_last(repo: Path) -> None:
+    commit(repo, a__py="a = 1\n", b__py="b = 1\n", c__py="c = 1\n", notes="x\n", latin__py="é".encode("latin-1"))
+    commit(repo, b__py="b = 2\n")
+    commit(repo, a__py="a = 2\n")
+    id = commit(repo, a__py="a = 3\n", new__py="n = 1\n")
+    commit(repo, c__py="c = 2\n")
+
+    def before(**bounds: int) -> list[tuple[str, str]]:
+        return list(files_before(repo, id, suffixes=[".py"], **bounds).items())
+
+    # The commit's own texts and later ones are not known; files of one age by their names, as the client sorts them.
+    assert before() == [("c.py", "c = 1\n"), ("b.py", "b = 2\n"), ("a.py", "a = 2\n")]
+    assert before(files_max=2) == before(bytes_max=17) == [("b.py", "b = 2\n"), ("a.py", "a = 2\n")]
+    assert files_before(repo, git(repo, "rev-list", "--max-parents=0", "HEAD"), suffixes=[".py"]) == {}
 
 
 def test_binary_foreign_encodings_and_deletions_are_left_out_and_counted(repo: Path) -> None:

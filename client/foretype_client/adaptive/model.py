@@ -68,7 +68,7 @@ class AdaptiveModel:
         show: ShowRule = SHOW_RULE,
         steps_max: int = 30,
         looks_max: int = _LOOKS_MAX,
-        documents_max: int = 200,
+        documents_max: int = 700,
         chars_max: int = 400_000,
         others_lexemes_max: int = 300_000,
         vocabulary_max: int = 200_000,

@@ -15,15 +15,15 @@ from typing import Final
 from foretype_context.exclude import reason_to_exclude
 from foretype_context.languages import language_of
 
-__all__ = ["learn_neighbours", "neighbours_of"]
+__all__ = ["BYTES_MAX", "FILES_MAX", "FILE_BYTES_MAX", "learn_neighbours", "neighbours_of"]
 
 _logger = logging.getLogger(__name__)
 
-_FILES_MAX: Final = 150
-_BYTES_MAX: Final = 1_200_000
-_FILE_BYTES_MAX: Final = 50_000
+FILES_MAX: Final = 600
+BYTES_MAX: Final = 1_200_000
+FILE_BYTES_MAX: Final = 50_000
 _VISITED_MAX: Final = 20_000
-_TURN_S: Final = 0.02
+_TURN_S: Final = 0.005
 _SKIPPED_FOLDERS: Final = frozenset(
     {"node_modules", "venv", "site-packages", "__pycache__", "build", "dist", "target", "vendor", "third_party"}
 )
@@ -47,13 +47,13 @@ def neighbours_of(root: Path) -> Iterator[tuple[Path, str]]:
                 status = path.stat()
             except OSError:
                 continue
-            if 0 < status.st_size <= _FILE_BYTES_MAX:
+            if 0 < status.st_size <= FILE_BYTES_MAX:
                 found.append((status.st_mtime, path))
         if visited > _VISITED_MAX:
             break
     found.sort(key=lambda item: (-item[0], item[1]))
-    room = _BYTES_MAX
-    for _, path in found[:_FILES_MAX]:
+    room = BYTES_MAX
+    for _, path in found[:FILES_MAX]:
         try:
             data = path.read_bytes()
             text = data.decode("utf-8")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from foretype_client.adaptive.model import AdaptiveModel
+from foretype_client.adaptive.neighbours import BYTES_MAX, FILES_MAX
 from foretype_client.adaptive.table import CorpusTable
 from foretype_client.local_model import CopyLine, LocalCandidate
 from foretype_context.document import Document
@@ -16,8 +17,6 @@ from foretype_context.languages import language_of
 __all__ = ["KINDS", "Answer", "SourceFile", "answers"]
 
 KINDS: Final = ("rest_of_line", "next_line")
-_NEIGHBOURS_MAX: Final = 150
-_NEIGHBOUR_BYTES_MAX: Final = 1_200_000
 _CHARS_MIN: Final = 3
 _LEAST: Final = 0.02
 
@@ -52,8 +51,8 @@ def answers(files: Sequence[SourceFile], table: CorpusTable | None, *, cuts: int
     """
     rng = random.Random(seed)
     models = {"adaptive": AdaptiveModel(table), "adaptive_without_table": AdaptiveModel()}
-    room = _NEIGHBOUR_BYTES_MAX
-    for file in files[:_NEIGHBOURS_MAX]:
+    room = BYTES_MAX
+    for file in files[:FILES_MAX]:
         room -= len(file.text)
         if room < 0:
             break

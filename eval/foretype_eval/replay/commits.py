@@ -13,10 +13,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+
+from foretype_client.adaptive.neighbours import BYTES_MAX, FILE_BYTES_MAX, FILES_MAX
 
 __all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "files_before", "load_commit", "stretches_of"]
 
 MAX_FILE_BYTES = 1 << 20
+_COMMITS_MAX: Final = 300
+"""Files that none of so many commits changed are old, and equally so."""
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
 
@@ -104,24 +109,41 @@ def _blob(repo: Path, commit: str, path: str, skipped: Counter[str]) -> str | No
         return None
 
 
-def files_before(repo: Path, commit: str, *, suffixes: Sequence[str], bytes_max: int = 1_200_000) -> dict[str, str]:
-    """Files as they stood before `commit`, in order of their paths, up to `bytes_max` in all: the neighbours."""
+def files_before(
+    repo: Path, commit: str, *, suffixes: Sequence[str], files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX
+) -> dict[str, str]:
+    """The neighbours: files as they stood before `commit`, up to `bytes_max` in all, the latest changed of them, and that one last.
+
+    As the client reads a folder that somebody works in, where what was changed lately lies latest on disk.
+    """
     try:
         listing = _git(repo, "ls-tree", "-r", "-z", "-l", f"{commit}^").decode("utf-8", "surrogateescape")
     except RepositoryError:  # the root commit has no parent
         return {}
-    wanted: list[tuple[str, str]] = []
+    ages = _ages(repo, f"{commit}^", suffixes)
+    found: list[tuple[int, str, str, int]] = []
     for entry in filter(None, listing.split("\0")):
         head, path = entry.split("\t", 1)
         _, _, id, size = head.split()
-        if not path.endswith(tuple(suffixes)) or not size.isdigit() or not 0 < int(size) <= 50_000:
-            continue
-        bytes_max -= int(size)
+        if path.endswith(tuple(suffixes)) and size.isdigit() and 0 < int(size) <= FILE_BYTES_MAX:
+            found.append((ages.get(path, len(ages)), path, id, int(size)))
+    wanted: list[tuple[str, str]] = []
+    for _, path, id, size in sorted(found)[:files_max]:
+        bytes_max -= size
         if bytes_max < 0:
             break
         wanted.append((path, id))
+    wanted.reverse()
     texts = _texts(repo, [id for _, id in wanted])
     return {path: text for (path, _), text in zip(wanted, texts, strict=True) if text is not None}
+
+
+def _ages(repo: Path, commit: str, suffixes: Sequence[str]) -> dict[str, int]:
+    """How many files were changed later than each, of those that the last commits changed."""
+    globs = [f"*{suffix}" for suffix in suffixes]
+    log = _git(repo, "log", "--no-merges", f"-n{_COMMITS_MAX}", "--format=", "--name-only", "-z", commit, "--", *globs)
+    paths = dict.fromkeys(filter(None, log.decode("utf-8", "surrogateescape").split("\0")))
+    return {path: age for age, path in enumerate(paths)}
 
 
 def _texts(repo: Path, ids: Sequence[str]) -> Iterator[str | None]:
