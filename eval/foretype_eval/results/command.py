@@ -55,8 +55,9 @@ def results(
             report = run_sweep(options, progress=progress)
     except (RepositoryError, TraceError, GatewayGone, OSError) as error:
         fail(str(error))
-    names = " ".join(f"--repo {name.rpartition('/')[2]}" for name in report["repositories"])
-    text = page(report, f"foretype eval results {names} --keys {keys} --write docs/results.md")
+    given = [f"--repo {name.rpartition('/')[2]}" for name in report["repositories"]]
+    given += [f"--keys {keys}", *(f"--layout {name}" for name in layout or ())]
+    text = page(report, f"foretype eval results {' '.join(given)} --write docs/results.md")
     (out / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     if write is not None:
         write.write_text(text, "utf-8")

@@ -90,7 +90,7 @@ def _choice(report: dict[str, Any]) -> list[str]:
         if chosen["right"] < chosen["right_min"]
         else "its paired interval says so"
         if moved
-        else "no setting saves more, or costs a fifth less at the same worth, with its whole paired interval"
+        else "no setting saves enough for what it asks, or asks a fifth less at the same worth, with its whole paired interval"
     )
     return [
         "## Default settings",
