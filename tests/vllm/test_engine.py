@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import psutil
 import pytest
@@ -22,6 +21,7 @@ from foretype_backend.engines.vllm import VllmEngine
 from foretype_backend.prefix.salt import Namespace, SaltBook
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import locate
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # the engine lives on one loop
 
