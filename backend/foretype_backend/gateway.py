@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from foretype_client.faults import keep_texts_out
+
 from foretype_backend.config import Config, ConfigError
 from foretype_backend.engines.port import EngineUnavailable
 from foretype_backend.launch import make_profile, prepare
-from foretype_backend.logs import keep_texts_out
 from foretype_backend.operations.certificate import Certificate
 from foretype_backend.operations.workers import end_with_parent
 from foretype_backend.private import announced
@@ -42,7 +44,7 @@ async def run_gateway(
     Raises:
         ConfigError: names the field and the remedy; nothing was served.
     """
-    keep_texts_out(asyncio.get_running_loop())
+    keep_texts_out(asyncio.get_running_loop(), logging.getLogger("foretype.gateway"))
     if listen_fd is not None:
         end_with_parent()
     certificate = Certificate.of(config)

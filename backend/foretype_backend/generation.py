@@ -7,6 +7,8 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Final
 
+from foretype_client.faults import log_fault
+
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import PRIORITY
 from foretype_backend.completion import Job, Outcome, Record
@@ -19,7 +21,6 @@ from foretype_backend.engines.port import (
     GenerationParams,
     GenerationRequest,
 )
-from foretype_backend.logs import log_fault
 from foretype_backend.output import TextDelta, joined
 from foretype_backend.prefix.salt import SaltBook
 

@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
+from foretype_client.faults import log_fault
 from foretype_client.wire import RequestClass
 from foretype_context.tokens import Tokenizer
 
@@ -38,7 +39,6 @@ from foretype_backend.engines.port import (
     PromptRefused,
 )
 from foretype_backend.generation import Generation
-from foretype_backend.logs import log_fault
 from foretype_backend.metrics import Measured, Metrics
 from foretype_backend.output import OutputText, TextDelta
 from foretype_backend.prefix.salt import SaltBook

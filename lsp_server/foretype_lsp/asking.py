@@ -11,13 +11,13 @@ import logging
 from collections import Counter, OrderedDict
 from typing import Any, Final, NamedTuple, Protocol
 
+from foretype_client.faults import log_fault
 from foretype_client.policy import Trigger
 from foretype_client.suggestion import FlowStatus, SelectedCompletion, Suggestion
 from foretype_context.document import Snapshot
 
 from foretype_lsp.completions import Place, accepted_characters, item
 from foretype_lsp.documents import Held
-from foretype_lsp.log import describe_fault
 
 __all__ = ["Asked", "Asking", "Flow"]
 
@@ -144,4 +144,4 @@ class Asking:
 def _log_fault(task: asyncio.Task[Suggestion | None]) -> None:
     """Of a question whose answer nobody waits for any more."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("a question that was superseded failed: %s", describe_fault(error))
+        log_fault(_log, "a question that was superseded failed", error)

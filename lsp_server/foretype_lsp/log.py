@@ -6,17 +6,13 @@ names methods, fields, types and places.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import traceback
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-__all__ = ["configure", "describe_fault", "keep_texts_out", "set_level"]
-
-_log: Final = logging.getLogger(__name__)
+__all__ = ["configure", "set_level"]
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _MAX_BYTES: Final = 2 << 20
@@ -44,19 +40,3 @@ def set_level(level: str) -> None:
     number = logging.getLevelNamesMapping().get(level.upper(), logging.WARNING)
     for name in ("foretype_lsp", "foretype_client", "foretype_context", "foretype_retrieval"):
         logging.getLogger(name).setLevel(number)
-
-
-def describe_fault(error: BaseException) -> str:
-    """Type and places of a fault, without its message and without source lines: both may hold the user's text."""
-    frames = traceback.extract_tb(error.__traceback__)[-6:]
-    return f"{type(error).__name__} at " + " < ".join(f"{f.filename}:{f.lineno} {f.name}" for f in reversed(frames))
-
-
-def keep_texts_out(loop: asyncio.AbstractEventLoop) -> None:
-    """Log what goes wrong in callbacks and forgotten tasks as any other fault: asyncio would print their arguments, too."""
-
-    def told(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        _log.error("a fault that nobody waits for: %s", describe_fault(error) if error is not None else "unknown")
-
-    loop.set_exception_handler(told)

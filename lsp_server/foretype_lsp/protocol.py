@@ -22,12 +22,12 @@ from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from typing import Any, ClassVar, Final, TypeVar, cast
 
+from foretype_client.faults import log_fault
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound, JsonRpcRequestCancelled
 from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol
 
 from foretype_lsp.framing import frame
-from foretype_lsp.log import describe_fault
 from foretype_lsp.messages import InvalidParams
 
 __all__ = ["Protocol"]
@@ -221,7 +221,7 @@ class Protocol(LanguageServerProtocol):
         elif isinstance(error, JsonRpcException):
             self._refuse(msg_id, error.code, error.message)
         else:
-            _log.error("request failed: %s", describe_fault(error))
+            log_fault(_log, "request failed", error)
             self._send_response(msg_id, result=None)
 
     def _check_handler_result(self, future: Any) -> None:
@@ -230,7 +230,7 @@ class Protocol(LanguageServerProtocol):
         if isinstance(error, InvalidParams):
             _log.warning("notification ignored: %s", error)
         else:
-            _log.error("notification failed: %s", describe_fault(error))
+            log_fault(_log, "notification failed", error)
 
     def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
         try:

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from foretype_client.collector import calm_collector, collect_when_idle
+from foretype_client.faults import keep_texts_out, log_fault
 
 from foretype_lsp.connection import Connection
-from foretype_lsp.log import describe_fault, keep_texts_out
 from foretype_lsp.server import Server
 from foretype_lsp.stdio import FdWriter, read_forever, watch_process
 
@@ -33,7 +33,7 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
         server.protocol.receive(body)
 
     loop = asyncio.get_running_loop()
-    keep_texts_out(loop)
+    keep_texts_out(loop, _log)
     read_forever(in_fd, loop, receive, server.stopped.set)
     jobs = [_watch(server), Connection(server).run(), collect_when_idle(lambda: received)]
     background = [asyncio.create_task(job) for job in jobs]
@@ -60,5 +60,5 @@ async def _watch(server: Server) -> None:
 def _ended(server: Server, task: asyncio.Task[None]) -> None:
     """A fault of ours in the background must be seen somewhere: without it the server would be silent for ever."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("background task failed: %s", describe_fault(error))
+        log_fault(_log, "background task failed", error)
         server.tell(server.status.lost("a fault in the language server; see its log, then restart it"))

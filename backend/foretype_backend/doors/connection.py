@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
+from foretype_client.faults import log_fault
 from foretype_client.segment_cache import SegmentCache
 from foretype_client.wire import (
     Cancel,
@@ -42,7 +43,6 @@ from foretype_backend.config import LimitsConfig
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
 from foretype_backend.frames import Frame, channel_of
 from foretype_backend.identity.directory import Principal
-from foretype_backend.logs import log_fault
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Renderer, resolve
 from foretype_backend.serve import Job, Outcome, Service

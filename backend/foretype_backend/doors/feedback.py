@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from foretype_client.faults import log_fault
 from foretype_client.wire import Ack, Error, ErrorCode, Feedback, GatewayMessage
 
 from foretype_backend.admission.outcomes import InvalidRequest
-from foretype_backend.logs import log_fault
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.sink import Receipt
 

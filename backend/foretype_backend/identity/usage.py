@@ -7,9 +7,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from foretype_client.faults import log_fault
+
 from foretype_backend.admission.metering import Meter
 from foretype_backend.identity.store import IdentityStore
-from foretype_backend.logs import log_fault
 
 __all__ = ["UsageWriter"]
 

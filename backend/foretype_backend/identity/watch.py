@@ -11,11 +11,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from foretype_client.faults import log_fault
+
 from foretype_backend.identity.directory import Directory
 from foretype_backend.identity.purges import Presence
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.tokens import TokenVerifier
-from foretype_backend.logs import log_fault
 from foretype_backend.telemetry.errors import StoreError
 
 __all__ = ["DirectoryWatch", "JwksWatch", "http_fetch"]

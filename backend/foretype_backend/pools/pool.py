@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
+from foretype_client.faults import log_fault
 from foretype_context.languages import LANGUAGES
 from prometheus_client.registry import Collector
 
@@ -31,7 +32,6 @@ from foretype_backend.engines.port import (
     Origin,
 )
 from foretype_backend.engines.vllm_metrics import LOOK_EVERY_S
-from foretype_backend.logs import log_fault
 from foretype_backend.pools.health import HealthOptions
 from foretype_backend.pools.kv_events import follow_events
 from foretype_backend.pools.members import Member, Members, Replica

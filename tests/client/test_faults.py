@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from foretype_backend.logs import keep_texts_out
+from foretype_client.faults import keep_texts_out
 
 
 async def test_faults_that_nobody_waits_for_are_logged_without_their_words(caplog: pytest.LogCaptureFixture) -> None:
@@ -12,7 +12,7 @@ async def test_faults_that_nobody_waits_for_are_logged_without_their_words(caplo
         raise ValueError(body)
 
     loop, seen = asyncio.get_running_loop(), asyncio.Event()
-    keep_texts_out(loop)
+    keep_texts_out(loop, logging.getLogger("foretype_client"))
     with caplog.at_level(logging.DEBUG):
         loop.call_soon(receive, "the user's text")
         loop.call_soon(seen.set)
