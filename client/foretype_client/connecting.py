@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 
 from foretype_client.ports import GatewayGone
 
-__all__ = ["Backoff", "check_url", "http_base", "is_loopback", "mapped"]
+__all__ = ["Backoff", "check_url", "http_base", "is_loopback", "mapped", "without_credentials"]
 
 _CREDENTIAL_CODES: Final = frozenset({401, 403, 4401, 4403})
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,14 @@ def check_url(url: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise ValueError(f"gateway {url!r} is not a WebSocket URL; it looks like ws://127.0.0.1:8765/v1/stream")
+        told = without_credentials(url)
+        raise ValueError(f"gateway {told!r} is not a WebSocket URL; it looks like ws://127.0.0.1:8765/v1/stream")
     return url
+
+
+def without_credentials(url: str) -> str:
+    """A gateway's address as it may be shown: without a user, a password, and a query that may hold a token."""
+    return _CREDENTIALS.sub("", url.partition("?")[0])
 
 
 def http_base(url: str) -> str:
@@ -82,6 +90,8 @@ def mapped() -> Generator[None]:
         if status in _CREDENTIAL_CODES:
             raise GatewayGone(f"the gateway refused this client ({status}): check the token") from error
         raise GatewayGone(f"the gateway answered {status} instead of opening a WebSocket: check the URL") from error
+    except InvalidURI as error:  # its own message quotes the URL, which may hold a password
+        raise GatewayGone(f"the gateway's URL cannot be used: {error.msg}") from error
     except (OSError, TimeoutError, WebSocketException) as error:
         reason = str(error) or type(error).__name__
         raise GatewayGone(f"the gateway cannot be reached: {reason}: does it run, and is its URL right?") from error

@@ -22,7 +22,7 @@ import platformdirs
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from foretype_client.connecting import Backoff, check_url, is_loopback, mapped
+from foretype_client.connecting import Backoff, check_url, is_loopback, mapped, without_credentials
 from foretype_client.ports import Call, Clock, Endpoint, GatewayError, GatewayGone
 from foretype_client.protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
 from foretype_client.stream import AnswerStream, with_network
@@ -135,7 +135,8 @@ class Session:
         self._told = False
 
     def __repr__(self) -> str:
-        return f"<Session: {self._endpoint.url or 'private'}, {self._protocol!r}, {self._connections} connections>"
+        where = without_credentials(self._endpoint.url) or "private"
+        return f"<Session: {where}, {self._protocol!r}, {self._connections} connections>"
 
     # Life
 
@@ -159,9 +160,8 @@ class Session:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError as error:
-            raise GatewayGone(
-                f"no profile from {self._endpoint.url or 'the gateway'} within {timeout_s:g} s"
-            ) from error
+            where = without_credentials(self._endpoint.url) or "the gateway"
+            raise GatewayGone(f"no profile from {where} within {timeout_s:g} s") from error
         return profile
 
     async def close(self) -> None:

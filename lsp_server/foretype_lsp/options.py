@@ -6,16 +6,16 @@ reported once and falls back to its default; the others are kept, because half a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, cast
 
 import msgspec
+from foretype_client.connecting import without_credentials
 from foretype_client.switches import Switches
 from msgspec import Meta
 
-__all__ = ["IndexOptions", "LogLevel", "Options", "Problem", "parse", "without_credentials"]
+__all__ = ["IndexOptions", "LogLevel", "Options", "Problem", "parse"]
 
 
 class LogLevel(StrEnum):
@@ -96,12 +96,6 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
         return f"option {self.option}: {self.message}"
 
 
-def without_credentials(url: str) -> str:
-    """A gateway's address as it may be shown: without a user, a password, and a query that may hold a token."""
-    return _CREDENTIALS.sub("", url.partition("?")[0])
-
-
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@")
 _OF_THE_CLIENT: Final = frozenset({"trace", "server", "statusBar"})
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Options)}
 _PARTIAL: Final = frozenset(name for name, field in _FIELDS.items() if isinstance(field.default, msgspec.Struct))

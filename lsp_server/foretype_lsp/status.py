@@ -9,9 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from foretype_client.connecting import without_credentials
 from foretype_context.profile import Service
-
-from foretype_lsp.options import without_credentials
 
 __all__ = ["Counts", "State", "Status", "StatusMachine"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
-from foretype_client.connecting import Backoff
+from foretype_client.connecting import Backoff, check_url
 from foretype_client.ports import Call, Endpoint, GatewayError, GatewayGone
 from foretype_client.session import Session
 from foretype_client.tokenizers import TokenizerUnavailable
@@ -328,6 +328,34 @@ async def test_a_callback_that_fails_is_not_swallowed() -> None:
 def test_a_url_that_is_no_websocket_url_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ValueError, match="ws://127"):
         Session(url, clock=time.monotonic, rng=random.Random(1))
+
+
+@pytest.mark.parametrize(
+    "url", ["ws://ann:s3cret@127.0.0.1:{port}/v1/stream?token=s3cret", "ws://s3cret@127.0.0.1:{port}/"]
+)
+async def test_credentials_in_the_url_are_in_no_message(url: str) -> None:
+    session = Session(url.format(port=_nobody()), clock=time.monotonic, rng=random.Random(0), backoff=FAST)
+    with pytest.raises(GatewayGone) as early:
+        await session.ready(0.0)
+    await session.start()
+    with pytest.raises(GatewayGone) as refused:
+        await session.ready(10.0)
+    told = (str(early.value), str(refused.value), session.statistics().last_error, repr(session))
+    await session.close()
+    assert "127.0.0.1" in told[0] and not any("s3cret" in text for text in told), told
+
+
+def test_a_wrong_url_is_told_without_its_credentials() -> None:
+    with pytest.raises(ValueError, match="host") as refused:
+        check_url("http://ann:s3cret@host/v1/stream")
+    assert "s3cret" not in str(refused.value)
+
+
+def _nobody() -> int:
+    """A port where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def test_backoff_is_full_jitter_under_a_cap() -> None:

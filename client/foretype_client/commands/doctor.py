@@ -34,7 +34,7 @@ from foretype_client.commands.shared import (
     errors_told,
     release,
 )
-from foretype_client.connecting import http_base, is_loopback
+from foretype_client.connecting import http_base, is_loopback, without_credentials
 from foretype_client.local import default_state_dir
 from foretype_client.ports import GatewayError, GatewayGone
 from foretype_client.tokenizers import TokenizerUnavailable
@@ -187,12 +187,12 @@ def _privacy(name: str, path: Path) -> Generator[Finding]:
 
 async def _gateway(options: ClientOptions) -> list[Finding]:
     findings: list[Finding] = []
-    where = options.gateway or "private gateway"
+    where = without_credentials(options.gateway or "") or "private gateway"
     async with open_client(options) as client:
         with _failing(findings, "gateway", f"start one with foretype serve, or read the log named above ({where})"):
             profile = await client.session.ready(options.start_timeout_s)
             asked_only = ", shown only to who asks (--unsure: always)" if profile.min_mean_logprob.shows_nothing else ""
-            detail = f"{client.session.endpoint.url}, model {profile.model}{asked_only}, grammar {profile.grammar}"
+            detail = f"{without_credentials(client.session.endpoint.url)}, model {profile.model}{asked_only}, grammar {profile.grammar}"
             findings.append(Finding(name="gateway", status=Verdict.OK, detail=detail))
             findings.append(await _engine(client, options.token))
             with _failing(findings, "tokenizer", "restart the gateway; if that does not help, choose another model"):
