@@ -81,6 +81,8 @@ class ProcessEmbedder:
         self._jobs: queue.PriorityQueue[Job] = queue.PriorityQueue()
         self._remembered: OrderedDict[str, Future[Rows]] = OrderedDict()
         self._lock = threading.Lock()
+        self._door = threading.Lock()
+        """Between a job's entry and the close: nothing may come into the queue behind the last job, where nobody serves it."""
         self._broken = ""
         threading.Thread(target=self._serve, name="foretype embedding", daemon=True).start()
 
@@ -108,16 +110,18 @@ class ProcessEmbedder:
 
     def close(self) -> None:
         """Ends the process."""
-        self._broken = self._broken or f"embedder {self._name} was closed"
+        with self._door:
+            self._broken = self._broken or f"embedder {self._name} was closed"
+            self._jobs.put((2, next(self._numbers), [], Future()))
         self._process.kill()
-        self._jobs.put((2, next(self._numbers), [], Future()))
 
     def _ask(self, urgency: int, texts: list[str]) -> Future[Rows]:
         answer: Future[Rows] = Future()
-        if self._broken:
-            answer.set_exception(EmbedderUnusable(self._broken))
-        else:
-            self._jobs.put((urgency, next(self._numbers), texts, answer))
+        with self._door:
+            if not self._broken:
+                self._jobs.put((urgency, next(self._numbers), texts, answer))
+                return answer
+        answer.set_exception(EmbedderUnusable(self._broken))
         return answer
 
     def _serve(self) -> None:

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -52,6 +54,26 @@ def speaking(monkeypatch: pytest.MonkeyPatch):
     yield make
     for one in started:
         one.close()
+
+
+def test_nobody_waits_for_an_embedder_that_is_closed_while_they_ask(speaking) -> None:
+    embedder = speaking()
+    closing = threading.Thread(target=embedder.close)
+    served = next(thread for thread in threading.enumerate() if thread.name == "foretype embedding")
+
+    class Between:
+        """The moment between a job's look at whether there is an embedder, and its entry into the queue."""
+
+        def __next__(self) -> int:
+            if not closing.ident:
+                closing.start()
+                served.join(0.3)
+            return 0
+
+    embedder._numbers = Between()
+    with suppress(EmbedderUnusable):  # either is an answer; silence is none
+        embedder._ask(1, ["a"]).result(10)
+    closing.join(10)
 
 
 def test_texts_and_questions_go_through_the_process(speaking) -> None:
