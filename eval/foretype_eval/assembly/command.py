@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from foretype_context.grammars import UnknownGrammar, UnknownLayout, grammar
 from foretype_context.tokens import TokenizerUnusable, load_tokenizer
 from foretype_models.artifacts import ArtifactError, locate
 from rich.console import Console
@@ -23,13 +24,18 @@ def context(
     snippets: Annotated[int, typer.Option(min=0, help="Candidates from other files per request.")] = 24,
     seed: Annotated[int, typer.Option(help="Where it is typed.")] = 0,
 ) -> None:
-    """Measure what a key costs in the editor's process: the change, the parse, the prompt; and memory per document."""
+    """Measure what a key costs in the editor's process, in the shipped model's layout: the change, the parse, the prompt; and memory per document."""
     try:
-        tokenizer = load_tokenizer(locate().tokenizer_path)
+        model = locate()
+        tokenizer = load_tokenizer(model.tokenizer_path)
+        family = grammar(model.grammar)
+        layout = family.layout(own=model.profile.get("layout"))
         with progress_bars() as progress:
-            options = ContextOptions(lines=lines, keys=keys, snippets=snippets, seed=seed)
+            options = ContextOptions(
+                lines=lines, keys=keys, snippets=snippets, grammar=family.id, layout=layout, seed=seed
+            )
             result = measure_context(tokenizer, options, progress=progress)
-    except (ArtifactError, TokenizerUnusable, OSError) as error:
+    except (ArtifactError, TokenizerUnusable, UnknownGrammar, UnknownLayout, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(result)

@@ -46,12 +46,14 @@ class ContextOptions(msgspec.Struct, frozen=True, kw_only=True):
         keys: typed characters; each is one measurement.
         snippets: candidates from other files per request.
         grammar: of the profile.
+        layout: of the prompts; empty is the grammar's first.
     """
 
     lines: int = 10_000
     keys: int = 2_000
     snippets: int = 24
     grammar: str = "foretype-2"
+    layout: str = ""
     seed: int = 0
 
 
@@ -112,13 +114,14 @@ def measure_context(
 
     Raises:
         OSError: there is no source to type in.
+        UnknownLayout: the grammar lacks `options.layout`.
     """
     text = source_text(options.lines)
     profile = Profile(
         model="context",
         grammar=options.grammar,
         tokenizer_digest=tokenizer.digest,
-        layout=grammar(options.grammar).layouts[0],
+        layout=grammar(options.grammar).layout(own=options.layout or None),
     )
     assembler = Assembler(tokenizer, profile)
     memory = _memory(text, assembler)
