@@ -87,8 +87,8 @@ def serve(
 def _run_workers(config: Config, log_level: str) -> int:
     """Several processes on one port; each of them gets the arguments that this one got."""
     from foretype_backend import logs
+    from foretype_backend.listening import address_of, bind
     from foretype_backend.operations.workers import run_workers
-    from foretype_backend.server import address_of, bind
 
     logs.configure(log_level)
     arguments = sys.argv[sys.argv.index("serve") + 1 :]

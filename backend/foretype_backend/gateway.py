@@ -14,10 +14,9 @@ from foretype_client.faults import keep_texts_out
 from foretype_backend.config import Config, ConfigError
 from foretype_backend.engines.port import EngineUnavailable
 from foretype_backend.launch import make_profile, prepare
+from foretype_backend.listening import Address, address_of, bind, inherited
 from foretype_backend.operations.certificate import Certificate
-from foretype_backend.operations.workers import end_with_parent
 from foretype_backend.private import announced
-from foretype_backend.server import Address, address_of, bind, inherited, serve_until_told
 
 if TYPE_CHECKING:
     from foretype_backend.operations.siblings import Place
@@ -46,6 +45,8 @@ async def run_gateway(
     """
     keep_texts_out(asyncio.get_running_loop(), logging.getLogger("foretype.gateway"))
     if listen_fd is not None:
+        from foretype_backend.operations.workers import end_with_parent
+
         end_with_parent()
     certificate = Certificate.of(config)
     parts = prepare(config)
@@ -63,6 +64,7 @@ async def run_gateway(
         from foretype_backend.doors.health import gateway_version
         from foretype_backend.operations.reload import Reloader
         from foretype_backend.operations.siblings import Place
+        from foretype_backend.server import serve_until_told
 
         where = None if place is None else Place.of(place)
         identity = await opening.start_identity(config, _name(address_of(listener), where), closing)

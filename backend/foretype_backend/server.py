@@ -1,4 +1,4 @@
-"""The shell around the application: socket, uvicorn, signals, the end of a private gateway."""
+"""The shell around the application: uvicorn, signals, the end of a private gateway."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from foretype_client.collector import calm_collector
 from starlette.applications import Starlette
 
 from foretype_backend.app import stream_door
-from foretype_backend.config import Config, ConfigError
+from foretype_backend.config import Config
 from foretype_backend.frames import FrameProtocol
 from foretype_backend.http_protocol import HttpProtocol
+from foretype_backend.listening import Address, address_of, bind
 from foretype_backend.operations.certificate import Certificate
 
-__all__ = ["Address", "address_of", "bind", "inherited", "running", "serve_until_told"]
+__all__ = ["running", "serve_until_told"]
 
 _FRAME_CEILING: Final = 4
 """Frames up to this many times the limit are read and answered with an error; larger ones end the connection (1009)."""
@@ -33,8 +34,6 @@ _YOUNG_OBJECTS: Final = 5_000
 
 _KEEP_ALIVE_S: Final = 30
 """Longer than clients keep an idle connection, mostly five seconds: who closes first must not be who is just asked again."""
-
-Address = tuple[str, int]
 
 
 class _Server(uvicorn.Server):
@@ -48,33 +47,6 @@ class _Server(uvicorn.Server):
         """Leave new connections to others that listen on the same socket."""
         for server in self.servers:
             server.close()
-
-
-def bind(config: Config) -> socket.socket:
-    """Bind the configured address. Raises ConfigError with the remedy."""
-    host, port = config.gateway.host.strip("[]"), config.gateway.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio switches Nagle's algorithm off only for sockets that say IPPROTO_TCP, and an
-    # accepted socket inherits it: without it every second small frame waits 40 ms for a delayed acknowledgement.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except (OSError, OverflowError) as error:
-        listener.close()
-        remedy = "choose another with --port, or 0 for a free one"
-        raise ConfigError("gateway.port", f"cannot bind {host}:{port} ({error}); {remedy}") from error
-    return listener
-
-
-def inherited(descriptor: int) -> socket.socket:
-    """The socket that a worker got from its parent."""
-    return socket.socket(fileno=descriptor)
-
-
-def address_of(listener: socket.socket) -> Address:
-    host, port = listener.getsockname()[:2]
-    return str(host), int(port)
 
 
 def _server(app: Starlette, config: Config, certificate: Certificate | None) -> _Server:

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.config import Config, GatewayConfig
-from foretype_backend.server import bind
+from foretype_backend.listening import bind
 from foretype_client.session import Session
 from foretype_client.wire import GatewayMessage, Goaway, Hello
 from foretype_context.tokens import load_tokenizer
