@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI, WebSocketException
 
 from foretype_client.ports import GatewayGone
 
@@ -90,8 +90,9 @@ def mapped() -> Generator[None]:
         if status in _CREDENTIAL_CODES:
             raise GatewayGone(f"the gateway refused this client ({status}): check the token") from error
         raise GatewayGone(f"the gateway answered {status} instead of opening a WebSocket: check the URL") from error
-    except InvalidURI as error:  # its own message quotes the URL, which may hold a password
-        raise GatewayGone(f"the gateway's URL cannot be used: {error.msg}") from error
+    except (InvalidURI, InvalidProxy) as error:  # their own messages quote the URL, which may hold a password
+        whose = "gateway's" if isinstance(error, InvalidURI) else "proxy's"
+        raise GatewayGone(f"the {whose} URL cannot be used: {error.msg}") from error
     except (OSError, TimeoutError, WebSocketException) as error:
         reason = str(error) or type(error).__name__
         raise GatewayGone(f"the gateway cannot be reached: {reason}: does it run, and is its URL right?") from error

@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["keep_texts_out", "log_fault"]
+
+_FRAMES_MAX: Final = 20
+"""Of a stack, from where it broke: a recursion without an end has a thousand."""
 
 
 def log_fault(log: logging.Logger, what: str, error: BaseException) -> None:
     """Log a fault: its type and stack (files, lines and functions), without the message and without values."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_MAX:]
     places = " < ".join(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in reversed(frames))
     log.error("%s: %s at %s", what, type(error).__qualname__, places)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
-from foretype_client.connecting import Backoff, check_url
+from foretype_client.connecting import Backoff, check_url, mapped
 from foretype_client.ports import Call, Endpoint, GatewayError, GatewayGone
 from foretype_client.session import Session
 from foretype_client.tokenizers import TokenizerUnavailable
@@ -30,6 +30,7 @@ from foretype_client.wire import (
     Workspace,
 )
 from foretype_context.segments import Kind, Scope, Segment, Source
+from websockets.exceptions import InvalidProxy
 
 FAST = Backoff(base_s=0.01, cap_s=0.02)
 
@@ -346,6 +347,9 @@ async def test_credentials_in_the_url_are_in_no_message(url: str) -> None:
 
 
 def test_a_wrong_url_is_told_without_its_credentials() -> None:
+    with pytest.raises(GatewayGone, match="proxy's URL") as gone, mapped():
+        raise InvalidProxy("http://ann:s3cret@proxy", "it has no port")
+    assert "s3cret" not in str(gone.value)
     with pytest.raises(ValueError, match="host") as refused:
         check_url("http://ann:s3cret@host/v1/stream")
     assert "s3cret" not in str(refused.value)
