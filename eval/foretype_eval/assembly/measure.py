@@ -24,7 +24,6 @@ from foretype_context.outline import outline
 from foretype_context.profile import Profile
 from foretype_context.segments import Scope
 from foretype_context.sources import Snippet
-from foretype_context.templates import grammar
 from foretype_context.tokens import Tokenizer
 
 __all__ = ["ContextOptions", "measure_context", "source_text"]
@@ -42,18 +41,18 @@ class ContextOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure.
 
     Attributes:
+        grammar: of the profile.
+        layout: of the prompts, one of the grammar's.
         lines: of the file that is typed in.
         keys: typed characters; each is one measurement.
         snippets: candidates from other files per request.
-        grammar: of the profile.
-        layout: of the prompts; empty is the grammar's first.
     """
 
+    grammar: str
+    layout: str
     lines: int = 10_000
     keys: int = 2_000
     snippets: int = 24
-    grammar: str = "foretype-2"
-    layout: str = ""
     seed: int = 0
 
 
@@ -114,14 +113,13 @@ def measure_context(
 
     Raises:
         OSError: there is no source to type in.
-        UnknownLayout: the grammar lacks `options.layout`.
     """
     text = source_text(options.lines)
     profile = Profile(
         model="context",
         grammar=options.grammar,
         tokenizer_digest=tokenizer.digest,
-        layout=grammar(options.grammar).layout(own=options.layout or None),
+        layout=options.layout,
     )
     assembler = Assembler(tokenizer, profile)
     memory = _memory(text, assembler)
@@ -164,7 +162,7 @@ def measure_context(
         "keys": options.keys,
         "snippets": len(snippets),
         "grammar": options.grammar,
-        "layout": profile.layout,
+        "layout": options.layout,
         "strategy": assembler.strategy.id,
         "prompt_tokens_mean": round(tokens / max(options.keys, 1)),
         "open_ms": round(opened_ms, 3),
