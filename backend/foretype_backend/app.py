@@ -142,6 +142,8 @@ def create_app(
             Route("/v1/chat/completions", chat.completions, methods=["POST"]),
             Route("/v1/models", openai.models, methods=["GET"]),
             Route("/infill", infill.infill, methods=["POST"]),
+            Route("/livez", health.livez, methods=["GET"]),
+            Route("/readyz", health.readyz, methods=["GET"]),
             Route("/healthz", health.healthz, methods=["GET"]),
             Route("/health", health.healthz, methods=["GET"]),  # llama.cpp's name for it
             Route("/admin/status", admin.status, methods=["GET"]),

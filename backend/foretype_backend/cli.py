@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from foretype_backend.config import Config, ConfigError, load_config
+from foretype_backend.listening import Inherited
 from foretype_backend.secret_file import check_secret_files
 
 __all__ = ["app", "serve"]
@@ -47,6 +48,7 @@ def serve(
         bool, typer.Option("--no-telemetry", help="keep nothing of what clients report about suggestions")
     ] = False,
     listen_fd: Annotated[int | None, typer.Option(hidden=True, help="a worker's inherited socket")] = None,
+    metrics_fd: Annotated[int | None, typer.Option(hidden=True, help="a worker's inherited socket of metrics")] = None,
     place: Annotated[str | None, typer.Option(hidden=True, help="a worker's place among its siblings")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning, error; never contains source text")] = "info",
 ) -> None:
@@ -78,7 +80,7 @@ def serve(
         check_secret_files(config)
         if config.gateway.workers > 1:
             raise typer.Exit(_run_workers(config, log_level))
-        _run(config, read, log_level, listen_fd, place)
+        _run(config, read, log_level, Inherited(listen_fd, metrics_fd, place))
     except ConfigError as error:
         typer.echo(f"foretype serve: {error}", err=True)
         raise typer.Exit(2) from error
@@ -87,15 +89,17 @@ def serve(
 def _run_workers(config: Config, log_level: str) -> int:
     """Several processes on one port; each of them gets the arguments that this one got."""
     from foretype_backend import logs
-    from foretype_backend.listening import address_of, bind
+    from foretype_backend.listening import address_of, bind, bind_metrics
     from foretype_backend.operations.workers import run_workers
 
     logs.configure(log_level)
     arguments = sys.argv[sys.argv.index("serve") + 1 :]
-    listener = bind(config)
-    return asyncio.run(
-        run_workers(config.gateway.workers, arguments, listener, lambda: _say_ready(config, address_of(listener)))
-    )
+    listener, metrics = bind(config), bind_metrics(config)
+
+    def ready() -> None:
+        _say_ready(config, address_of(listener))
+
+    return asyncio.run(run_workers(config.gateway.workers, arguments, listener, ready, metrics))
 
 
 def _say_ready(config: Config, address: tuple[str, int]) -> None:
@@ -105,15 +109,13 @@ def _say_ready(config: Config, address: tuple[str, int]) -> None:
     sys.stdout.flush()
 
 
-def _run(config: Config, read: Callable[[], Config], log_level: str, listen_fd: int | None, place: str | None) -> None:
+def _run(config: Config, read: Callable[[], Config], log_level: str, inherited: Inherited) -> None:
     # Imported here so that `--help` and a wrong option answer at once.
     from foretype_backend import logs
     from foretype_backend.gateway import run_gateway
 
     logs.configure(log_level)
-    serving = run_gateway(
-        config, read, ready=lambda address: _say_ready(config, address), listen_fd=listen_fd, place=place
-    )
+    serving = run_gateway(config, read, ready=lambda address: _say_ready(config, address), inherited=inherited)
     if sys.platform == "win32":
         asyncio.run(serving)
         return

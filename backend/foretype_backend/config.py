@@ -25,6 +25,7 @@ from foretype_backend.settings import (
     IdentityConfig,
     LeasesConfig,
     LimitsConfig,
+    MetricsConfig,
     ModelConfig,
     PoolsConfig,
     PricesConfig,
@@ -76,6 +77,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     model: ModelConfig = ModelConfig()
     limits: LimitsConfig = LimitsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    metrics: MetricsConfig = MetricsConfig()
     identity: IdentityConfig = IdentityConfig()
     admission: AdmissionConfig = AdmissionConfig()
     leases: LeasesConfig = LeasesConfig()
@@ -88,7 +90,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a gateway needs to know, checked.
 
     Attributes:
-        token: bearer token that every door but `/healthz` asks for; None leaves a loopback gateway open.
+        token: bearer token that every door but those for probes asks for; None leaves a loopback gateway open.
         private: one user's own gateway: free port, `gateway.json`, ends by itself.
         state_dir: where `gateway.json` is written, in private mode.
     """
@@ -98,6 +100,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelConfig = ModelConfig()
     limits: LimitsConfig = LimitsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
+    metrics: MetricsConfig = MetricsConfig()
     identity: IdentityConfig = IdentityConfig()
     admission: AdmissionConfig = AdmissionConfig()
     leases: LeasesConfig = LeasesConfig()
@@ -170,6 +173,7 @@ def load_config(
         model=merged_model,
         limits=file.limits,
         telemetry=_telemetry(file.telemetry, base, enabled=telemetry, url=telemetry_url),
+        metrics=file.metrics,
         identity=msgspec.structs.replace(
             file.identity, **(_relative(file.identity, base, "url", "salt_file") | _given(url=identity_url))
         ),
@@ -260,6 +264,7 @@ def _check(config: Config) -> None:
     gateway, limits = config.gateway, config.limits
     if not 0 <= gateway.port <= 65535:
         raise ConfigError("gateway.port", f"{gateway.port} is no port; choose 1 to 65535, or 0 for a free one")
+    _check_metrics(config)
     if config.token is None and not config.identity.on and not is_loopback(gateway.host):
         raise ConfigError(
             "gateway.token_file",
@@ -283,6 +288,14 @@ def _check(config: Config) -> None:
         value = _value(config, field)
         if value is not None and not 0 < value < float("inf"):  # TOML knows nan
             raise ConfigError(field, "must be a number above zero; leave it out for the default")
+
+
+def _check_metrics(config: Config) -> None:
+    port = config.metrics.port
+    if port is not None and not 0 <= port <= 65535:
+        raise ConfigError("metrics.port", f"{port} is no port; choose 1 to 65535, or leave it out")
+    if port and port == config.gateway.port:
+        raise ConfigError("metrics.port", f"{port} is the port of the gateway itself; choose another, or leave it out")
 
 
 def _value(config: Config, field: str) -> Any:

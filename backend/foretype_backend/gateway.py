@@ -14,7 +14,7 @@ from foretype_client.faults import keep_texts_out
 from foretype_backend.config import Config, ConfigError
 from foretype_backend.engines.port import EngineUnavailable
 from foretype_backend.launch import make_profile, prepare
-from foretype_backend.listening import Address, address_of, bind, inherited
+from foretype_backend.listening import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
 from foretype_backend.operations.certificate import Certificate
 from foretype_backend.private import announced
 
@@ -29,31 +29,32 @@ async def run_gateway(
     read: Callable[[], Config],
     *,
     ready: Callable[[Address], None],
-    listen_fd: int | None = None,
-    place: str | None = None,
+    inherited: Inherited = Inherited(),  # noqa: B008 - it is empty and cannot change
 ) -> None:
     """Serve until told to end; what was opened is closed whatever happens.
 
     Args:
         read: the configuration as it is now, for a reload.
         ready: called once, when the first request can be served.
-        listen_fd: of a worker: the socket that it inherited.
-        place: of a worker: its place among its siblings.
+        inherited: what a worker got from its parent.
 
     Raises:
         ConfigError: names the field and the remedy; nothing was served.
     """
     keep_texts_out(asyncio.get_running_loop(), logging.getLogger("foretype.gateway"))
-    if listen_fd is not None:
+    is_worker = inherited.listen_fd is not None
+    if is_worker:
         from foretype_backend.operations.workers import end_with_parent
 
         end_with_parent()
     certificate = Certificate.of(config)
     parts = prepare(config)
     # Before the model is loaded: a port in use is told at once.
-    listener = bind(config) if listen_fd is None else inherited(listen_fd)
+    listener, metrics_listener = _listeners(config, inherited)
     async with contextlib.AsyncExitStack() as closing:
         closing.callback(listener.close)
+        if metrics_listener is not None:
+            closing.callback(metrics_listener.close)
         closing.push_async_callback(parts.engine.close)
         loading = asyncio.ensure_future(parts.engine.start())
         closing.push_async_callback(_given_up, loading)
@@ -66,7 +67,7 @@ async def run_gateway(
         from foretype_backend.operations.siblings import Place
         from foretype_backend.server import serve_until_told
 
-        where = None if place is None else Place.of(place)
+        where = None if inherited.place is None else Place.of(inherited.place)
         identity = await opening.start_identity(config, _name(address_of(listener), where), closing)
         telemetry = await opening.open_telemetry(config, closing)
         salted = identity is not None or config.engine.name == "vllm-server"
@@ -108,6 +109,11 @@ async def run_gateway(
         if salts is not None:
             opening.attach_caches(config, gateway, parts.engine, salts, identity)
 
+        if metrics_listener is not None:
+            from foretype_backend.operations.metrics_port import serving_metrics
+
+            await closing.enter_async_context(serving_metrics(siblings.metrics, config, metrics_listener))
+
         announcement = closing.enter_context(contextlib.ExitStack())
 
         def tell(address: Address) -> None:
@@ -131,8 +137,21 @@ async def run_gateway(
             ready=tell,
             reload=None if config.private else Reloader(config, read, use).on_signal,
             certificate=certificate,
-            shared=listen_fd is not None,
+            shared=is_worker,
         )
+
+
+def _listeners(config: Config, inherited: Inherited) -> tuple[socket.socket, socket.socket | None]:
+    """For the doors, and for metrics where they have a port of their own. Raises ConfigError."""
+    if inherited.listen_fd is not None:
+        metrics_fd = inherited.metrics_fd
+        return inherited_socket(inherited.listen_fd), None if metrics_fd is None else inherited_socket(metrics_fd)
+    listener = bind(config)
+    try:
+        return listener, bind_metrics(config)
+    except ConfigError:
+        listener.close()
+        raise
 
 
 async def _given_up(loading: asyncio.Future[None]) -> None:

@@ -37,6 +37,8 @@
 | `gateway.drain_s` | 10 | on SIGTERM: seconds that clients have to move before connections close |
 | `gateway.max_connections` | 20000 | open stream connections; beyond it a new one is closed with 1013 |
 | `gateway.tls_cert_file`, `tls_key_file` | none | PEM files; the gateway then speaks TLS itself |
+| `metrics.port` | none | a port that `/metrics` has of its own, without a token and without TLS; 0 takes a free one |
+| `metrics.host` | `127.0.0.1` | address that it binds |
 | `identity.enabled` | false, or true where `url` or `oidc` is set | ask everybody for a key or a bearer token of their own |
 | `identity.url` | `identity/identity.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
 | `identity.poll_ms` | 500 | how often a change in the store is looked for |
@@ -88,6 +90,7 @@ __all__ = [
     "IdentityConfig",
     "LeasesConfig",
     "LimitsConfig",
+    "MetricsConfig",
     "ModelConfig",
     "ObjectivesMs",
     "OidcConfig",
@@ -159,6 +162,11 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_segments: int = 1024
     abort_grace_ms: float = 1000.0
     retry_wait_ms: float = 2000.0
+
+
+class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str = "127.0.0.1"
+    port: int | None = None
 
 
 class OidcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

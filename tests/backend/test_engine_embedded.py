@@ -273,14 +273,18 @@ async def test_a_model_that_vanished_fails_requests_with_the_reason_until_it_is_
     copy = Path(shutil.copy(model, tmp_path / "copy.gguf"))
     engine = EmbeddedEngine.from_config(model=copy, threads=1, restart_wait_s=1.5, restart_most_s=0.2)
     await engine.start()
+    await engine.ready()
     shutil.move(copy, tmp_path / "away.gguf")
     assert engine.process_id is not None
     os.kill(engine.process_id, signal.SIGKILL)
     await until(lambda: engine.process_id is None)
     with pytest.raises(EngineUnavailable, match="no such file"):
         await collect(engine, "without", PROMPT)
+    with pytest.raises(EngineUnavailable, match="no such file"):
+        await engine.ready()
     shutil.move(tmp_path / "away.gguf", copy)
     await until(lambda: engine.process_id is not None)
+    await engine.ready()
     assert len(ids_of(await collect(engine, "with", PROMPT))) == 8
     await engine.close()
 

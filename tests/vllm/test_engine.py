@@ -230,6 +230,7 @@ async def test_an_engine_that_dies_fails_its_requests_at_once(engine: VllmEngine
     """The last test of this module: nothing runs on this engine afterwards."""
     stream = engine.generate(GenerationRequest("dies", prompt(20), GenerationParams(max_tokens=4000)))
     await anext(stream)
+    await engine.ready()
     cores = [one for one in psutil.Process().children(recursive=True) if "EngineCore" in " ".join(one.cmdline())]
     assert cores
     for core in cores:
@@ -240,3 +241,5 @@ async def test_an_engine_that_dies_fails_its_requests_at_once(engine: VllmEngine
                 pass
         with pytest.raises(EngineUnavailable, match="died"):
             await collect(engine, "after", prompt(21))
+        with pytest.raises(EngineUnavailable, match="died"):
+            await engine.ready()

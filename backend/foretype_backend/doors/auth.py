@@ -29,9 +29,10 @@ __all__ = ["CLOSE_CREDENTIALS", "CLOSE_FORBIDDEN", "Gatekeeper", "GuardMiddlewar
 CLOSE_CREDENTIALS: Final = 4401
 CLOSE_FORBIDDEN: Final = 4403
 
-_OPEN_PATHS: Final = frozenset(
-    {"/healthz", "/health", "/playground", "/playground/app.js", "/playground/style.css", "/playground/login"}
-)
+_PROBES: Final = frozenset({"/livez", "/readyz"})
+"""They answer under any Host: a kubelet asks the pod by its address, a load balancer under a name of its own. They tell one word."""
+_PAGES: Final = frozenset({"/playground", "/playground/app.js", "/playground/style.css", "/playground/login"})
+_OPEN_PATHS: Final = _PROBES | _PAGES | {"/healthz", "/health"}
 _SCOPES: Final = (("/metrics", Scope.METRICS), ("/admin/", Scope.ADMIN), ("/v1/chat/", Scope.CHAT))
 _PRINCIPAL: Final = "foretype.principal"
 _ANYBODY: Final = Principal()
@@ -71,8 +72,8 @@ class Gatekeeper:
         self._origins = {origin.rstrip("/").lower() for origin in config.gateway.origins}
         self._any_address = not is_loopback(config.gateway.host)
 
-    def listed(self, headers: Mapping[str, str]) -> bool:
-        """Whether Host is this gateway's and Origin, if there is one, is listed."""
+    def listed(self, headers: Mapping[str, str], *, any_host: bool = False) -> bool:
+        """Whether Host is this gateway's, or does not matter, and Origin, if there is one, is listed."""
         origin = headers.get("origin")
         if origin is not None:
             origin = origin.rstrip("/").lower()
@@ -80,6 +81,8 @@ class Gatekeeper:
             own = origin.partition("://")[2] == headers.get("host", "").strip().lower()
             if origin not in self._origins and not own:
                 return False
+        if any_host:
+            return True
         host = _hostname(headers.get("host", ""))
         if host is None:
             return False
@@ -90,6 +93,11 @@ class Gatekeeper:
         except ValueError:
             return False
         return address.is_loopback or self._any_address
+
+    @property
+    def has_token(self) -> bool:
+        """Of the gateway's own."""
+        return self._token is not None
 
     def authenticate(self, headers: Mapping[str, str], scope: Scope | None = None) -> Principal | Denial:
         """Who presents this credential, if they may do what `scope` names."""
@@ -141,7 +149,7 @@ class GuardMiddleware:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if not self._keeper.listed(headers):
+        if not self._keeper.listed(headers, any_host=scope["path"] in _PROBES):
             await _refuse(403, "forbidden", "this Host or Origin is not listed; see gateway.hosts and gateway.origins")(
                 scope, receive, send
             )

@@ -1,19 +1,24 @@
-"""Doors for operators and clients that start up: `/healthz`, `/metrics`, `/v1/tokenizers/{digest}`."""
+"""Doors for operators and clients that start up: `/livez`, `/readyz`, `/healthz`, `/metrics`, `/v1/tokenizers/{digest}`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 
 from foretype_context.profile import Profile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.auth import Gatekeeper
+from foretype_backend.doors.readiness import Readiness
 from foretype_backend.metrics import CONTENT_TYPE
 from foretype_backend.serve import Service
 
 __all__ = ["HealthDoor", "gateway_version"]
+
+
+_NO_STORE: Final = {"Cache-Control": "no-store"}
 
 
 def gateway_version() -> str:
@@ -44,11 +49,27 @@ class HealthDoor:
         self._metrics = metrics
         self._draining = draining
         self._version = gateway_version()
+        identity = keeper.identity
+        self._readiness = Readiness(
+            service.engine, draining=draining, admits=lambda: keeper.has_token or identity is None or identity.admits
+        )
+
+    async def livez(self, request: Request) -> Response:
+        """`GET /livez`: this process answers."""
+        return JSONResponse({"status": "ok"}, headers=_NO_STORE)
+
+    async def readyz(self, request: Request) -> Response:
+        """`GET /readyz`: 200 where a completion can be served, 503 with one word where not."""
+        reason = await self._readiness.unready()
+        if reason is None:
+            return JSONResponse({"status": "ok"}, headers=_NO_STORE)
+        return JSONResponse({"status": "unready", "reason": reason}, status_code=503, headers=_NO_STORE)
 
     async def healthz(self, request: Request) -> Response:
-        """`GET /healthz`: needs no token and tells nothing secret.
+        """`GET /healthz`: what this process serves, for clients and people; 503 while it drains, whatever its engine does.
 
-        A right token is confirmed, so that a client can tell its own gateway from another process on the same port.
+        Needs no token and tells nothing secret. A right token is confirmed, so that a client can tell its own gateway from
+        another process on the same port.
         """
         draining = self._draining()
         engine, scheduler = self._service.engine.statistics(), self._service.statistics()

@@ -110,6 +110,10 @@ class EmbeddedEngine:
             await process.close()
         self._fail_all("the engine was closed")
 
+    async def ready(self) -> None:
+        if self._process is None:
+            raise EngineUnavailable(self._last_error)
+
     async def _supervise(self, process: EngineProcess) -> None:
         loop = asyncio.get_running_loop()
         failures = 0

@@ -105,6 +105,9 @@ class OpenAIEngine:
             self.abort(request_id)
         await self._hang_up()
 
+    async def ready(self) -> None:
+        await self._request("GET", "models")
+
     def _open(self) -> None:
         config = self._config
         headers = {"authorization": f"Bearer {config.api_key}"} if config.api_key else {}

@@ -185,6 +185,10 @@ class ScriptedEngine:
             self._abort_log.close()
             self._abort_log = None
 
+    async def ready(self) -> None:
+        if not self._started:
+            raise EngineUnavailable("the scripted engine is not started; call start() first")
+
     def fail_next(self, error: Exception | None = None, *, after_tokens: int = 0) -> None:
         """The next request that is not spoken for raises `error` after that many tokens (counted as one restart)."""
         fault = error if error is not None else EngineUnavailable("the scripted engine was told to fail; retry")

@@ -120,6 +120,9 @@ class VllmEngine:
         if llm is not None:
             await asyncio.to_thread(llm.shutdown, 5.0)
 
+    async def ready(self) -> None:
+        self.library()
+
     async def _rehearse(self) -> None:
         """A few throw-away requests: the first of each size compiles kernels, which must not be a user's request."""
         room = self._shape.context_tokens - 2

@@ -141,6 +141,10 @@ class Directory:
         sizes = f"{len(self.tenants)} tenants, {len(self.users)} users, {len(self._keys)} keys"
         return f"<Directory {self.version}: {sizes}>"
 
+    @property
+    def has_keys(self) -> bool:
+        return bool(self._keys)
+
     def epochs(self) -> dict[tuple[str, str], int]:
         """Of every cache namespace, by tenant and repository; the repository "" is the whole tenant."""
         return self._epochs | {(tenant.name, ""): tenant.epoch for tenant in self.tenants.values()}

@@ -53,6 +53,11 @@ class Identity:
             return Denial.UNKNOWN
         return self.verifier.principal(token, self.directory, now_ms / 1000)
 
+    @property
+    def admits(self) -> bool:
+        """False where nobody can be let in: the issuer's keys were never fetched, and there are no others."""
+        return self.verifier is None or self.verifier.has_keys or self.directory.has_keys
+
     def still(self, principal: Principal) -> Denial | None:
         """Why somebody who was let in may not go on; None where they may."""
         return self.directory.still(principal, self._wall_ms())

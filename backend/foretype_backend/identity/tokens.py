@@ -45,6 +45,10 @@ class TokenVerifier:
     def __repr__(self) -> str:
         return f"<TokenVerifier {self.config.issuer}: {len(self._keys)} keys, {len(self._verified)} tokens known>"
 
+    @property
+    def has_keys(self) -> bool:
+        return bool(self._keys)
+
     def use(self, jwks: Mapping[str, Any]) -> int:
         """Take a key set, in place of the former. Returns how many keys can be used. Raises ValueError for none."""
         found: dict[str, jwt.PyJWK] = {}

@@ -18,7 +18,7 @@ __all__ = ["Reloader", "fixed_changes"]
 
 _log = logging.getLogger("foretype.gateway")
 
-_FIXED_SECTIONS = ("engine", "telemetry", "identity", "leases", "pool", "tracing")
+_FIXED_SECTIONS = ("engine", "metrics", "telemetry", "identity", "leases", "pool", "tracing")
 _FIXED_GATEWAY = ("host", "port", "workers", "tls_cert_file", "tls_key_file")
 
 

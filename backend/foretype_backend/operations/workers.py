@@ -31,11 +31,21 @@ _LONGEST_S: Final = 10.0
 
 
 class _Workers:
-    def __init__(self, count: int, arguments: Sequence[str], listener: socket.socket, folder: Path) -> None:
+    def __init__(
+        self,
+        count: int,
+        arguments: Sequence[str],
+        listener: socket.socket,
+        folder: Path,
+        metrics: socket.socket | None = None,
+    ) -> None:
         self._count = count
         self._folder = folder
         self._arguments = [*arguments, "--workers", "1", "--listen-fd", str(listener.fileno())]
-        self._listener = listener
+        self._inherited = [listener.fileno()]
+        if metrics is not None:
+            self._arguments += ["--metrics-fd", str(metrics.fileno())]
+            self._inherited.append(metrics.fileno())
         self._processes: set[asyncio.subprocess.Process] = set()
         self._ready = 0
         self.all_ready = asyncio.Event()
@@ -56,7 +66,7 @@ class _Workers:
                 str(Place(self._folder, slot, self._count)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                pass_fds=[self._listener.fileno()],
+                pass_fds=self._inherited,
             )
             self._processes.add(process)
             assert process.stdout is not None
@@ -84,19 +94,26 @@ class _Workers:
                 process.send_signal(number)
 
 
-async def run_workers(count: int, arguments: Sequence[str], listener: socket.socket, ready: Callable[[], None]) -> int:
+async def run_workers(
+    count: int,
+    arguments: Sequence[str],
+    listener: socket.socket,
+    ready: Callable[[], None],
+    metrics: socket.socket | None = None,
+) -> int:
     """Serve with `count` workers until told to end; returns the exit code: that of the first worker that cannot start.
 
     Args:
         arguments: of `serve`, as this process got them.
         listener: bound; workers inherit it.
         ready: called when every worker is ready for the first time.
+        metrics: bound, for the port that metrics have of their own; whichever worker takes a scrape tells of all.
     """
     loop = asyncio.get_running_loop()
     listener.listen(2048)
     listener.set_inheritable(True)
     folder = Path(tempfile.mkdtemp(prefix="foretype-"))  # nobody else may read it
-    workers = _Workers(count, arguments, listener, folder)
+    workers = _Workers(count, arguments, listener, folder, metrics)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, workers.hand_on, number)
     tasks = [loop.create_task(workers.keep(slot)) for slot in range(count)]
@@ -113,6 +130,8 @@ async def run_workers(count: int, arguments: Sequence[str], listener: socket.soc
     finally:
         announce.cancel()
         listener.close()
+        if metrics is not None:
+            metrics.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 

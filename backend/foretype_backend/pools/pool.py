@@ -165,6 +165,10 @@ class ReplicaPool:
         if self._sender is not None:
             await self._sender.close()
 
+    async def ready(self) -> None:
+        if not self._members.serving():
+            raise self._members.unavailable()
+
     # Requests
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
