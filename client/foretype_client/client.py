@@ -65,6 +65,7 @@ class ClientOptions:
         local: whether to suggest, without any model, what this file and its neighbours say; reads files of `workspaces`.
         telemetry: whether to tell the gateway what became of suggestions (ids, times, lengths; see docs/telemetry.md).
             Off by default: benchmarks and one-off commands are no developer at work.
+        trusted: whether anything may be read in the folders around open documents; if not, they are all that is known.
     """
 
     gateway: str | None = None
@@ -80,6 +81,7 @@ class ClientOptions:
     sources: Sources | None = None
     local: bool = True
     telemetry: bool = False
+    trusted: bool = True
 
     def policy_here(self) -> PolicyOptions:
         """The policy with what it leaves to the gateway: only a private one computes beforehand, for nobody waits behind it."""
@@ -222,7 +224,12 @@ async def open_client(
         # Unique across users and restarts; `rng` may be seeded, and then is not.
         recorder = Recorder(secrets.token_hex(12), feedback, clock=clock, wall_ms=_wall_ms())
         telemetry = Telemetry(
-            recorder, session, Spool(telemetry_dir / "spool"), clock=clock, wall_ms=_wall_ms, head_of=head_of
+            recorder,
+            session,
+            Spool(telemetry_dir / "spool"),
+            clock=clock,
+            wall_ms=_wall_ms,
+            head_of=head_of if options.trusted else lambda uri: "",
         )
         session.on_acknowledged = telemetry.acknowledged
     gateway: Gateway = session
@@ -245,7 +252,7 @@ async def open_client(
         sources=options.sources,
     )
     await session.start()
-    roots = [Path(workspace.root) for workspace in options.workspaces] if options.local else []
+    roots = [Path(workspace.root) for workspace in options.workspaces] if options.local and options.trusted else []
     background = [asyncio.create_task(learn_neighbours(roots, flow.learn), name="foretype neighbours")]
     if telemetry is not None:
         background.append(asyncio.create_task(telemetry.run(), name="foretype telemetry"))

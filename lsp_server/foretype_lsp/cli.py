@@ -35,6 +35,10 @@ def lsp(
     no_retrieval: Annotated[
         bool, typer.Option("--no-retrieval", help="Index no folder: suggestions know the open documents alone.")
     ] = False,
+    untrusted: Annotated[
+        bool,
+        typer.Option("--untrusted", help="Read nothing in the open folders: the open documents are all that is known."),
+    ] = False,
     unsure: Annotated[
         bool,
         typer.Option("--unsure", help="Show what the model says even where it is less sure than its profile asks for."),
@@ -58,6 +62,7 @@ def lsp(
         "logLevel": log_level,
         "index": {"enable": False} if no_retrieval else None,
         "policies": {"unsure": True} if unsure else None,
+        "trusted": False if untrusted else None,
     }
     raise typer.Exit(
         main({name: value for name, value in given.items() if value not in ("", None)}, log_file, popup=popup)

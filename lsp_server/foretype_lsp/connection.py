@@ -140,7 +140,8 @@ class Connection:
             state_dir=Path(options.state_dir).expanduser() if options.state_dir else None,
             model=Path(options.model).expanduser() if options.model else None,
             client_name=server.client_name,
-            workspaces=[workspace_of(Path(root)) for root in server.documents.roots if root],
+            workspaces=[workspace_of(Path(root)) for root in server.documents.roots if root and options.trusted],
+            trusted=options.trusted,
             policy=policy,
             flow=FlowOptions(answer=AnswerRules.growing() if options.suggestion_grew else AnswerRules()),
             telemetry=options.telemetry,
@@ -173,5 +174,6 @@ def _needs_another_client(before: Options, now: Options) -> bool:
         "suggestion_grew",
         "policies",
         "telemetry",
+        "trusted",
     )
     return any(getattr(before, name) != getattr(now, name) for name in names)

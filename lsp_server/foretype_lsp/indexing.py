@@ -40,6 +40,7 @@ class Indexing:
         self._server = server
         self._changed = changed
         self._opened: Options | None = None
+        self._watching = False
         self._progresses = Progresses(server)
 
     async def apply(self) -> None:
@@ -47,11 +48,12 @@ class Indexing:
         server, options = self._server, self._server.options
         if self._opened is not None and _same(self._opened, options):
             return
-        first, self._opened = self._opened is None, options
+        self._opened = options
         await self._close()
-        if not options.index.enable:
+        if not options.index.enable or not options.trusted:
             return
-        if first:
+        if not self._watching:
+            self._watching = True
             self._watch_files()
         server.use_sources(await asyncio.to_thread(self._open, options, asyncio.get_running_loop()))
         self._changed()
@@ -168,7 +170,8 @@ class Progresses:
 
 
 def _same(before: Options, now: Options) -> bool:
-    return (before.index, before.excluded_globs) == (now.index, now.excluded_globs)
+    names = ("index", "excluded_globs", "trusted")
+    return all(getattr(before, name) == getattr(now, name) for name in names)
 
 
 def _log_failure(future: Any) -> None:

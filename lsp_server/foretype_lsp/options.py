@@ -58,6 +58,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ask_early: the editor asks some time after each key: when the debounce ends the model is asked, before the editor asks.
         policies: parts of the client's policy, each a boolean (`foretype_client.switches`).
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
+        trusted: the user trusts who made the open folders. If not, nothing in them is read: what the editor has open is all
+            that is known, and no git runs. Whatever is no boolean counts as `false`.
     """
 
     enable: dict[str, bool] = {}
@@ -75,6 +77,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ask_early: bool = False
     policies: Switches = Switches()
     telemetry: bool = True
+    trusted: bool = True
 
     def enabled(self, language: str) -> bool:
         """Whether files of a language get suggestions."""
@@ -102,19 +105,22 @@ _PARTIAL: Final = frozenset(name for name, field in _FIELDS.items() if isinstanc
 """What is a table of its own: who names one entry leaves the others as they are."""
 
 
-def parse(raw: object, overrides: Mapping[str, object] | None = None) -> tuple[Options, list[Problem]]:
+def parse(
+    raw: object, overrides: Mapping[str, object] | None = None, *, trusted: bool = True
+) -> tuple[Options, list[Problem]]:
     """Read options from what an editor sent; never raises.
 
     Args:
         overrides: options that win over the editor's (the command line's). Of `index` and `policies` they set the entries that
             they name, and leave the editor's others.
+        trusted: the option of that name where nothing is said about it.
 
     Returns:
         The options, and a problem for each entry that was not understood. Unknown names are problems too (a misspelt option
         that is silently ignored is the hardest to find), except those that editors keep in the same section for themselves.
     """
     overrides = overrides or {}
-    options, problems = Options(), list[Problem]()
+    options, problems = Options(trusted=trusted), list[Problem]()
     if isinstance(raw, Mapping):
         given = cast("Mapping[object, object]", raw)
         options, problems = _taken(options, {n: v for n, v in given.items() if n not in overrides or n in _PARTIAL})
@@ -151,6 +157,8 @@ def _taken(options: Options, given: Mapping[Any, object]) -> tuple[Options, list
         try:
             values[field.name] = msgspec.convert(value, field.type)
         except msgspec.ValidationError as error:
+            if field.name == "trusted":
+                own = values["trusted"] = False
             using = "its defaults" if isinstance(own, msgspec.Struct) else repr(own)
             problems.append(Problem(str(name), f"{error}; using {using}"))
     return msgspec.structs.replace(options, **values), problems

@@ -182,7 +182,8 @@ class Server(LanguageServer):
     def _on_configuration(self, params: object) -> None:
         settings = cast("dict[str, Any]", params).get("settings") if isinstance(params, dict) else None
         if isinstance(settings, dict):  # clients that only say that something changed are asked for nothing
-            self._configure(cast("dict[str, Any]", settings).get("foretype", settings))
+            given = cast("dict[str, Any]", settings).get("foretype", settings)
+            self._configure(given, trusted=self.options.trusted)  # who says nothing about trust leaves it as it is
             self._report_problems()
             self.on_options()
 
@@ -190,8 +191,8 @@ class Server(LanguageServer):
         self.documents.roots = tuple(path_of(uri) for uri in self.workspace.folders)
         self.sources.folders([Path(root) for root in self.documents.roots if root])
 
-    def _configure(self, raw: object) -> None:
-        self.options, self._problems = parse(raw, self.overrides)
+    def _configure(self, raw: object, *, trusted: bool = True) -> None:
+        self.options, self._problems = parse(raw, self.overrides, trusted=trusted)
         _log.info("options: %s", self.options.redacted())
         self.tell(self.status.configured(tuple(map(str, self._problems))))
         self.tell(self.status.switched(self.options.enabled("*") or any(self.options.enable.values())))
@@ -308,6 +309,8 @@ class Server(LanguageServer):
 
     def index_status(self) -> str:
         """What the sources of other files' snippets say about themselves, in one line."""
+        if not self.options.trusted:
+            return "nothing is read: the folder is not trusted"
         if not self.options.index.enable:
             return "switched off"
         return "; ".join(f"{name}: {said}" for name, said in self.sources.status().items())

@@ -119,3 +119,15 @@ def test_an_override_stands_where_the_editors_own_cannot_be_read():
     options, (problem,) = parse("no object", {"policies": {"unsure": True}})
     assert options.policies.unsure and problem.option == "initializationOptions"
     assert parse({"debounceMs": "fast"}, {"debounceMs": 5.0})[1] == []  # it is not used
+
+
+def test_trust_is_given_by_a_boolean_alone_and_stays_where_nothing_is_said():
+    assert Options().trusted
+    assert not parse({"trusted": False})[0].trusted
+    for word in ("yes", 1, [], {}):
+        options, problems = parse({"trusted": word})
+        assert not options.trusted and [problem.option for problem in problems] == ["trusted"]
+    for silent in (None, {}, [], "nothing", {"trusted": None}, {"multiLine": False}):
+        assert not parse(silent, trusted=False)[0].trusted
+    assert parse({"trusted": True}, trusted=False)[0].trusted
+    assert not parse({"trusted": True}, {"trusted": False})[0].trusted

@@ -1,0 +1,117 @@
+"""A folder that the user does not trust: the real language server opens nothing in it, as the system itself tells."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+
+import pytest
+from e2e.lsp_support import DEADLINE_S, SOURCE, editor
+from e2e.opened import Opened
+from lsprotocol import types
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("git") is None, reason="needs Linux's inotify, and git"
+)
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A repository with everything in it that a trusted one is asked for."""
+    root = tmp_path / "project"
+    for folder in ("shop", ".vscode", ".venv/lib/python3.11/site-packages/other"):
+        (root / folder).mkdir(parents=True)
+    (root / "shop/__init__.py").write_text("")
+    (root / "shop/cart.py").write_text("class Basket:\n    total = 1\n")
+    (root / "pay.py").write_text("from shop.cart import Basket\n" + SOURCE)
+    (root / ".gitignore").write_text("*.log\n")
+    (root / ".vscode/settings.json").write_text('{"foretype.multiLine": false}')
+    git = ("git", "-C", root, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for words in (("init", "-q"), ("add", "-A", "-f"), ("commit", "-qm", "one")):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    return root
+
+
+async def worked_in(it, uri):
+    """All that an editor tells and asks about a document."""
+    it.open("from shop.cart import Basket\n" + SOURCE, uri=uri)
+    it.insert(4, 0, "value = ", uri=uri)
+    item = await until(lambda: it.suggestion(4, 8, uri=uri))  # it may be connecting anew
+    assert "scripted" in item.insert_text
+    document = types.TextDocumentIdentifier(uri)
+    it.client.text_document_did_save(types.DidSaveTextDocumentParams(document))
+    changed = types.FileEvent(uri, types.FileChangeType.Changed)
+    it.client.workspace_did_change_watched_files(types.DidChangeWatchedFilesParams([changed]))
+    asked = types.ExecuteCommandParams("foretype.explain", [])
+    await it.client.workspace_execute_command_async(asked)
+    command = item.command
+    await it.client.workspace_execute_command_async(types.ExecuteCommandParams(command.command, command.arguments))
+    return await it.status()
+
+
+def configured(it, **settings):
+    settings = {"foretype": {"debounceMs": 0, **settings}}
+    it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
+
+
+async def until(told):
+    async with asyncio.timeout(DEADLINE_S):
+        while not (said := await told()):  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.05)
+    return said
+
+
+async def test_an_untrusted_folder_is_not_opened_and_a_trusted_one_is(served, project, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    cache = {"index": {"cacheDir": str(tmp_path / "cache")}}
+    options = {"debounceMs": 0, "trusted": False, **cache}
+    uri = (project / "pay.py").as_uri()
+    state = ("--state-dir", tmp_path / "state")
+    with Opened(project) as opened:
+        async with editor(
+            tmp_path, "--gateway", served.url, *state, options=options, folders=[project], ready=False
+        ) as it:
+            await it.until("ready")
+            told = await worked_in(it, uri)
+            assert "not trusted" in told["index"]
+            configured(it, multiLine=False, **cache)  # whoever forgets to say it does not give it
+            configured(it, trusted="yes", **cache)
+            assert "not trusted" in (await it.status())["index"]
+            await worked_in(it, uri)
+            assert opened.so_far() == set()
+
+            configured(it, trusted=True, **cache)
+
+            async def indexed():
+                return "not trusted" not in (await it.status())["index"]
+
+            await until(indexed)
+            seen = set()
+
+            async def read():
+                seen.update(opened.so_far())
+                return {project / "shop/cart.py", project / ".gitignore", project / ".git/HEAD"} <= seen
+
+            await until(read)
+
+            configured(it, trusted=False, **cache)
+
+            async def away():
+                return "not trusted" in (await it.status())["index"]
+
+            await until(away)
+            await worked_in(it, uri)  # the former client has ended before this one answers
+            opened.so_far()
+            await worked_in(it, uri)
+            assert opened.so_far() == set()
+
+
+async def test_the_command_line_wins_over_an_editor_that_says_the_folder_is_trusted(served, project, tmp_path):
+    with Opened(project) as opened:
+        async with editor(
+            tmp_path, "--gateway", served.url, "--untrusted", options={"trusted": True}, folders=[project]
+        ) as it:
+            assert "not trusted" in (await worked_in(it, (project / "pay.py").as_uri()))["index"]
+            assert opened.so_far() == set()
