@@ -13,10 +13,12 @@ from foretype_client.faults import keep_texts_out
 
 from foretype_backend.config import Config, ConfigError
 from foretype_backend.engines.port import EngineUnavailable
+from foretype_backend.engines.salting import NotApart
 from foretype_backend.launch import make_profile, prepare
 from foretype_backend.listening import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
 from foretype_backend.operations.certificate import Certificate
 from foretype_backend.private import announced
+from foretype_backend.tenants import cannot_keep_apart, check_tenants, server_field
 
 if TYPE_CHECKING:
     from foretype_backend.operations.siblings import Place
@@ -48,6 +50,7 @@ async def run_gateway(
 
         end_with_parent()
     certificate = Certificate.of(config)
+    check_tenants(config)
     parts = prepare(config)
     # Before the model is loaded: a port in use is told at once.
     listener, metrics_listener = _listeners(config, inherited)
@@ -74,13 +77,12 @@ async def run_gateway(
         salts = opening.make_salts(config, identity) if salted else None
         try:
             await loading
+        except NotApart as error:
+            raise ConfigError(server_field(config), str(error)) from error
         except EngineUnavailable as error:
             raise ConfigError("engine", str(error)) from error
         if identity is not None and not parts.engine.capabilities().salt:
-            raise ConfigError(
-                "identity.enabled",
-                f"engine `{config.engine.name}` cannot keep the caches of tenants apart; use one with cache salts (vLLM)",
-            )
+            raise cannot_keep_apart(config)
         tracing = opening.open_traces(config, closing)
         accounts = None if identity is None else await opening.open_accounts(config, closing)
         leases = None if accounts is None else opening.open_leases(config, accounts, closing)

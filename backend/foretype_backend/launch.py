@@ -214,7 +214,9 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         options = {"script": script, "model": model_name or name} | options
     elif name == "openai":
         options = (
-            _given(url=model, model=config.model.name, context_limit_tokens=config.model.context_limit_tokens) | options
+            _given(url=model, model=config.model.name, context_limit_tokens=config.model.context_limit_tokens)
+            | options
+            | {"shared": config.identity.on}
         )
         if config.engine.api_key_file is not None:
             options["api_key"] = read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
@@ -249,7 +251,8 @@ def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engi
     key = None if key_file is None else read_token(Path(key_file), field, min_chars=1)
     limit = _given(context_limit_tokens=config.model.context_limit_tokens)
     try:
-        return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **(limit | options))
+        own = limit | options | {"shared": config.identity.on}
+        return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **own)
     except (TypeError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError("pool.fast", str(error)) from error
 

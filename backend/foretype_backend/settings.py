@@ -67,7 +67,6 @@
 | `pool.quality.context_limit_tokens` | 8000 | prompt and answer together |
 | `pool.quality.max_running`, `max_waiting` | 32, 64 | requests in it at once, and waiting |
 | `pool.quality.block_fails_over` | true | `class: block` goes to the fast pool while this one is away |
-| `pool.quality.send_salt` | false | its server is vLLM: keep the caches of tenants apart by `cache_salt` |
 """
 
 from __future__ import annotations
@@ -250,7 +249,6 @@ class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     max_running: int = 32
     max_waiting: int = 64
     block_fails_over: bool = True
-    send_salt: bool = False
 
 
 class PoolsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

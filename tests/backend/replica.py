@@ -25,6 +25,9 @@ class Replica:
     Attributes:
         behaviour: `ok`, `silent` (takes and says nothing), `endless`, `garbage`, `html`, `dies` (mid-stream), `error`
             (500), `busy` (503), `slow` (one token a tenth of a second).
+        salting: `keeps` apart what is under different salts, `ignores` them, or `refuses` the field.
+        counting: `cached` tokens, the `prompt` alone, or `nothing`.
+        probed: prompts of one token of output that were asked whole, by their salts.
     """
 
     def __init__(
@@ -44,6 +47,9 @@ class Replica:
         self.model, self.context, self.aborts, self.ids = model, context, aborts, ids
         self.cache = ShadowPrefixCache(4096, block)
         self.behaviour = "ok"
+        self.salting = "keeps"
+        self.counting = "cached"
+        self.probed: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.aborted: list[str] = []
@@ -100,7 +106,9 @@ class Replica:
             )
 
         async def completions(request: Request) -> Any:
-            body = await request.json()
+            body = _in_tokens(await request.json())
+            if self.salting == "refuses" and "cache_salt" in body:
+                return JSONResponse({"error": {"message": "unknown field cache_salt"}}, 400)
             if self.behaviour in ("error", "busy"):
                 status = 500 if self.behaviour == "error" else 503
                 return JSONResponse({"error": {"message": "told to"}}, status)
@@ -108,10 +116,13 @@ class Replica:
                 return JSONResponse({"error": {"message": "Token id is out of vocabulary"}}, 400)
             if not body.get("stream"):
                 await self._maybe_hang()
+                cached = 0
                 if body["max_tokens"] == 1 and len(body["prompt"]) > 1:
                     self.bodies.append(body)
-                    self._compute(body)
-                return JSONResponse({"choices": [{"text": "x", **({"token_ids": [1]} if self.ids else {})}]})
+                    self.probed.append(body.get("cache_salt", ""))
+                    cached = self._compute(body)
+                choice: dict[str, Any] = {"text": "x", **({"token_ids": [1]} if self.ids else {})}
+                return JSONResponse({"choices": [choice], **self._usage(body, cached)})
             if len(body["prompt"]) > 1:  # not a health check
                 self.bodies.append(body)
                 self.headers.append(dict(request.headers))
@@ -132,6 +143,7 @@ class Replica:
                 Route("/v1/models", models, methods=["GET"]),
                 Route("/metrics", metrics, methods=["GET"]),
                 Route("/v1/completions", completions, methods=["POST"]),
+                Route("/v1/chat/completions", completions, methods=["POST"]),
                 Route("/inference/v1/abort_requests", abort, methods=["POST"]),
             ]
         )
@@ -142,11 +154,19 @@ class Replica:
 
     def _compute(self, body: dict[str, Any]) -> int:
         prompt = body["prompt"]
-        keys = self.cache.keys(prompt, salt=body.get("cache_salt", ""))
+        keys = self.cache.keys(prompt, salt=body.get("cache_salt", "") if self.salting == "keeps" else "")
         cached = self.cache.insert(keys, len(prompt))
         cached = min(cached, (len(prompt) - 1) // self.cache.block_tokens * self.cache.block_tokens)
         self.computed_tokens += len(prompt) - cached if len(prompt) > 1 else 0
         return cached
+
+    def _usage(self, body: dict[str, Any], cached: int) -> dict[str, Any]:
+        if self.counting == "nothing":
+            return {}
+        usage: dict[str, Any] = {"prompt_tokens": len(body["prompt"]), "completion_tokens": 1}
+        if self.counting == "cached":
+            usage["prompt_tokens_details"] = {"cached_tokens": cached}
+        return {"usage": usage}
 
     async def _stream(self, name: str, body: dict[str, Any]) -> AsyncIterator[str]:
         def event(**data: Any) -> str:
@@ -165,7 +185,8 @@ class Replica:
                 if self.behaviour == "dies" and at == 1:
                     raise RuntimeError("told to die")
                 token = (sum(body["prompt"]) + at) % VOCABULARY
-                yield event(choices=[{"text": "t", "token_ids": [token], "logprobs": {"token_logprobs": [-0.5]}}])
+                said = {"text": "t", "token_ids": [token], "logprobs": {"token_logprobs": [-0.5]}}
+                yield event(choices=[{"delta": {"content": "t"}} if "messages" in body else said])
                 if endless:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(0.1 if self.behaviour == "slow" else 0.01):
@@ -177,11 +198,19 @@ class Replica:
                     finish = "stop"
                     break
             yield event(choices=[{"text": "", "token_ids": [], "finish_reason": finish}])
-            usage = {"prompt_tokens": len(body["prompt"]), "completion_tokens": 1}
-            yield event(choices=[], usage=usage | {"prompt_tokens_details": {"cached_tokens": cached}})
+            yield event(choices=[], **self._usage(body, cached))
             yield "data: [DONE]\n\n"
         except (asyncio.CancelledError, GeneratorExit):
             self.disconnects += 1
             raise
         finally:
             del self._live[name]
+
+
+def _in_tokens(body: dict[str, Any]) -> dict[str, Any]:
+    """A text, or a conversation, is a token for each byte."""
+    if "messages" in body:
+        body["prompt"] = json.dumps(body["messages"])
+    if isinstance(body["prompt"], str):
+        body["prompt"] = list(body["prompt"].encode())
+    return body

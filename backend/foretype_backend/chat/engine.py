@@ -7,13 +7,19 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, cast
 
-import httpx
 import msgspec
 
-from foretype_backend.engines.openai import OpenAIEngine, Stream
+from foretype_backend.engines.openai import OpenAIEngine
 from foretype_backend.engines.openai_wire import OpenAIConfig, ServerFeatures
-from foretype_backend.engines.port import Chunk, EngineStatistics, GenerationRequest, Origin, PromptRefused
-from foretype_backend.engines.vllm_metrics import LOOK_EVERY_S, read_metrics
+from foretype_backend.engines.port import (
+    Chunk,
+    EngineStatistics,
+    EngineUnavailable,
+    GenerationRequest,
+    Origin,
+    PromptRefused,
+)
+from foretype_backend.engines.salting import NotApart, as_text
 
 __all__ = ["ChatEngine"]
 
@@ -24,46 +30,50 @@ class ChatEngine(OpenAIEngine):
     A server that is away at the start is no reason not to start: it is asked with the first request.
 
     Args:
-        send_salt: add `cache_salt` (vLLM), so that tenants share no cache.
+        free_model: that some requests name instead; proved as the other is.
+        shared: as of :class:`OpenAIEngine`. A server that is there at the start and does not keep salts apart is refused then.
     """
 
     path = "chat/completions"
+    looks = False
 
-    def __init__(self, config: OpenAIConfig, *, send_salt: bool = False) -> None:
-        super().__init__(config)
-        self._send_salt = send_salt
+    def __init__(self, config: OpenAIConfig, *, free_model: str | None = None, shared: bool = False) -> None:
+        super().__init__(config, shared=shared)
+        self._free_model = free_model
         self._features = ServerFeatures(usage=True)
-        self._kv_use: float | None = None
-        self._looking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Make the client; nothing is asked yet."""
-        if self._client is None:
-            self._open()
-            self._looking = asyncio.create_task(self._look_again(), name="chat server's metrics")
-
-    async def close(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
-        await super().close()
-
-    async def look(self) -> None:
-        """Read how full the server's cache is, where it says so (vLLM's `/metrics`)."""
-        kv_use = None
-        with contextlib.suppress(httpx.HTTPError, ValueError):
-            answer = await self._http().get(self._config.root("/metrics"))
-            if answer.status_code == 200:
-                kv_use = read_metrics(answer.text).kv_use
-        self._kv_use = kv_use
+        """Make the client; where one tenant has the server nothing is asked yet."""
+        if self._client is not None:
+            return
+        self._open()
+        self._looking = asyncio.create_task(self._look_again(), name="chat server's metrics")
+        try:
+            await self.keep_apart()
+        except NotApart:
+            await self._hang_up()
+            raise
+        except EngineUnavailable:
+            pass  # it is asked with the first request
 
     async def _look_again(self) -> None:
-        while True:
-            await self.look()
-            await asyncio.sleep(LOOK_EVERY_S)
+        await self.scrape()
+        await super()._look_again()
+
+    async def _prove_salts(self) -> None:
+        if not self._model:
+            await self._find_model()
+        await super()._prove_salts()
+
+    def _models(self) -> tuple[str, ...]:
+        return (self._model,) if self._free_model is None else (self._model, self._free_model)
+
+    def _salted_body(self, prompt: Sequence[int]) -> dict[str, Any]:
+        asked = {"messages": [{"role": "user", "content": as_text(prompt)}]}
+        return {**self._config.extra_body, **asked, "max_tokens": 1}
 
     def statistics(self) -> EngineStatistics:
-        return super().statistics()._replace(kv_use=self._kv_use)
+        return super().statistics()._replace(kv_use=self.metrics.kv_use)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
         if not self._model:
@@ -87,7 +97,3 @@ class ChatEngine(OpenAIEngine):
             **stream,
             "max_tokens": request.params.max_tokens,
         }
-
-    def _address(self, stream: Stream, request: GenerationRequest) -> None:
-        if self._send_salt and request.salt is not None:
-            stream.body["cache_salt"] = request.salt

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from foretype_client.wire import RequestClass
@@ -18,12 +20,16 @@ from foretype_backend.config import Config, ConfigError, read_token
 from foretype_backend.engines.openai import OpenAIEngine
 from foretype_backend.engines.openai_wire import OpenAIConfig
 from foretype_backend.engines.port import Engine, EngineUnavailable
+from foretype_backend.engines.salting import NotApart
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
 from foretype_backend.settings import QualityConfig
 
 __all__ = ["BlockPool", "QualityPool", "open_quality"]
+
+_AGAIN_S: Final = 2.0
+_log = logging.getLogger("foretype.gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class BlockPool:
     fails_over: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class QualityPool:
     """`block` is None where no tokenizer is configured: the fast pool then serves that class too."""
 
@@ -43,18 +49,43 @@ class QualityPool:
     chat: Service
     block: BlockPool | None
     pace: Pace | None
+    _coming: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Open clients; a server that is away is found out by requests."""
+        """Open clients; a server that is away is found out by requests, and comes into use when it is there.
+
+        Raises:
+            NotApart: tenants reach the server, and it does not keep them apart.
+            EngineUnavailable: it is away, and blocks may go nowhere else.
+        """
         await self.chat.engine.start()
         if self.block is not None:
             try:
                 await self.block.service.engine.start()
+            except NotApart:
+                raise
             except EngineUnavailable:
                 if not self.block.fails_over:
                     raise
+                self._coming = asyncio.create_task(self._start_again(self.block.service.engine), name="block pool")
+
+    async def _start_again(self, engine: Engine) -> None:
+        told = ""
+        while True:
+            await asyncio.sleep(_AGAIN_S)
+            try:
+                await engine.start()
+            except EngineUnavailable as error:
+                if str(error) != told:
+                    told = str(error)
+                    _log.warning("blocks go to the fast pool: %s", told)
+            else:
+                return
 
     async def close(self) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
+            await asyncio.gather(self._coming, return_exceptions=True)
         await self.chat.engine.close()
         if self.block is not None:
             await self.block.service.engine.close()
@@ -96,12 +127,15 @@ def open_quality(
             refuse_share=admission.refuse_share,
             resume_share=admission.resume_share,
         )
-    made = _Maker(config, quality, accounts, salts)
-    chat = made.service(ChatEngine(wire, send_salt=quality.send_salt), tokenizer, frozenset(), RequestClass.CHAT)
+    made, shared = _Maker(config, quality, accounts, salts), config.identity.on
+    engine = ChatEngine(wire, free_model=quality.free_model, shared=shared)
+    chat = made.service(engine, tokenizer, frozenset(), RequestClass.CHAT)
     if quality.tokenizer is None:
         return QualityPool(quality, chat, None, pace)
     renderer = _renderer(quality)
-    service = made.service(OpenAIEngine(wire), renderer.tokenizer, renderer.end_token_ids, RequestClass.BLOCK)
+    service = made.service(
+        OpenAIEngine(wire, shared=shared), renderer.tokenizer, renderer.end_token_ids, RequestClass.BLOCK
+    )
     return QualityPool(quality, chat, BlockPool(service, renderer, quality.block_fails_over), pace)
 
 

@@ -2,12 +2,17 @@
 
 What the server understands is found out when the engine starts, with requests for one token each: prompts as token ids, log
 probabilities, token counts of a stream, stop ids. Where token ids are refused the text is sent and counts are not exact.
+
+Where more than one tenant reaches it every request has a salt, and none is sent before the server was seen to keep salts apart: at
+the start, and again when it was lost or is another process (:mod:`foretype_backend.engines.salting`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -30,6 +35,16 @@ from foretype_backend.engines.port import (
     Origin,
     PromptRefused,
 )
+from foretype_backend.engines.salting import (
+    NotApart,
+    SaltProof,
+    as_text,
+    as_token_ids,
+    cached_tokens_of,
+    prompt_lengths,
+    prove_apart,
+)
+from foretype_backend.engines.vllm_metrics import LOOK_EVERY_S, VllmMetrics, read_metrics
 
 __all__ = ["OpenAIEngine", "Stream"]
 
@@ -61,13 +76,24 @@ class Stream:
 
 
 class OpenAIEngine:
-    """Engine port over HTTP. Chunks carry text, not token ids."""
+    """Engine port over HTTP. Chunks carry text, not token ids.
+
+    Args:
+        shared: tenants that do not trust each other reach it: each request must have a salt, and the server must keep salts apart.
+    """
 
     path = "completions"
     """Where streams are asked for."""
 
-    def __init__(self, config: OpenAIConfig) -> None:
+    looks = True
+    """Whether a shared server's process is looked at by the engine itself; else :meth:`scrape` is called by who owns it."""
+
+    def __init__(self, config: OpenAIConfig, *, shared: bool = False) -> None:
         self._config = config
+        self._shared = shared
+        self._salting = SaltProof(self._prove_salts, time.monotonic)
+        self._looking: asyncio.Task[None] | None = None
+        self.metrics = VllmMetrics()
         self._client: httpx.AsyncClient | None = None  # for what is asked now and then
         self._streams: HttpStreams | None = None
         self._model = config.model or ""
@@ -82,8 +108,9 @@ class OpenAIEngine:
 
     @classmethod
     def from_config(cls, **config: object) -> OpenAIEngine:
-        """Make an engine from the fields of :class:`OpenAIConfig`."""
-        return cls(OpenAIConfig.of(**config))
+        """Make an engine from the fields of :class:`OpenAIConfig`, and `shared`."""
+        shared = bool(config.pop("shared", False))
+        return cls(OpenAIConfig.of(**config), shared=shared)
 
     # Life
 
@@ -94,6 +121,7 @@ class OpenAIEngine:
         try:
             await self._find_model()
             self._features = await self._probe()
+            await self.keep_apart()
         except BaseException as error:
             await self._hang_up()
             if isinstance(error, PromptRefused):
@@ -120,7 +148,65 @@ class OpenAIEngine:
             idle_timeout_s=config.idle_timeout_s,
         )
 
+        if self._shared and self.looks:
+            self._looking = asyncio.create_task(self._look_again(), name="the server's process")
+
+    async def keep_apart(self) -> None:
+        """Returns at once where the engine has one tenant, else when the server is known to keep salts apart.
+
+        Raises:
+            NotApart: it does not.
+            EngineUnavailable: it is away.
+        """
+        if self._shared:
+            await self._salting.hold()
+
+    async def _prove_salts(self) -> None:
+        await self.scrape()
+        for model in self._models():
+            ask = functools.partial(self._ask_salted, model)
+            lengths = prompt_lengths(self.metrics.block_tokens, self._context_limit_tokens)
+            await prove_apart(ask, lengths, self._config.url)
+
+    def _models(self) -> tuple[str, ...]:
+        """Whatever requests may name."""
+        return (self._model,)
+
+    async def _ask_salted(self, model: str, prompt: Sequence[int], salt: str) -> int:
+        own = {"model": model, "cache_salt": salt}
+        try:
+            reply = await self._request("POST", self.path, self._salted_body(prompt) | own)
+        except PromptRefused as error:
+            raise NotApart(
+                f"{error}; so it cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
+            ) from None
+        return cached_tokens_of(reply, self._config.url)
+
+    def _salted_body(self, prompt: Sequence[int]) -> dict[str, Any]:
+        return self._body(as_token_ids(prompt) if self._features.token_ids else as_text(prompt), 1, {})
+
+    async def scrape(self) -> VllmMetrics:
+        """Read `/metrics`; what it does not say stays as it was. Another process than before has everything to prove again."""
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            response = await self._http().get(self._config.root("/metrics"))
+            if response.status_code == 200:
+                before, self.metrics = self.metrics.started_s, read_metrics(response.text)
+                if before is not None and before != self.metrics.started_s:
+                    self._salting.forget()
+        return self.metrics
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self.scrape()
+
     async def _hang_up(self) -> None:
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+        await self._salting.close()
+        self._salting.forget()
         client, self._client = self._client, None
         if self._streams is not None:
             self._streams.close()
@@ -189,6 +275,7 @@ class OpenAIEngine:
     # Requests
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        await self.keep_apart()
         request_id, deadline = request.id, request.deadline
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
@@ -213,7 +300,10 @@ class OpenAIEngine:
         except (httpx.HTTPError, EngineUnavailable, PromptRefused) as error:
             if not stream.over:
                 self._drop(stream)
-                raise error_of(self._url, error) if isinstance(error, httpx.HTTPError) else error from None
+                told = error_of(self._url, error) if isinstance(error, httpx.HTTPError) else error
+                if isinstance(told, EngineUnavailable) and told.fault is Fault.LOST:
+                    self._salting.forget()
+                raise told from None
             yield self._end(EngineFinish.ABORTED)
         finally:
             del self._live[request_id]
@@ -225,7 +315,14 @@ class OpenAIEngine:
         return self._config.endpoint(self.path)
 
     def _address(self, stream: Stream, request: GenerationRequest) -> None:
-        """Adds what the protocol has no field for; nothing here."""
+        """Adds what the protocol has no field for: whose cache it is."""
+        if self._shared:
+            stream.body["cache_salt"] = self._salt(request.salt)
+
+    def _salt(self, salt: str | None) -> str:
+        if not salt:
+            raise PromptRefused("tenants share the engine and the request has no cache salt; configure identities")
+        return salt
 
     async def _ask(self, stream: Stream) -> None:
         """Send it, on a connection that is free or on a new one; returns with the head of the answer."""
@@ -358,7 +455,9 @@ class OpenAIEngine:
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
         if self._live or not self._features.token_ids:
             return
-        await self._request("POST", "completions", self._body(list(token_ids), 1, {}))
+        await self.keep_apart()
+        own = {"cache_salt": self._salt(salt)} if self._shared else {}
+        await self._request("POST", "completions", self._body(list(token_ids), 1, own))
 
     # Questions
 
@@ -376,7 +475,7 @@ class OpenAIEngine:
     def capabilities(self) -> Capabilities:
         exact = "prompts go as token ids" if self._features.token_ids else "prompts go as text (exact: false)"
         return Capabilities(
-            salt=False,
+            salt=self._shared and self._salting.holds,
             priority=False,
             cached_tokens=self._features.usage,
             token_ids=False,

@@ -29,7 +29,6 @@ from foretype_backend.engines.port import (
     Origin,
     PromptRefused,
 )
-from foretype_backend.engines.vllm_metrics import VllmMetrics, read_metrics
 
 __all__ = ["ReplicaIdentity", "VllmServerEngine"]
 
@@ -54,6 +53,7 @@ class VllmServerEngine(OpenAIEngine):
     """Engine port over `vllm serve`.
 
     Args:
+        shared: as of :class:`OpenAIEngine`.
         vocabulary_tokens: of the gateway's tokenizer: a server whose model has fewer is refused at start.
         transfer_parameters: what the cache tiers of the server are told of a request.
 
@@ -61,27 +61,29 @@ class VllmServerEngine(OpenAIEngine):
         EngineUnavailable: by :meth:`start`: the server is not there, is no vLLM, or its vocabulary is another.
     """
 
+    looks = False
+
     def __init__(
         self,
         config: OpenAIConfig,
         *,
         vocabulary_tokens: int | None = None,
         transfer_parameters: TransferParameters | None = None,
+        shared: bool = False,
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, shared=shared)
         self._vocabulary_tokens = vocabulary_tokens
         self._transfer_parameters = transfer_parameters
         self._priority = False
         self._abort_endpoint = False
         self._checks = 0
         self._aborting: set[asyncio.Task[None]] = set()
-        self.metrics = VllmMetrics()
 
     @classmethod
     def from_config(cls, **config: object) -> VllmServerEngine:
-        """From the fields of :class:`OpenAIConfig`, `vocabulary_tokens` and `transfer_parameters`."""
+        """From the fields of :class:`OpenAIConfig`, and the arguments."""
         own: dict[str, Any] = {
-            name: config.pop(name) for name in ("vocabulary_tokens", "transfer_parameters") if name in config
+            name: config.pop(name) for name in ("vocabulary_tokens", "transfer_parameters", "shared") if name in config
         }
         return cls(OpenAIConfig.of(**config), **own)
 
@@ -133,17 +135,9 @@ class VllmServerEngine(OpenAIEngine):
         await self._find_model()
         self._checks += 1
         two = GenerationParams(max_tokens=2)
-        async for _ in self.generate(GenerationRequest(f"foretype-check-{self._checks}", [1], two)):
+        async for _ in self.generate(GenerationRequest(f"foretype-check-{self._checks}", [1], two, salt="foretype")):
             pass
         await self.scrape()
-
-    async def scrape(self) -> VllmMetrics:
-        """Read `/metrics`; what it does not say stays as it was."""
-        with contextlib.suppress(httpx.HTTPError, ValueError):
-            response = await self._http().get(self._config.root("/metrics"))
-            if response.status_code == 200:
-                self.metrics = read_metrics(response.text)
-        return self.metrics
 
     async def close(self) -> None:
         await super().close()
@@ -177,8 +171,8 @@ class VllmServerEngine(OpenAIEngine):
         self._mark(stream.body, request)
 
     def _mark(self, body: dict[str, Any], request: GenerationRequest) -> None:
-        if request.salt:
-            body["cache_salt"] = request.salt
+        if request.salt or self._shared:
+            body["cache_salt"] = self._salt(request.salt)
         if self._priority:
             body["priority"] = request.priority
         if self._transfer_parameters is not None and request.origin is not None:
@@ -227,6 +221,7 @@ class VllmServerEngine(OpenAIEngine):
         return False
 
     async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
+        await self.keep_apart()
         body = self._body(list(token_ids), 1, {"temperature": 0.0})
         one = GenerationParams(max_tokens=1)
         self._mark(body, GenerationRequest("", token_ids, one, priority=_WARM_PRIORITY, salt=salt, origin=origin))
@@ -245,7 +240,7 @@ class VllmServerEngine(OpenAIEngine):
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            salt=True,
+            salt=not self._shared or self._salting.holds,
             priority=self._priority,
             cached_tokens=True,
             token_ids=True,

@@ -19,11 +19,17 @@ __all__ = ["make_pool"]
 
 
 def make_pool(
-    fast: FastConfig, *, vocabulary_tokens: int | None = None, api_key: str | None = None, **options: Any
+    fast: FastConfig,
+    *,
+    vocabulary_tokens: int | None = None,
+    api_key: str | None = None,
+    shared: bool = False,
+    **options: Any,
 ) -> ReplicaPool:
     """A pool, not started.
 
     Args:
+        shared: tenants that do not trust each other reach it.
         options: further fields of :class:`foretype_backend.engines.openai_wire.OpenAIConfig`, for every replica.
 
     Raises:
@@ -37,7 +43,7 @@ def make_pool(
     common = {"idle_timeout_s": fast.idle_timeout_s, "model": fast.model, "api_key": api_key} | options
     engines = [
         VllmServerEngine.from_config(
-            url=url, vocabulary_tokens=vocabulary_tokens, transfer_parameters=transfer, **common
+            url=url, vocabulary_tokens=vocabulary_tokens, transfer_parameters=transfer, shared=shared, **common
         )
         for url in fast.replicas
     ]

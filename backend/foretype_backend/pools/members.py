@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from foretype_backend.engines.port import Capabilities, Engine, EngineUnavailable
+from foretype_backend.engines.salting import NotApart
 from foretype_backend.engines.vllm_server import ReplicaIdentity
 from foretype_backend.pools.health import HealthOptions, HealthStatistics, ReplicaHealth
 
@@ -104,11 +105,15 @@ class Members:
 
         Raises:
             EngineUnavailable: none answers, or they serve different models.
+            NotApart: none that answers keeps tenants apart, who reach it.
         """
         faults = await asyncio.gather(*(self._start(one) for one in self))
         up = [one.engine for one in self if one.started]
         if not up:
-            raise EngineUnavailable("no replica answers: " + "; ".join(str(fault) for fault in faults if fault))
+            told = "; ".join(str(fault) for fault in faults if fault)
+            if any(isinstance(fault, NotApart) for fault in faults):
+                raise NotApart(told)
+            raise EngineUnavailable(f"no replica answers: {told}")
         first = up[0]
         for other in up[1:]:
             if other.identity != first.identity:
