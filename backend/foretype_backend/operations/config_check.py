@@ -13,6 +13,7 @@ import typer
 
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.operations.certificate import Certificate
+from foretype_backend.operations.migrating import migrate
 from foretype_backend.operations.named_files import check_named_files
 from foretype_backend.secret_file import check_secret_files, make_secret
 
@@ -81,6 +82,9 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="The gateway'
 @app.callback()
 def _root() -> None:  # pyright: ignore[reportUnusedFunction] - typer keeps `check` a sub-command because of it
     """The gateway's configuration file."""
+
+
+app.command()(migrate)
 
 
 @app.command()
