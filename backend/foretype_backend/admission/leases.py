@@ -1,9 +1,9 @@
 """One gateway's share of budgets that several gateways spend: leased in slices, extended while the ledger is away. Pure.
 
 Every `slice_s` the gateway asks the ledger for what its buckets lack of a slice, so that a request reserves without a round trip.
-While the ledger does not answer, every bucket gets what it got on average before, and what was given so is owed: it is taken off
-the shared budget when the ledger is back. A ledger that forgot (restarted, evicted) starts with full buckets: at most one burst
-more is spent, and nothing is ever stuck.
+While the ledger does not answer, every bucket gets what it got on average before (one that never got an answer: its whole rate),
+and what was given so is owed: it is taken off the shared budget when the ledger is back, at most one burst of it. A ledger that
+forgot (restarted, evicted) starts with full buckets: at most one burst more is spent, and nothing is ever stuck.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class Leases:
         """The ledger did not answer: the last lease goes on at its average rate, and is owed."""
         elapsed_s = max(0.0, now - self._at_s)
         for ask in asks:
-            # A budget never leased before gets its share of a slice: nobody may be locked out by an absent ledger.
-            rate = self._rates.get(ask.name, ask.tokens_per_s * self._slice_s / 2)
+            # A budget never leased before gets its whole rate: nobody may be locked out by an absent ledger.
+            rate = self._rates.get(ask.name, ask.tokens_per_s)
             self._give(ask.name, max(0.0, min(ask.want, rate * elapsed_s)))
         self._at_s = now
 
