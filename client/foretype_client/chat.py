@@ -16,6 +16,7 @@ from foretype_context.tokens import TokenizerUnusable
 from foretype_client.client import Client
 from foretype_client.commands.asking import ask
 from foretype_client.connecting import http_base, is_loopback
+from foretype_client.credentials import TokenInClear
 from foretype_client.ports import Endpoint, GatewayGone
 from foretype_client.tokenizers import TokenizerUnavailable
 from foretype_client.wire import RequestClass
@@ -79,9 +80,10 @@ async def stream_chat(
     if not endpoint.url:
         raise GatewayGone("not connected to a gateway yet")
     url = f"{http_base(endpoint.url)}/v1/chat/completions"
-    headers = {"x-foretype-template": template}
-    if endpoint.token is not None:
-        headers["Authorization"] = f"Bearer {endpoint.token}"
+    try:
+        headers = {"x-foretype-template": template, **endpoint.headers()}
+    except TokenInClear as error:
+        raise GatewayGone(str(error)) from error
     body = {"messages": [dict(message) for message in messages], "stream": True, "max_tokens": max_tokens}
     characters = 0
     try:

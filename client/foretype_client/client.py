@@ -54,6 +54,7 @@ class ClientOptions:
     Attributes:
         gateway: `ws://` or `wss://` URL of `/v1/stream`; None for the user's private gateway, started when needed.
         token: bearer token for `gateway`.
+        token_in_clear: send it over `ws://` to another machine too, for everybody on the way to read.
         state_dir: where the private gateway is registered; None is the user's state directory.
         cache_dir: where tokenizers are kept; None is the user's cache directory.
         model: model file for a private gateway that has to be started.
@@ -70,6 +71,7 @@ class ClientOptions:
 
     gateway: str | None = None
     token: str | None = field(default=None, repr=False)
+    token_in_clear: bool = False
     state_dir: Path | None = None
     cache_dir: Path | None = None
     model: Path | None = None
@@ -208,6 +210,7 @@ async def open_client(
     session = Session(
         options.gateway or "",
         token=options.token,
+        token_in_clear=options.token_in_clear,
         client_name=options.client_name,
         user=await asyncio.to_thread(user_of, telemetry_dir) if options.telemetry else "",
         workspaces=options.workspaces,

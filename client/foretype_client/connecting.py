@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI, WebSocketException
 
+from foretype_client.credentials import TokenInClear, is_loopback, without_credentials
 from foretype_client.ports import GatewayGone
 
 __all__ = ["Backoff", "check_url", "http_base", "is_loopback", "mapped", "without_credentials"]
 
 _CREDENTIAL_CODES: Final = frozenset({401, 403, 4401, 4403})
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +31,6 @@ class Backoff:
 
     def delay_s(self, attempt: int, rng: random.Random) -> float:
         return rng.uniform(0.0, min(self.cap_s, self.base_s * 2.0 ** min(attempt, 30)))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether `url` names this machine; such a connection must never go through a proxy."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_url(url: str) -> str:
@@ -61,11 +48,6 @@ def check_url(url: str) -> str:
         told = without_credentials(url)
         raise ValueError(f"gateway {told!r} is not a WebSocket URL; it looks like ws://127.0.0.1:8765/v1/stream")
     return url
-
-
-def without_credentials(url: str) -> str:
-    """A gateway's address as it may be shown: without a user, a password, and a query that may hold a token."""
-    return _CREDENTIALS.sub("", url.partition("?")[0])
 
 
 def http_base(url: str) -> str:
@@ -90,6 +72,8 @@ def mapped() -> Generator[None]:
         if status in _CREDENTIAL_CODES:
             raise GatewayGone(f"the gateway refused this client ({status}): check the token") from error
         raise GatewayGone(f"the gateway answered {status} instead of opening a WebSocket: check the URL") from error
+    except TokenInClear as error:
+        raise GatewayGone(str(error)) from error
     except (InvalidURI, InvalidProxy) as error:  # their own messages quote the URL, which may hold a password
         whose = "gateway's" if isinstance(error, InvalidURI) else "proxy's"
         raise GatewayGone(f"the {whose} URL cannot be used: {error.msg}") from error

@@ -13,6 +13,7 @@ import msgspec
 from foretype_context.profile import Profile, Stop
 from foretype_context.segments import Segment
 
+from foretype_client.credentials import keep_secret, without_credentials
 from foretype_client.wire import ChangeReason, Delta, Done, ErrorCode, RequestClass
 
 __all__ = ["Call", "Clock", "CompletionStream", "Endpoint", "Gateway", "GatewayError", "GatewayGone"]
@@ -42,10 +43,26 @@ class GatewayGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a gateway listens: `ws://` or `wss://` URL of its `/v1/stream`, and the bearer token it wants."""
+    """Where a gateway listens: `ws://` or `wss://` URL of its `/v1/stream`, and the bearer token it wants.
+
+    `token_in_clear`: the token may be sent over `ws://` to another machine.
+    """
 
     url: str
     token: str | None = field(default=None, repr=False)
+    token_in_clear: bool = False
+
+    def headers(self) -> dict[str, str]:
+        """What a request to it carries.
+
+        Raises:
+            TokenInClear: everybody on the way could read the token.
+        """
+        keep_secret(self.url, self.token, in_clear=self.token_in_clear)
+        return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+
+    def __repr__(self) -> str:
+        return f"<Endpoint: {without_credentials(self.url)}>"
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -71,6 +71,7 @@ class Session:
     Args:
         url: `ws://` or `wss://` URL of `/v1/stream`.
         token: bearer token, if the gateway wants one.
+        token_in_clear: send it over `ws://` to another machine too.
         user: pseudonym under which telemetry is kept.
         locate: asked before every connection in place of `url` and `token`; finds or starts a private gateway.
         clock: monotonic seconds.
@@ -90,6 +91,7 @@ class Session:
         url: str = "",
         *,
         token: str | None = None,
+        token_in_clear: bool = False,
         client_name: str = "foretype",
         user: str = "",
         workspaces: Sequence[Workspace] = (),
@@ -112,7 +114,7 @@ class Session:
         self.on_profile = on_profile
         self.on_connection = on_connection
         self.on_acknowledged = on_acknowledged
-        self._endpoint = Endpoint(url if locate is not None else check_url(url), token)
+        self._endpoint = Endpoint(url if locate is not None else check_url(url), token, token_in_clear)
         self._locate = locate
         self._clock = clock
         self._rng = rng
@@ -335,10 +337,10 @@ class Session:
 
     async def _converse(self) -> None:
         """One connection from its opening to its end."""
-        url, token = self._endpoint.url, self._endpoint.token
+        url = self._endpoint.url
         async with connect(
             url,
-            additional_headers={} if token is None else {"Authorization": f"Bearer {token}"},
+            additional_headers=self._endpoint.headers(),
             compression=None,  # costs more than it saves on frames this small
             open_timeout=_OPEN_TIMEOUT_S,
             close_timeout=_CLOSE_TIMEOUT_S,

@@ -12,7 +12,8 @@ from typing import Final
 
 import httpx
 
-from foretype_client.connecting import http_base, is_loopback
+from foretype_client.connecting import http_base
+from foretype_client.credentials import TokenInClear, is_loopback, without_credentials
 from foretype_client.ports import Endpoint
 
 __all__ = ["MAX_TOKENIZER_BYTES", "TokenizerStore", "TokenizerUnavailable"]
@@ -56,22 +57,22 @@ class TokenizerStore:
         return path
 
     async def _download(self, endpoint: Endpoint, digest: str) -> bytes:
-        headers = {} if endpoint.token is None else {"Authorization": f"Bearer {endpoint.token}"}
         url = f"{http_base(endpoint.url)}/v1/tokenizers/{digest}"
+        shown = without_credentials(url)
         try:
             async with (
                 httpx.AsyncClient(timeout=_TIMEOUT, trust_env=not is_loopback(url)) as client,
-                client.stream("GET", url, headers=headers) as response,
+                client.stream("GET", url, headers=endpoint.headers()) as response,
             ):
                 if response.status_code != 200:
-                    raise TokenizerUnavailable(f"{url} answered {response.status_code}")
+                    raise TokenizerUnavailable(f"{shown} answered {response.status_code}")
                 data = bytearray()
                 async for chunk in response.aiter_bytes():
                     data += chunk
                     if len(data) > MAX_TOKENIZER_BYTES:
-                        raise TokenizerUnavailable(f"{url} sent more than {MAX_TOKENIZER_BYTES} bytes")
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise TokenizerUnavailable(f"{url}: {error or type(error).__name__}") from error
+                        raise TokenizerUnavailable(f"{shown} sent more than {MAX_TOKENIZER_BYTES} bytes")
+        except (httpx.HTTPError, httpx.InvalidURL, TokenInClear) as error:
+            raise TokenizerUnavailable(f"{shown}: {error or type(error).__name__}") from error
         return bytes(data)
 
 

@@ -32,11 +32,13 @@ class GatewayOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         url: `ws://host:port/v1/stream` of a running one; None starts a private one.
         token: bearer token of that one.
+        token_in_clear: send it over `ws://` to another machine too.
         engine, model, profile: for a private one: name of the engine, model file, profile file.
     """
 
     url: str | None = None
     token: str | None = None
+    token_in_clear: bool = False
     engine: str | None = None
     model: Path | None = None
     profile: Path | None = None
@@ -106,13 +108,14 @@ async def connected(options: GatewayOptions, *, client_name: str = "foretype-eva
     """
     async with contextlib.AsyncExitStack() as stack:
         if options.url is not None:
-            endpoint = Endpoint(options.url, options.token)
+            endpoint = Endpoint(options.url, options.token, options.token_in_clear)
         else:
             endpoint = await stack.enter_async_context(private_gateway(options))
         cache = stack.enter_context(tempfile.TemporaryDirectory(prefix="foretype-bench-"))
         session = Session(
             endpoint.url,
             token=endpoint.token,
+            token_in_clear=endpoint.token_in_clear,
             client_name=client_name,
             clock=time.monotonic,
             rng=random.Random(0),

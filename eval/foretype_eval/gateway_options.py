@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from foretype_client.credentials import allowed_in_clear
 
 from foretype_eval.console import fail
 from foretype_eval.gateway import GatewayOptions
@@ -28,7 +30,14 @@ def gateway_options(
     profile: Path | None = None,
 ) -> GatewayOptions:
     """What these options say. Where the file holds no token the command ends with status 2, and says so."""
-    return GatewayOptions(url=url, token=_token(token_file), engine=engine, model=model, profile=profile)
+    return GatewayOptions(
+        url=url,
+        token=_token(token_file),
+        token_in_clear=allowed_in_clear(os.environ),
+        engine=engine,
+        model=model,
+        profile=profile,
+    )
 
 
 def _token(path: Path | None) -> str | None:

@@ -24,6 +24,14 @@ def lsp(
         str, typer.Option(help="Gateway, ws(s)://host/v1/stream. Without one, a private one is used.")
     ] = "",
     token_file: Annotated[Path | None, typer.Option(help="File with the token for the gateway.")] = None,
+    token_in_clear: Annotated[
+        bool,
+        typer.Option(
+            "--token-in-clear",
+            envvar="FORETYPE_TOKEN_IN_CLEAR",
+            help="Send the token over ws:// to another machine too, for everybody on the way to read.",
+        ),
+    ] = False,
     state_dir: Annotated[Path | None, typer.Option(help="Where the private gateway says that it runs.")] = None,
     model: Annotated[Path | None, typer.Option(help="Model file for the private gateway.")] = None,
     no_telemetry: Annotated[
@@ -56,6 +64,7 @@ def lsp(
     given: dict[str, object] = {
         "gatewayUrl": gateway,
         "tokenFile": str(token_file or ""),
+        "tokenInClear": token_in_clear or None,
         "stateDir": str(state_dir or ""),
         "model": str(model or ""),
         "telemetry": False if no_telemetry else None,

@@ -137,6 +137,7 @@ class Connection:
         client_options = ClientOptions(
             gateway=options.gateway_url or None,
             token=token,
+            token_in_clear=options.token_in_clear,
             state_dir=Path(options.state_dir).expanduser() if options.state_dir else None,
             model=Path(options.model).expanduser() if options.model else None,
             client_name=server.client_name,
@@ -168,6 +169,7 @@ def _needs_another_client(before: Options, now: Options) -> bool:
         "gateway_url",
         "token",
         "token_file",
+        "token_in_clear",
         "state_dir",
         "model",
         "debounce_ms",

@@ -49,6 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         excluded_globs: files that get no suggestions, as `**/`-style globs on the path.
         gateway_url: a team's gateway, `wss://host/v1/stream`; empty starts a private one.
         token, token_file: credential for it; the file is read at start and wins.
+        token_in_clear: send it over `ws://` to another machine too, for everybody on the way to read.
         state_dir: where the private gateway says that it runs; empty is the platform's place.
         model: model file for a private gateway; empty is the shipped one.
         index: other files as context; a single boolean means `enable`.
@@ -69,6 +70,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     gateway_url: Annotated[str, Meta(pattern=r"^$|^wss?://[^/\s]+(/\S*)?$")] = ""
     token: str = ""
     token_file: str = ""
+    token_in_clear: bool = False
     state_dir: str = ""
     model: str = ""
     index: IndexOptions = IndexOptions()
@@ -159,6 +161,7 @@ def _taken(options: Options, given: Mapping[Any, object]) -> tuple[Options, list
         except msgspec.ValidationError as error:
             if field.name == "trusted":
                 own = values["trusted"] = False
-            using = "its defaults" if isinstance(own, msgspec.Struct) else repr(own)
+            kept = own if field.name == "trusted" else options.redacted()[field.encode_name]
+            using = "its defaults" if isinstance(own, msgspec.Struct) else repr(kept)
             problems.append(Problem(str(name), f"{error}; using {using}"))
     return msgspec.structs.replace(options, **values), problems

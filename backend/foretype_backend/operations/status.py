@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import httpx
 import msgspec
 import typer
+from foretype_client.credentials import allowed_in_clear, keep_secret, without_credentials
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -16,6 +18,7 @@ from rich.text import Text
 
 from foretype_backend.admission.ladder import RUNGS
 from foretype_backend.admission.outcomes import SHED
+from foretype_backend.config import read_token
 
 __all__ = ["fetch", "status", "table"]
 
@@ -24,7 +27,9 @@ _NAMED: Final = 8
 
 def status(
     gateway: Annotated[str, typer.Option(help="its address; or FORETYPE_GATEWAY")] = "",
-    token: Annotated[str, typer.Option(help="a key with the scope admin; or FORETYPE_TOKEN")] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(help="file that holds a key with the scope admin; or FORETYPE_TOKEN")
+    ] = None,
     every_s: Annotated[float, typer.Option(min=0.2, help="seconds between two looks")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="look once and end")] = False,
     json: Annotated[bool, typer.Option("--json", help="print JSON, once")] = False,
@@ -32,8 +37,10 @@ def status(
     """Show a gateway until interrupted."""
     url = (gateway or os.environ.get("FORETYPE_GATEWAY") or "http://127.0.0.1:7878").removesuffix("/v1/stream")
     url = url.replace("ws://", "http://", 1).replace("wss://", "https://", 1).rstrip("/")
-    key = token or os.environ.get("FORETYPE_TOKEN") or ""
+    shown = without_credentials(url)
     try:
+        key = os.environ.get("FORETYPE_TOKEN", "") if token_file is None else read_token(token_file, "--token-file")
+        keep_secret(url, key, in_clear=allowed_in_clear(os.environ))
         report = fetch(url, key)
         if json:
             typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
@@ -49,12 +56,15 @@ def status(
         raise typer.Exit(130) from None
     except httpx.ConnectError as error:
         typer.echo(
-            f"foretype status: --gateway: {url} cannot be reached ({error}); does it run, and is its URL right?",
+            f"foretype status: --gateway: {shown} cannot be reached ({error}); does it run, and is its URL right?",
             err=True,
         )
         raise typer.Exit(1) from error
+    except httpx.HTTPStatusError as error:  # its own message quotes the URL, which may hold a password
+        typer.echo(f"foretype status: {shown}: answers {error.response.status_code}", err=True)
+        raise typer.Exit(1) from error
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError, ValueError) as error:
-        typer.echo(f"foretype status: {url}: {error}", err=True)
+        typer.echo(f"foretype status: {shown}: {error}", err=True)
         raise typer.Exit(1) from error
 
 
@@ -63,7 +73,7 @@ def fetch(url: str, token: str) -> dict[str, Any]:
     headers = {"authorization": f"Bearer {token}"} if token else {}
     answer = httpx.get(f"{url}/admin/status", headers=headers, timeout=5.0, trust_env=False)
     if answer.status_code in (401, 403):
-        raise ValueError("the credential is not taken; give --token, a key made with `--scope admin`")
+        raise ValueError("the credential is not taken; give --token-file with a key made with `--scope admin`")
     if answer.status_code == 404:
         raise ValueError("no status here; is this a Foretype gateway of this version?")
     answer.raise_for_status()

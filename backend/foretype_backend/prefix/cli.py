@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -91,17 +92,22 @@ def _id(repository: str) -> str:
 
 def _ask(method: str, gateway: str, path: str, token_file: Path | None, **request: Any) -> dict[str, Any]:
     import httpx
+    from foretype_client.credentials import TokenInClear, allowed_in_clear, keep_secret, without_credentials
 
     from foretype_backend.config import ConfigError, read_token
 
     try:
-        headers = {} if token_file is None else {"Authorization": f"Bearer {read_token(token_file, '--token-file')}"}
+        token = None if token_file is None else read_token(token_file, "--token-file")
+        keep_secret(gateway, token, in_clear=allowed_in_clear(os.environ))
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         response = httpx.request(method, gateway.rstrip("/") + path, headers=headers, timeout=10.0, **request)
         answer: Any = {} if response.status_code == 404 else response.json()
-    except ConfigError as error:
+    except (ConfigError, TokenInClear) as error:
         _fail(str(error))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        _fail(f"--gateway: {gateway} does not answer as a gateway ({error}); start it with `foretype serve`")
+        _fail(
+            f"--gateway: {without_credentials(gateway)} does not answer as a gateway ({error}); start it with `foretype serve`"
+        )
     if response.status_code == 404:
         _fail("this gateway keeps no caches apart, or has no pool of replicas; see `[pool.fast]` in docs/operations.md")
     if response.status_code >= 400:

@@ -19,7 +19,7 @@ from foretype_client.commands.shared import (
     Location,
     ModelOption,
     StateDirOption,
-    TokenOption,
+    TokenFileOption,
     client_options,
     errors_told,
     open_location,
@@ -37,7 +37,7 @@ def complete(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     gateway: GatewayOption = None,
-    token: TokenOption = None,
+    token_file: TokenFileOption = None,
     model: ModelOption = None,
     state_dir: StateDirOption = None,
     retrieval: RetrievalOption = True,
@@ -45,7 +45,7 @@ def complete(
 ) -> None:
     """Complete at one place of a file: the suggestion on stdout, its figures on stderr."""
     with errors_told():
-        options = client_options("complete", gateway, token, model, state_dir)
+        options = client_options("complete", gateway, token_file, model, state_dir)
         location = parse_location(place)
         answer = asyncio.run(
             _complete(location, options, show=not json, retrieval=retrieval, dependencies=dependencies)

@@ -26,7 +26,7 @@ from foretype_client.commands.shared import (
     GatewayOption,
     ModelOption,
     StateDirOption,
-    TokenOption,
+    TokenFileOption,
     client_options,
     errors_told,
     read_source,
@@ -90,7 +90,7 @@ def demo(
     ] = 12.0,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Keep the best picture as SVG.")] = None,
     gateway: GatewayOption = None,
-    token: TokenOption = None,
+    token_file: TokenFileOption = None,
     model: ModelOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
@@ -100,7 +100,7 @@ def demo(
         text = read_source(path)
         if not text.strip():
             raise BadInput(f"{path} is empty: there is nothing to type")
-        options = client_options("demo", gateway, token, model, state_dir)
+        options = client_options("demo", gateway, token_file, model, state_dir)
         # As in an editor: the neighbours of the file are known. The file itself is what is typed, never what is on disk.
         # Unlike in an editor the model is seen at work however unsure it is: its latency is what this is for.
         policy = PolicyOptions(switches=Switches(unsure=True))

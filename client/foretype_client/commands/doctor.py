@@ -29,7 +29,7 @@ from foretype_client.commands.shared import (
     GatewayOption,
     ModelOption,
     StateDirOption,
-    TokenOption,
+    TokenFileOption,
     client_options,
     errors_told,
     release,
@@ -70,13 +70,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     gateway: GatewayOption = None,
-    token: TokenOption = None,
+    token_file: TokenFileOption = None,
     model: ModelOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
     """Check versions, extras, languages, gateway, engine, tokenizer and grammar; exit with 1 if something fails."""
     with errors_told():
-        options = client_options("doctor", gateway, token, model, state_dir)
+        options = client_options("doctor", gateway, token_file, model, state_dir)
         findings = [*_versions(), *_extras(own_gateway=gateway is None), _languages(), *_directories(options)]
         findings += [*_registered_checks(), *asyncio.run(_gateway(options))]
     worst = max((list(Verdict).index(finding.status) for finding in findings), default=0)
@@ -194,7 +194,7 @@ async def _gateway(options: ClientOptions) -> list[Finding]:
             asked_only = ", shown only to who asks (--unsure: always)" if profile.min_mean_logprob.shows_nothing else ""
             detail = f"{without_credentials(client.session.endpoint.url)}, model {profile.model}{asked_only}, grammar {profile.grammar}"
             findings.append(Finding(name="gateway", status=Verdict.OK, detail=detail))
-            findings.append(await _engine(client, options.token))
+            findings.append(await _engine(client))
             with _failing(findings, "tokenizer", "restart the gateway; if that does not help, choose another model"):
                 assembler = await client.ready(options.start_timeout_s)
                 findings.append(Finding(name="tokenizer", status=Verdict.OK, detail=profile.tokenizer_digest))
@@ -205,17 +205,17 @@ async def _gateway(options: ClientOptions) -> list[Finding]:
     return findings
 
 
-async def _engine(client: Client, token: str | None) -> Finding:
+async def _engine(client: Client) -> Finding:
     """What the gateway says about its engine."""
     url = f"{http_base(client.session.endpoint.url)}/healthz"
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
         async with httpx.AsyncClient(timeout=10.0, trust_env=not is_loopback(url)) as http:
-            response = await http.get(url, headers=headers)
+            response = await http.get(url, headers=client.session.endpoint.headers())
         response.raise_for_status()
         health = msgspec.json.decode(response.content, type=_Health)
     except (httpx.HTTPError, msgspec.MsgspecError) as error:
-        detail = f"{url}: {error or type(error).__name__}"
+        status = f"answers {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else ""
+        detail = f"{without_credentials(url)}: {status or error or type(error).__name__}"  # httpx quotes the whole URL
         return Finding(name="engine", status=Verdict.WARN, detail=detail, remedy="look into the gateway's log")
     engine = health.engine
     detail = (

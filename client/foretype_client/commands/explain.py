@@ -22,7 +22,7 @@ from foretype_client.commands.shared import (
     Location,
     ModelOption,
     StateDirOption,
-    TokenOption,
+    TokenFileOption,
     client_options,
     errors_told,
     open_location,
@@ -54,7 +54,7 @@ def explain(
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     gateway: GatewayOption = None,
-    token: TokenOption = None,
+    token_file: TokenFileOption = None,
     model: ModelOption = None,
     state_dir: StateDirOption = None,
     retrieval: RetrievalOption = True,
@@ -65,7 +65,7 @@ def explain(
     `cached` is how much of each segment the engine had cached, asked for with a request for a single token.
     """
     with errors_told():
-        options = client_options("explain", gateway, token, model, state_dir)
+        options = client_options("explain", gateway, token_file, model, state_dir)
         location = parse_location(place)
         explanation = asyncio.run(_explain(location, options, retrieval=retrieval, dependencies=dependencies))
         if json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from rich.markup import escape
 
 from foretype_client.client import ClientOptions
 from foretype_client.connecting import check_url
+from foretype_client.credentials import allowed_in_clear
 from foretype_client.ports import GatewayError, GatewayGone
 from foretype_client.tokenizers import TokenizerUnavailable
 
@@ -28,7 +30,7 @@ __all__ = [
     "Location",
     "ModelOption",
     "StateDirOption",
-    "TokenOption",
+    "TokenFileOption",
     "client_options",
     "errors_told",
     "open_location",
@@ -49,9 +51,13 @@ GatewayOption = Annotated[
         help="ws:// or wss:// URL of a gateway's /v1/stream. Default: your own private gateway, started if needed.",
     ),
 ]
-TokenOption = Annotated[
-    str | None,
-    typer.Option("--token", envvar="FORETYPE_TOKEN", metavar="TOKEN", help="Bearer token of that gateway."),
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="File with the token of that gateway. Default: FORETYPE_TOKEN, if it is set.",
+    ),
 ]
 ModelOption = Annotated[
     Path | None,
@@ -138,8 +144,13 @@ def open_location(location: Location) -> tuple[Snapshot, int]:
 
 
 def client_options(
-    command: str, gateway: str | None, token: str | None, model: Path | None, state_dir: Path | None
+    command: str, gateway: str | None, token_file: Path | None, model: Path | None, state_dir: Path | None
 ) -> ClientOptions:
+    """What a command's options and the environment say of a gateway. A token is no option: everybody can list processes.
+
+    Raises:
+        BadInput: one of them cannot be used.
+    """
     if gateway is not None:
         try:
             check_url(gateway)
@@ -147,8 +158,27 @@ def client_options(
             raise BadInput(str(error)) from error
     if model is not None and not model.is_file():
         raise BadInput(f"no such model file: {model}")
-    name = f"foretype-{command}/{release()}"
-    return ClientOptions(gateway=gateway, token=token, model=model, state_dir=state_dir, client_name=name)
+    return ClientOptions(
+        gateway=gateway,
+        token=os.environ.get("FORETYPE_TOKEN") or None if token_file is None else _read_token(token_file),
+        token_in_clear=allowed_in_clear(os.environ),
+        model=model,
+        state_dir=state_dir,
+        client_name=f"foretype-{command}/{release()}",
+    )
+
+
+def _read_token(path: Path) -> str:
+    """The first line of a token file, as the gateway reads it."""
+    try:
+        token = path.read_text("utf-8").split("\n", 1)[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"--token-file: cannot read {path} ({error}); name the file that holds the gateway's token"
+        ) from error
+    if not token:
+        raise BadInput(f"--token-file: {path} is empty; its first line is the gateway's token")
+    return token
 
 
 def release() -> str:

@@ -173,7 +173,7 @@ def warm_keys(left: int) -> Iterator[int]:
 async def engine_counters(endpoint: Endpoint) -> dict[str, float]:
     """The gateway's own counters from `/metrics`, names without labels summed up."""
     base = endpoint.url.replace("ws", "http", 1).removesuffix("/v1/stream")
-    headers = {} if endpoint.token is None else {"Authorization": f"Bearer {endpoint.token}"}
+    headers = endpoint.headers()
     async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as client:
         answer = await client.get(f"{base}/metrics")
         answer.raise_for_status()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import cast
 from urllib.parse import urlsplit
 
+from foretype_client.credentials import TokenInClear, without_credentials
 from foretype_client.ports import Endpoint, GatewayGone
 
 __all__ = ["Connection", "open_connection"]
@@ -121,12 +122,18 @@ async def open_connection(endpoint: Endpoint) -> Connection:
     """
     url = urlsplit(endpoint.url)
     if url.scheme != "ws" or url.hostname is None:
-        raise GatewayGone(f"{endpoint.url}: a load test speaks ws:// to a gateway without TLS in front")
+        raise GatewayGone(
+            f"{without_credentials(endpoint.url)}: a load test speaks ws:// to a gateway without TLS in front"
+        )
+    try:
+        headers = endpoint.headers()
+    except TokenInClear as error:
+        raise GatewayGone(str(error)) from error
     loop = asyncio.get_running_loop()
     try:
         _, connection = await loop.create_connection(Connection, url.hostname, url.port or 80)
     except OSError as error:
-        raise GatewayGone(f"{endpoint.url}: {error}") from error
+        raise GatewayGone(f"{without_credentials(endpoint.url)}: {error}") from error
     lines = [
         f"GET {url.path or '/v1/stream'} HTTP/1.1",
         f"Host: {url.netloc}",
@@ -135,8 +142,7 @@ async def open_connection(endpoint: Endpoint) -> Connection:
         f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}",
         "Sec-WebSocket-Version: 13",
     ]
-    if endpoint.token is not None:
-        lines.append(f"Authorization: Bearer {endpoint.token}")
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     connection.write(("\r\n".join(lines) + "\r\n\r\n").encode())
     async with asyncio.timeout(30):
         await connection.opened

@@ -101,7 +101,7 @@ async def target(
         GatewayNotStarted: with its last words.
     """
     if options.url is not None:
-        yield Target(Endpoint(options.url, options.token), None)
+        yield Target(Endpoint(options.url, options.token, options.token_in_clear), None)
         return
     with tempfile.TemporaryDirectory(prefix="foretype-load-") as folder:
         state_dir, abort_log = Path(folder), None
