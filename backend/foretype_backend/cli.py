@@ -12,7 +12,6 @@ import typer
 
 from foretype_backend.config import Config, ConfigError, load_config
 from foretype_backend.listening import Inherited
-from foretype_backend.secret_file import check_secret_files
 
 __all__ = ["app", "serve"]
 
@@ -77,7 +76,6 @@ def serve(
 
     try:
         config = read()
-        check_secret_files(config)
         if config.gateway.workers > 1:
             raise typer.Exit(_run_workers(config, log_level))
         _run(config, read, log_level, Inherited(listen_fd, metrics_fd, place))
@@ -91,8 +89,10 @@ def _run_workers(config: Config, log_level: str) -> int:
     from foretype_backend import logs
     from foretype_backend.listening import address_of, bind, bind_metrics
     from foretype_backend.operations.workers import run_workers
+    from foretype_backend.starting import plan
 
     logs.configure(log_level)
+    plan(config)  # told once, and not by each worker
     arguments = sys.argv[sys.argv.index("serve") + 1 :]
     listener, metrics = bind(config), bind_metrics(config)
 

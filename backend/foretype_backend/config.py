@@ -9,6 +9,7 @@ What may stand in the file, and the defaults, is in `settings`.
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,6 +18,7 @@ import msgspec
 from foretype_client.tracing.opening import TracingUnusable, check_endpoint
 
 from foretype_backend.pools.config import FastConfig, FastProblem
+from foretype_backend.rules import ConfigError, check_values
 from foretype_backend.settings import (
     DEFAULT_PORT,
     AdmissionConfig,
@@ -60,15 +62,9 @@ _ABOVE_ZERO: Final = (
 )
 """Of `limits` all. An interval of zero would ask a store without a pause."""
 
+_UNKNOWN: Final = re.compile(r"contains unknown field `([^`]+)`")
+
 _T = TypeVar("_T")
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be used; the message names the field and the remedy."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -246,7 +242,7 @@ def _read_profile(path: Path) -> _File:
     except OSError as error:
         raise ConfigError("profile", f"cannot read {path} ({error.strerror}); give the path of a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError("profile", f"{path} is no TOML: {error}") from error
+        raise ConfigError("profile", f"{path} is no TOML: {error}; correct it there") from error
     return _convert(raw, _File, "")
 
 
@@ -256,15 +252,16 @@ def _convert(raw: object, type_: type[_T], prefix: str) -> _T:
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at ")
         where = where.strip("`").removeprefix("$.").removeprefix("$")
-        path = ".".join(part for part in (prefix, where) if part)
+        unknown = _UNKNOWN.search(message)
+        path = ".".join(part for part in (prefix, where, unknown[1] if unknown else "") if part)
         raise ConfigError(path or "profile", f"{message}; see the table of defaults in docs/operations.md") from error
 
 
 def _check(config: Config) -> None:
     gateway, limits = config.gateway, config.limits
+    check_values(config)
     if not 0 <= gateway.port <= 65535:
         raise ConfigError("gateway.port", f"{gateway.port} is no port; choose 1 to 65535, or 0 for a free one")
-    _check_metrics(config)
     if config.token is None and not config.identity.on and not is_loopback(gateway.host):
         raise ConfigError(
             "gateway.token_file",
@@ -288,14 +285,6 @@ def _check(config: Config) -> None:
         value = _value(config, field)
         if value is not None and not 0 < value < float("inf"):  # TOML knows nan
             raise ConfigError(field, "must be a number above zero; leave it out for the default")
-
-
-def _check_metrics(config: Config) -> None:
-    port = config.metrics.port
-    if port is not None and not 0 <= port <= 65535:
-        raise ConfigError("metrics.port", f"{port} is no port; choose 1 to 65535, or leave it out")
-    if port and port == config.gateway.port:
-        raise ConfigError("metrics.port", f"{port} is the port of the gateway itself; choose another, or leave it out")
 
 
 def _value(config: Config, field: str) -> Any:
@@ -341,15 +330,19 @@ def _check_fast(config: Config) -> None:
 def _check_team(config: Config) -> None:
     gateway, admission = config.gateway, config.admission
     if gateway.workers < 1:
-        raise ConfigError("gateway.workers", "at least one process has to serve")
-    if gateway.workers > 1 and (config.engine.name == "embedded" or config.private):
+        raise ConfigError("gateway.workers", "at least one process has to serve; leave it out for one")
+    if gateway.workers > 1 and (config.engine.name in ("embedded", "vllm") or config.private):
         raise ConfigError(
-            "gateway.workers", "the embedded engine belongs to one process; leave it at 1, or use --engine openai"
+            "gateway.workers",
+            f"engine `{config.engine.name}` belongs to one process; leave it at 1, or serve the model with `vllm serve`",
         )
     if (gateway.tls_cert_file is None) != (gateway.tls_key_file is None):
         raise ConfigError("gateway.tls_cert_file", "certificate and key belong together; name both or neither")
     if not 0 < admission.resume_share < admission.refuse_share <= 1:
-        raise ConfigError("admission.resume_share", "must be above 0 and below refuse_share, which is at most 1")
+        raise ConfigError(
+            "admission.resume_share",
+            "must be above 0 and below refuse_share, which is at most 1; 0.6 and 0.8 are usual",
+        )
     for name, value in msgspec.structs.asdict(admission.objectives_ms).items():
         if not 0 < value < float("inf"):
             raise ConfigError(f"admission.objectives_ms.{name}", "must be a number of milliseconds above zero")
@@ -359,7 +352,8 @@ def _check_team(config: Config) -> None:
             raise ConfigError(f"admission.reserved.{name}", "slots cannot be negative; leave it out for none")
     if sum(reserved.values()) > config.limits.max_running:
         raise ConfigError(
-            "admission.reserved", f"reserves more than the {config.limits.max_running} slots of limits.max_running"
+            "admission.reserved",
+            f"reserves more than the {config.limits.max_running} slots of limits.max_running; lower it, or raise those",
         )
     if config.identity.on and config.private:
         raise ConfigError("identity.enabled", "a private gateway serves one user; leave identity out")

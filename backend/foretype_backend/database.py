@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from foretype_backend.telemetry.errors import StoreError, explain
 
-__all__ = ["Schema", "is_there", "mapped", "migrate", "open_database", "place_of", "url_of"]
+__all__ = ["Schema", "file_of", "is_there", "mapped", "migrate", "open_database", "place_of", "url_of"]
 
 _BUSY_MS: Final = 10_000
 _LOCK: Final = 0x666F7265
@@ -66,11 +66,16 @@ def url_of(given: str, field: str) -> URL:
     return url.set(drivername=driver)
 
 
+def file_of(url: URL) -> Path | None:
+    """Of a store in a SQLite file; None for a server, and for a database in memory."""
+    named = url.drivername.startswith("sqlite") and url.database and not url.database.startswith((":memory:", "file:"))
+    return Path(str(url.database)) if named else None
+
+
 def is_there(given: str, field: str) -> bool:
     """Whether there may be a store: False for a SQLite file that nobody has made, which opening would make. Raises StoreError."""
-    url = url_of(given, field)
-    named = url.drivername.startswith("sqlite") and url.database and not url.database.startswith("file:")
-    return not named or Path(str(url.database)).exists()
+    file = file_of(url_of(given, field))
+    return file is None or file.exists()
 
 
 async def open_database(given: str, schema: Schema, *, upgrade: bool = True) -> AsyncEngine:
@@ -85,8 +90,8 @@ async def open_database(given: str, schema: Schema, *, upgrade: bool = True) -> 
     place = place_of(url)
     try:
         async with mapped(place):
-            if url.drivername.startswith("sqlite") and url.database and not url.database.startswith("file:"):
-                await asyncio.to_thread(_make_file, Path(url.database))
+            if (file := file_of(url)) is not None:
+                await asyncio.to_thread(_make_file, file)
             async with engine.begin() as connection:
                 await connection.run_sync(migrate, schema, place, upgrade)
                 await connection.run_sync(_check_tables, schema.metadata, place)

@@ -14,11 +14,11 @@ from foretype_client.faults import keep_texts_out
 from foretype_backend.config import Config, ConfigError
 from foretype_backend.engines.port import EngineUnavailable
 from foretype_backend.engines.salting import NotApart
-from foretype_backend.launch import make_profile, prepare
+from foretype_backend.launch import make_profile
 from foretype_backend.listening import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
-from foretype_backend.operations.certificate import Certificate
 from foretype_backend.private import announced
-from foretype_backend.tenants import cannot_keep_apart, check_tenants, server_field
+from foretype_backend.starting import plan, salted
+from foretype_backend.tenants import cannot_keep_apart, server_field
 
 if TYPE_CHECKING:
     from foretype_backend.operations.siblings import Place
@@ -49,9 +49,8 @@ async def run_gateway(
         from foretype_backend.operations.workers import end_with_parent
 
         end_with_parent()
-    certificate = Certificate.of(config)
-    check_tenants(config)
-    parts = prepare(config)
+    start = plan(config)
+    certificate, parts = start.certificate, start.parts
     # Before the model is loaded: a port in use is told at once.
     listener, metrics_listener = _listeners(config, inherited)
     async with contextlib.AsyncExitStack() as closing:
@@ -73,8 +72,7 @@ async def run_gateway(
         where = None if inherited.place is None else Place.of(inherited.place)
         identity = await opening.start_identity(config, _name(address_of(listener), where), closing)
         telemetry = await opening.open_telemetry(config, closing)
-        salted = identity is not None or config.engine.name == "vllm-server"
-        salts = opening.make_salts(config, identity) if salted else None
+        salts = opening.make_salts(config, identity) if salted(config) else None
         try:
             await loading
         except NotApart as error:
@@ -86,7 +84,7 @@ async def run_gateway(
         tracing = opening.open_traces(config, closing)
         accounts = None if identity is None else await opening.open_accounts(config, closing)
         leases = None if accounts is None else opening.open_leases(config, accounts, closing)
-        quality = await opening.open_quality_pool(config, parts.tokenizer, accounts, salts, closing)
+        quality = await opening.open_quality_pool(config, start, accounts, salts, closing)
         gateway = create_app(
             config,
             parts.engine,

@@ -14,13 +14,14 @@ from foretype_context.templates import Grammar, UnknownGrammar, detect, grammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
 
-from foretype_backend.config import Config, ConfigError, read_token
-from foretype_backend.engines.gguf_header import BadModelFile
+from foretype_backend.config import Config, ConfigError, ModelConfig, read_token
+from foretype_backend.engines.gguf_header import BadModelFile, read_header
 from foretype_backend.engines.gguf_tokenizer import tokenizer_of
 from foretype_backend.engines.load import load_engine
-from foretype_backend.engines.port import Engine
+from foretype_backend.engines.port import Engine, EngineUnavailable
+from foretype_backend.rules import check_context
 
-__all__ = ["Parts", "make_profile", "prepare"]
+__all__ = ["Parts", "check_profile", "make_profile", "prepare"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class Parts:
 
     Attributes:
         tokenizer_file: the bytes that clients get.
+        context_limit_tokens: of the model, where its own file says it; None where the engine has to be asked.
         measured: what `index.json` says of the shipped weights, or `config.json` of a folder's, by the names of the profile.
     """
 
@@ -37,17 +39,19 @@ class Parts:
     tokenizer_file: bytes
     grammar: Grammar
     model_name: str | None
+    context_limit_tokens: int | None = None
     measured: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def prepare(config: Config) -> Parts:
     """Find the model's files and make the engine, not started. Raises ConfigError naming field and remedy."""
+    _check_place(config)
     artifact = _artifact(config)
     name, tokenizer_file = _tokenizer_file(config, artifact)
     try:
         tokenizer = tokenizer_from_bytes(tokenizer_file, name=name)
     except TokenizerUnusable as error:
-        raise ConfigError("model.tokenizer", str(error)) from error
+        raise ConfigError("model.tokenizer", f"{error}; name the tokenizer.json of the model") from error
     chosen = _grammar(config, artifact, tokenizer)
     model = config.engine.model or (str(artifact.path) if artifact is not None else None)
     model_name = config.model.name or (artifact.name if artifact is not None and not config.engine.model else None)
@@ -60,6 +64,7 @@ def prepare(config: Config) -> Parts:
         tokenizer_file=tokenizer_file,
         grammar=chosen,
         model_name=model_name,
+        context_limit_tokens=_context_of(config, model),
         measured=_folder_says(config.engine.model, "layout") if artifact is None else artifact.profile,
     )
 
@@ -72,12 +77,7 @@ def make_profile(config: Config, parts: Parts) -> Profile:
     """
     capabilities = parts.engine.capabilities()
     model = config.model
-    limit = model.context_limit_tokens or capabilities.context_limit_tokens
-    if limit > capabilities.context_limit_tokens > 0:
-        raise ConfigError(
-            "model.context_limit_tokens",
-            f"{limit} is more than the {capabilities.context_limit_tokens} tokens of the engine's model; lower it",
-        )
+    limit = _context_limit(model, capabilities.context_limit_tokens)
     return Profile(
         model=parts.model_name or capabilities.model,
         grammar=parts.grammar.id,
@@ -92,6 +92,30 @@ def make_profile(config: Config, parts: Parts) -> Profile:
         variant=model.variant,
         **_thresholds(config, parts),
     )
+
+
+def check_profile(config: Config, parts: Parts) -> None:
+    """What can be said of the profile before the engine is started. Raises ConfigError, as :func:`make_profile` would."""
+    _layout(config, parts)
+    _thresholds(config, parts)
+    known = parts.context_limit_tokens
+    if known is None:
+        try:
+            known = parts.engine.capabilities().context_limit_tokens
+        except EngineUnavailable:
+            return
+    _context_limit(config.model, known)
+
+
+def _context_limit(model: ModelConfig, engine_tokens: int) -> int:
+    limit = model.context_limit_tokens or engine_tokens
+    if limit > engine_tokens > 0:
+        raise ConfigError(
+            "model.context_limit_tokens",
+            f"{limit} is more than the {engine_tokens} tokens of the engine's model; lower it",
+        )
+    check_context(model, limit)
+    return limit
 
 
 def _layout(config: Config, parts: Parts) -> str:
@@ -116,6 +140,27 @@ def _thresholds(config: Config, parts: Parts) -> dict[str, Any]:
     return chosen
 
 
+def _check_place(config: Config) -> None:
+    """Refuse a file where the engine takes a server, and the other way round."""
+    name, model = config.engine.name, config.engine.model
+    if model is None or name == "scripted":
+        return
+    if name in ("openai", "vllm-server") and not model.startswith(("http://", "https://")):
+        raise ConfigError("engine.model", f"engine `{name}` takes the base URL of a server, http://host:port/v1")
+    if name in ("embedded", "vllm") and "://" in model:
+        remedy = "name its file, or choose the engine `openai` for a server"
+        raise ConfigError("engine.model", f"engine `{name}` runs the model itself; {remedy}")
+
+
+def _context_of(config: Config, model: str | None) -> int | None:
+    if config.engine.name != "embedded" or model is None:
+        return None
+    try:
+        return read_header(Path(model)).context_limit_tokens
+    except BadModelFile as error:
+        raise ConfigError("engine.model", str(error)) from error
+
+
 def _artifact(config: Config) -> Artifact | None:
     """The shipped model, where it is what will run."""
     if config.engine.name != "embedded" or config.engine.model is not None:
@@ -133,7 +178,8 @@ def _tokenizer_file(config: Config, artifact: Artifact | None) -> tuple[str, byt
         try:
             return str(path), path.read_bytes()
         except OSError as error:
-            raise ConfigError("model.tokenizer", f"cannot read {path}: {error.strerror}") from error
+            remedy = "name the tokenizer.json of the model"
+            raise ConfigError("model.tokenizer", f"cannot read {path}: {error.strerror}; {remedy}") from error
     model = config.engine.model
     if config.engine.name == "vllm-server" or model is None or "://" in model:
         raise ConfigError(
@@ -237,6 +283,8 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         options = {"model": model, "prepared_dir": platformdirs.user_cache_path("foretype") / "engine"} | options
     try:
         return load_engine(name, **options)
+    except EngineUnavailable as error:
+        raise ConfigError("engine.name", str(error)) from error
     except (TypeError, ValueError) as error:
         raise ConfigError("engine.options", f"{error}; see docs/operations.md for the options of `{name}`") from error
 

@@ -20,7 +20,6 @@ from foretype_backend.secret_file import SALT_FIELD, read_secret
 
 if TYPE_CHECKING:
     from foretype_client.tracing.spans import Tracing
-    from foretype_context.tokens import Tokenizer
     from starlette.applications import Starlette
 
     from foretype_backend.admission.accounts import Accounts
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from foretype_backend.identity.identity import Identity
     from foretype_backend.prefix.purge import Purger
     from foretype_backend.prefix.salt import SaltBook
+    from foretype_backend.starting import Start
     from foretype_backend.telemetry.sink import TelemetrySink
 
 __all__ = [
@@ -118,16 +118,16 @@ def open_leases(config: Config, accounts: Accounts, closing: AsyncExitStack) -> 
 
 
 async def open_quality_pool(
-    config: Config, tokenizer: Tokenizer, accounts: Accounts | None, salts: SaltBook | None, closing: AsyncExitStack
+    config: Config, start: Start, accounts: Accounts | None, salts: SaltBook | None, closing: AsyncExitStack
 ) -> QualityPool | None:
     """Chat and whole blocks. A server that is away ends the start only where blocks may go nowhere else."""
-    if config.pool.quality is None:
+    if start.quality is None:
         return None  # without its libraries
 
     from foretype_backend.chat.pool import open_quality
     from foretype_backend.engines.port import EngineUnavailable
 
-    pool = open_quality(config, tokenizer, accounts=accounts, salts=salts)
+    pool = open_quality(config, start.parts.tokenizer, parts=start.quality, accounts=accounts, salts=salts)
     if pool is None:
         return None
     closing.push_async_callback(pool.close)

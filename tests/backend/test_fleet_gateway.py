@@ -179,7 +179,7 @@ async def test_a_gateway_without_a_pool_says_that_it_knows_of_no_caches() -> Non
         ("replicas = ['ftp://x']", "pool.fast.replicas[0]"),
         ("replicas = ['http://x/v1', 'http://x/v1/']", "pool.fast.replicas[1]"),
         ("replicas = 'http://x'", "pool.fast.replicas"),
-        ("replica = ['http://x']", "pool.fast"),
+        ("replica = ['http://x']", "pool.fast.replica"),
         ("replicas = ['http://x/v1', 'http://y/v1']\nrouting = 'pass_through'", "pool.fast.routing"),
         ("replicas = ['http://x/v1']\nrouting = 'random'", "pool.fast.routing"),
         ("replicas = ['http://x/v1']\nbatch = 0", "pool.fast.batch"),

@@ -41,7 +41,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
     ("text", "field"),
     [
         ("[gateway]\nport = 'x'\n", "gateway.port"),
-        ("[gateway]\nprot = 1\n", "gateway"),
+        ("[gateway]\nprot = 1\n", "gateway.prot"),
         ("[model.budgets]\nprompt_tokens = 1.5\n", "model.budgets.prompt_tokens"),
         ("[engine]\nname = 'gpt'\n", "engine.name"),
         ("[limits]\nmax_running = 0\n", "limits.max_running"),
@@ -50,7 +50,7 @@ def test_flags_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> N
         ("[gateway]\nmax_connections = 0\n", "gateway.max_connections"),
         ("[model]\nblock_tokens = 0\n", "model.block_tokens"),
         ("[identity]\npoll_ms = 0\n", "identity.poll_ms"),
-        ("[identity.oidc]\nissuer = 'i'\naudience = 'a'\nrefresh_s = -1\n", "identity.oidc.refresh_s"),
+        ("[identity.oidc]\nissuer = 'https://i'\naudience = 'a'\nrefresh_s = -1\n", "identity.oidc.refresh_s"),
         ("[leases]\nslice_s = 0\n", "leases.slice_s"),
         ("[pool.quality]\nurl = 'http://x'\nmax_running = 0\n", "pool.quality.max_running"),
         ("not toml", "profile"),

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from redis.asyncio import Redis
+from redis.asyncio import ConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from foretype_backend.admission.leases import Ask, Leases
 
-__all__ = ["RedisLeases"]
+__all__ = ["RedisLeases", "check_url"]
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -39,6 +39,11 @@ return tostring(grant)
 What is owed is taken off what filled meanwhile, before the bucket is cut to its burst, and a debt is no deeper than one burst: a
 server that lost its memory must not lock anybody out.
 """
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError for what is no URL of a Redis; nothing is connected."""
+    ConnectionPool.from_url(url)  # pyright: ignore[reportUnknownMemberType]
 
 
 class RedisLeases:

@@ -26,7 +26,7 @@ from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
 from foretype_backend.settings import QualityConfig
 
-__all__ = ["BlockPool", "QualityPool", "open_quality"]
+__all__ = ["BlockPool", "QualityParts", "QualityPool", "open_quality", "quality_parts"]
 
 _AGAIN_S: Final = 2.0
 _log = logging.getLogger("foretype.gateway")
@@ -91,13 +91,16 @@ class QualityPool:
             await self.block.service.engine.close()
 
 
-def open_quality(
-    config: Config, tokenizer: Tokenizer, *, accounts: Accounts | None = None, salts: SaltBook | None = None
-) -> QualityPool | None:
-    """The pool of a configuration, not started; None where there is none.
+@dataclass(frozen=True, slots=True)
+class QualityParts:
+    """What a quality pool is made of; `renderer` of whole blocks, where it has them."""
 
-    Args:
-        tokenizer: counts what the server does not.
+    wire: OpenAIConfig
+    renderer: Renderer | None
+
+
+def quality_parts(config: Config) -> QualityParts | None:
+    """Read the files of the pool; None where there is none.
 
     Raises:
         ConfigError: a file cannot be read, or tokenizer and grammar do not fit.
@@ -118,6 +121,30 @@ def open_quality(
         wire = OpenAIConfig.of(**options)
     except TypeError as error:
         raise ConfigError("pool.quality.url", str(error)) from error
+    return QualityParts(wire, _renderer(quality))
+
+
+def open_quality(
+    config: Config,
+    tokenizer: Tokenizer,
+    *,
+    parts: QualityParts | None = None,
+    accounts: Accounts | None = None,
+    salts: SaltBook | None = None,
+) -> QualityPool | None:
+    """The pool of a configuration, not started; None where there is none.
+
+    Args:
+        tokenizer: counts what the server does not.
+        parts: of this configuration; read now where they were not before.
+
+    Raises:
+        ConfigError: as :func:`quality_parts`.
+    """
+    quality, parts = config.pool.quality, parts or quality_parts(config)
+    if quality is None or parts is None:
+        return None
+    wire, renderer = parts.wire, parts.renderer
     admission = config.admission
     pace = None
     if admission.shed is not False:
@@ -130,9 +157,8 @@ def open_quality(
     made, shared = _Maker(config, quality, accounts, salts), config.identity.on
     engine = ChatEngine(wire, free_model=quality.free_model, shared=shared)
     chat = made.service(engine, tokenizer, frozenset(), RequestClass.CHAT)
-    if quality.tokenizer is None:
+    if renderer is None:
         return QualityPool(quality, chat, None, pace)
-    renderer = _renderer(quality)
     service = made.service(
         OpenAIEngine(wire, shared=shared), renderer.tokenizer, renderer.end_token_ids, RequestClass.BLOCK
     )
@@ -174,12 +200,19 @@ class _Maker:
         )
 
 
-def _renderer(quality: QualityConfig) -> Renderer:
-    path = Path(quality.tokenizer or "")
+def _renderer(quality: QualityConfig) -> Renderer | None:
+    remedy = "name the tokenizer.json of the pool's model"
+    if quality.tokenizer is None:
+        if quality.grammar is not None:
+            raise ConfigError("pool.quality.tokenizer", f"is missing beside the grammar; {remedy}, or leave both out")
+        return None
+    path = Path(quality.tokenizer)
     try:
         tokenizer = load_tokenizer(path)
-    except (OSError, TokenizerUnusable) as error:
-        raise ConfigError("pool.quality.tokenizer", str(error)) from error
+    except OSError as error:
+        raise ConfigError("pool.quality.tokenizer", f"cannot read {path}: {error.strerror}; {remedy}") from error
+    except TokenizerUnusable as error:
+        raise ConfigError("pool.quality.tokenizer", f"{error}; {remedy}") from error
     if quality.grammar is None:
         raise ConfigError("pool.quality.grammar", "belongs to the tokenizer; name the FIM grammar of the pool's model")
     try:

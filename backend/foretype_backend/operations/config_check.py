@@ -12,10 +12,9 @@ import msgspec
 import typer
 
 from foretype_backend.config import ConfigError, load_config
-from foretype_backend.operations.certificate import Certificate
 from foretype_backend.operations.migrating import migrate
-from foretype_backend.operations.named_files import check_named_files
-from foretype_backend.secret_file import check_secret_files, make_secret
+from foretype_backend.secret_file import make_secret
+from foretype_backend.starting import plan
 
 __all__ = ["Finding", "app", "check_file", "line_of"]
 
@@ -52,27 +51,21 @@ def line_of(text: str, field: str) -> int:
 
 
 def check_file(path: Path) -> Finding | None:
-    """The first thing that is wrong with a file, or None. Reads the files that it names, opens nothing."""
+    """The first thing that is wrong with a file, or None: as `foretype serve` would say it, and before that nothing is asked."""
     try:
-        config = load_config(profile=path)
-        check_secret_files(config)
-        check_named_files(config)
-        certificate = Certificate.of(config)
+        certificate = plan(load_config(profile=path)).certificate
         if certificate is not None and certificate.expired(datetime.now(UTC)):
             raise ConfigError("gateway.tls_cert_file", f"expired on {certificate.expires:%Y-%m-%d}; renew it")
     except ConfigError as error:
-        message = str(error).partition(": ")[2]
         try:
             text = path.read_text("utf-8")
             tomllib.loads(text)
         except (OSError, UnicodeDecodeError):
-            return Finding(0, error.field, message)
+            return Finding(0, error.field, error.message)
         except tomllib.TOMLDecodeError as bad:
             at = _LINE.search(str(bad))
-            return Finding(int(at[1]) if at else 0, error.field, message)
-        unknown = re.search(r"unknown field `([^`]+)`", message)
-        field = error.field if unknown is None else f"{error.field}.{unknown[1]}".removeprefix("profile.")
-        return Finding(line_of(text, field), field, message)
+            return Finding(int(at[1]) if at else 0, error.field, error.message)
+        return Finding(line_of(text, error.field), error.field, error.message)
     return None
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from foretype_client.tracing.spans import Tracing
 
-__all__ = ["TracingUnusable", "check_endpoint", "open_tracing"]
+__all__ = ["TracingUnusable", "check_endpoint", "check_tracing", "open_tracing"]
 
 _PROTOCOL: Final = "http/protobuf"
 _PROTOCOL_NAMES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -47,24 +48,34 @@ def open_tracing(
     Raises:
         TracingUnusable: asked for, and not possible.
     """
+    if not check_tracing(environ, endpoint):
+        return None
+    from foretype_client.tracing.exporting import exporting_tracing
+
+    endpoint = None if endpoint is None else check_endpoint(endpoint)
+    return exporting_tracing(
+        service, clock=clock, named=bool(environ.get("OTEL_SERVICE_NAME")), endpoint=endpoint, sample_share=sample_share
+    )
+
+
+def check_tracing(environ: Mapping[str, str], endpoint: str | None = None) -> bool:
+    """Whether traces are asked for, by who has everything that they need. Raises TracingUnusable where something is missing."""
     asked = {name.strip().lower() for name in environ.get("OTEL_TRACES_EXPORTER", "").split(",")}
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or (endpoint is None and "otlp" not in asked):
-        return None
+        return False
     for name in _PROTOCOL_NAMES:
         if (protocol := environ.get(name, "").strip() or _PROTOCOL) != _PROTOCOL:
             raise TracingUnusable(
                 name, f"{protocol!r} is not spoken; set {_PROTOCOL}, which collectors take at port 4318"
             )
     if endpoint is not None:
-        endpoint = check_endpoint(endpoint)
+        check_endpoint(endpoint)
     try:
-        from foretype_client.tracing.exporting import exporting_tracing
+        import_module("foretype_client.tracing.exporting")
     except ImportError as error:
         field = "OTEL_TRACES_EXPORTER" if endpoint is None else "tracing.endpoint"
         raise TracingUnusable(field, f"needs `pip install 'foretype[otel]'` ({error.name} is missing)") from None
-    return exporting_tracing(
-        service, clock=clock, named=bool(environ.get("OTEL_SERVICE_NAME")), endpoint=endpoint, sample_share=sample_share
-    )
+    return True
 
 
 def check_endpoint(endpoint: str) -> str:
