@@ -144,6 +144,21 @@ def test_what_cannot_make_its_deadline_by_the_measured_rates_is_refused_on_arriv
     assert effects == [Refuse("b", Decision.EXPIRED_ON_ARRIVAL)]
 
 
+def test_who_waits_in_ones_own_class_or_a_higher_one_counts_into_the_predicted_wait() -> None:
+    """A slot comes free every second, and nobody may begin later than in two and a half."""
+    scheduler = Scheduler(MANY)
+    scheduler.rates.served(1.0)
+    chat, warm = RequestClass.CHAT, RequestClass.WARM
+    arrivals(scheduler, ticket("running"), ticket("low", class_=warm), ticket("lower", class_=warm))
+    assert arrivals(scheduler, ticket("a", deadline=2.5), ticket("b", deadline=2.5)) == [], "lower ones stand behind"
+    third = ticket("c", deadline=2.5)
+    assert arrivals(scheduler, third, ticket("d", class_=chat, deadline=2.5)) == [
+        Refuse("c", Decision.EXPIRED_ON_ARRIVAL),
+        Refuse("d", Decision.EXPIRED_ON_ARRIVAL),
+    ]
+    assert arrivals(scheduler, ticket("e", class_=RequestClass.INTERACTIVE, deadline=2.5)) == []
+
+
 def test_a_full_queue_sheds_the_lowest_class_first() -> None:
     scheduler = Scheduler(ONE)
     arrivals(scheduler, ticket("a"), ticket("warm", class_=RequestClass.WARM), ticket("b"))

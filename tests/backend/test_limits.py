@@ -60,6 +60,15 @@ def test_a_clock_that_jumps_back_grants_nothing() -> None:
     assert isinstance(budgets.reserve(["tenant"], 50, 4.0), Denied)
 
 
+def test_what_is_reserved_takes_room_below_the_burst_until_it_is_over() -> None:
+    budgets = Budgets({"tenant": TEN})
+    claim = reserved(budgets, ["tenant"], 60)
+    assert budgets.statistics(20.0)["tenant"][:2] == (40.0, 60)
+    assert budgets.reserve(["tenant"], 50, 20.0) == Denied("tenant", 1.0)
+    budgets.settle(claim, 0, 20.0)
+    assert budgets.statistics(20.0)["tenant"].level == 100
+
+
 @given(
     st.lists(
         st.tuples(

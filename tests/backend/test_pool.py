@@ -215,7 +215,7 @@ async def test_pass_through_chooses_nothing_and_believes_nothing() -> None:
         assert not pool.book.contents("acme")
 
 
-async def test_warming_seeds_a_replica_and_waits_while_people_do() -> None:
+async def test_warming_seeds_a_replica_and_waits_while_people_do(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Replica()
     options = PoolOptions(health=QUICK, warm=WarmOptions(busy_from=1))
     async with pool_of(one, options=options) as pool:
@@ -229,7 +229,9 @@ async def test_warming_seeds_a_replica_and_waits_while_people_do() -> None:
         )
         await anext(stream)
         await pool.warm([*range(500, 600)], salt="s", origin=origin("b", tokens=100))
-        await asyncio.sleep(0.25)  # two ticks
+        turns: list[float] = []
+        monkeypatch.setattr(pool, "_turn", lambda now, turn=pool._turn: (turn(now), turns.append(now)))
+        await until(lambda: len(turns) >= 2)
         assert (pool.pool_statistics().warm.begun, pool.pool_statistics().warm.waiting) == (1, 1)
         await stream.aclose()  # type: ignore[attr-defined]
         await until(lambda: pool.pool_statistics().warm.begun == 2)

@@ -96,11 +96,17 @@ FIELDS = ["type", "block_hashes", "parent_block_hash", "token_ids", "block_size"
 def test_any_frame_is_read_or_refused(payload: bytes) -> None:
     book = EventBook(16)
     book.read(0, batch(stored([1], IDS[:16])))
+    refused = False
     try:
         book.read(1, payload)
     except BadEvents:
+        refused = True
         assert len(book) == 1
-    assert book.read(2, batch(stored([5], IDS[:16]))).stored or len(book) <= 2
+    # What was refused is missing, so that the next one begins anew; what was read is not.
+    assert book.read(2, batch(stored([5], IDS[:16]))) == CacheChange(KEYS[:1], cleared=refused)
+    removed = {"type": "BlockRemoved", "block_hashes": [5], "medium": "GPU"}
+    assert book.read(3, batch(removed)) == CacheChange((), KEYS[:1])
+    assert not (refused and len(book))
 
 
 @pytest.mark.parametrize(

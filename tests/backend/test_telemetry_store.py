@@ -4,6 +4,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import AsyncGenerator, Generator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from foretype_backend.telemetry.aggregate import figures, refresh
 from foretype_backend.telemetry.errors import StoreError
 from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.migrate import HEAD, SCHEMA
-from foretype_backend.telemetry.schema import metadata
+from foretype_backend.telemetry.schema import events, metadata
 from foretype_backend.telemetry.store import Consent, Store
+from foretype_backend.telemetry.upkeep import tidy
 from foretype_eval import postgres
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +137,43 @@ async def test_a_user_is_deleted_and_nobody_else(store: Store) -> None:
     assert await store.delete(tenant="default", user="u1") == 2
     assert [one.group["user_id"] for one in await figures(store, by=("user_id",))] == ["u2"]
     assert (await store.count(), await store.count(user_id="u1")) == (1, 0)
+
+
+async def rows_of(store: Store, **where: str) -> dict[str, int]:
+    """Rows by table, of every table that knows whose they are."""
+    counts: dict[str, int] = {}
+    async with store.transaction() as connection:
+        for name, table in metadata.tables.items():
+            if set(where) <= set(table.columns.keys()):
+                query = select(func.count()).select_from(table).filter_by(**where)
+                counts[name] = (await connection.execute(query)).scalar_one()
+    return counts
+
+
+async def test_what_is_deleted_is_in_no_table_any_more(store: Store) -> None:
+    for user in ("u1", "u2"):
+        told = (opportunity(1), accept(2, "a", 5), survive(3, "a", 30, 8, 2))
+        await store.write(rows(*told, user=user))
+    await store.set_consent(Consent("default"))
+    await refresh(store, {("default", "2026-09-22")})
+    of_users = {"events": 3, "daily": 1, "daily_survival": 1}
+    assert await rows_of(store, user_id="u1") == await rows_of(store, user_id="u2") == of_users
+    assert await store.delete(tenant="default", user="u1") == 3
+    assert await rows_of(store, user_id="u1") == dict.fromkeys(of_users, 0)
+    assert await rows_of(store, tenant="default") == of_users | {"tenants": 1}
+    await store.delete(tenant="default")
+    assert await rows_of(store, tenant="default") == dict.fromkeys([*of_users, "tenants"], 0)
+
+
+async def test_a_tenants_days_are_kept_to_the_last_one_and_no_day_more(store: Store) -> None:
+    for tenant, days in (("default", 2), ("other", 1)):
+        await store.write(rows(*(opportunity(1 + ago, t_ms=NOON_MS - ago * DAY_MS) for ago in range(4)), tenant=tenant))
+        await store.set_consent(Consent(tenant, events_days=days))
+    await tidy(store, None, [], today=date(2026, 9, 22), now_ms=NOON_MS)
+    async with store.transaction() as connection:
+        left = {(row.tenant, row.day) for row in await connection.execute(select(events))}
+    kept = [("default", "2026-09-22"), ("default", "2026-09-21"), ("default", "2026-09-20")]
+    assert left == {*kept, ("other", "2026-09-22"), ("other", "2026-09-21")}
 
 
 async def test_a_store_of_a_former_version_is_upgraded_with_what_it_holds(tmp_path: Path) -> None:

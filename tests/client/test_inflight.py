@@ -87,17 +87,21 @@ def test_how_a_request_ended_says_how_much_of_it_counts(finish: Finish | None, a
 @pytest.mark.parametrize(
     ("text", "finish", "kept"),
     [
-        ("a\nb", Finish.STOP, "a\nb"),
-        ("a\nb", Finish.CANCELLED, "a\n"),
-        ("a\nb", None, "a\n"),
+        ("a\nb", Finish.STOP, ("a\nb", Finish.STOP)),
+        ("a\nb", Finish.LENGTH, ("a\nb", Finish.LENGTH)),
+        ("a\nb", Finish.CANCELLED, ("a\n", Finish.CANCELLED)),
+        ("a\nb", Finish.EXPIRED, ("a\n", Finish.CANCELLED)),
+        ("a\nb", None, ("a\n", Finish.CANCELLED)),
         ("a", Finish.CANCELLED, None),
-        ("", Finish.END_OF_MIDDLE, ""),
+        ("", Finish.END_OF_MIDDLE, ("", Finish.END_OF_MIDDLE)),
         ("", Finish.REFUSED, None),
     ],
 )
-def test_the_cache_keeps_what_is_whole(text: str, finish: Finish | None, kept: str | None) -> None:
+def test_the_cache_keeps_what_is_whole_and_knows_what_was_cut_short(
+    text: str, finish: Finish | None, kept: tuple[str, Finish] | None
+) -> None:
     entry = end(flight(text), finish).entry()
-    assert (None if entry is None else entry.strand.text) == kept
+    assert (None if entry is None else (entry.strand.text, entry.finish)) == kept
 
 
 @pytest.mark.parametrize("pieces", [["return x"], ["r", "et", "urn", " x"], ["ret", "urn x"]])

@@ -238,14 +238,29 @@ async def test_a_refusal_comes_out_of_the_stream_and_the_connection_lives() -> N
         assert session.connected
 
 
-async def test_a_gateway_that_never_answers_does_not_hold_a_call_beyond_its_deadline() -> None:
+@pytest.mark.parametrize(("deadline_ms", "held_s"), [(10_000.0, 11.0), (250.0, 1.25), (-990.0, 1.0)])
+async def test_a_gateway_that_never_answers_does_not_hold_a_call_beyond_its_deadline(
+    deadline_ms: float, held_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    waits: list[float] = []
+    real = loop.call_later
+
+    def at_once(delay_s: float, callback: Any, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        if getattr(callback, "__name__", "") == "_expire":
+            waits.append(delay_s)
+            delay_s = 0.0
+        return real(delay_s, callback, *arguments, **options)
+
     async def silent(peer: Peer, message: Complete) -> None:
         pass
 
     async with WireServer(silent) as server, connected(server) as session:
+        monkeypatch.setattr(loop, "call_later", at_once)
         with pytest.raises(GatewayError) as raised:
-            await read(session.complete(call("1", "x", deadline_ms=-990.0)))
+            await read(session.complete(call("1", "x", deadline_ms=deadline_ms)))
         assert raised.value.code is ErrorCode.EXPIRED
+        assert waits == [pytest.approx(held_s)]
         await server.wait_for(Cancel)
 
 
@@ -360,6 +375,43 @@ def test_backoff_is_full_jitter_under_a_cap() -> None:
         ceiling_s = min(8.0, 2.0**attempt if attempt < 20 else 8.0)
         assert 0.0 <= min(delays) < 0.2 * ceiling_s
         assert 0.8 * ceiling_s < max(delays) <= ceiling_s
+
+
+class Longest(random.Random):
+    """Waits for as long as the back-off allows."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+async def test_the_back_off_grows_until_a_gateway_takes_us_in() -> None:
+    class HangsUp(WireServer):
+        async def _talk(self, connection: Any) -> None:
+            await connection.close()
+
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    async with HangsUp() as not_ours, WireServer() as ours:
+        way = iter([None, not_ours, not_ours, None, ours, None, not_ours])
+
+        async def locate() -> Endpoint:
+            server = next(way, ours)
+            if server is None:
+                raise GatewayGone("nobody is there")
+            return Endpoint(server.url, None)
+
+        backoff = Backoff(base_s=1.0, cap_s=100.0)
+        session = Session(clock=time.monotonic, rng=Longest(), backoff=backoff, locate=locate, sleep=sleep)
+        await session.start()
+        await ours.wait_for(Hello)
+        await until(lambda: session.connected)
+        await ours.peers[0].connection.close()
+        await ours.wait_for(Hello, 2)
+        await session.close()
+    assert waits == [1.0, 2.0, 4.0, 8.0, 1.0, 2.0, 4.0]
 
 
 async def test_loopback_never_goes_through_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,11 @@ def test_the_rest_of_a_line_is_not_repeated_in_the_middle() -> None:
     assert done("a", "x = |and b\n", MID).text == "a"
 
 
+def test_three_characters_of_the_rest_of_the_line_are_no_accident_and_two_may_be() -> None:
+    assert done("self.foo", "x = |foo.bar()\n", MID).text == "self."
+    assert done("self.fo", "x = |fo.bar()\n", MID).text == "self.fo"
+
+
 def test_a_closer_alone_says_why_it_is_not_shown() -> None:
     assert done(")", "f(x|)\n").reason == "closes only what is closed already"
 

@@ -70,11 +70,20 @@ def test_every_alert_stands_in_the_panel_that_shows_it_with_its_threshold() -> N
         assert rule["labels"]["severity"] in ("page", "warn", "info")
         if rule["alert"] != "ForetypeEngineLost":
             assert rule["alert"] in told
-    limits = {"ForetypeCancellationHigh": 0.5, "ForetypeCacheHitRateLow": 0.5, "ForetypeAcceptanceLow": 0.2}
+    compared = 0
     for panel in PANELS:
-        for alert, limit in limits.items():
-            if alert in panel["description"]:
-                assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][1]["value"] == limit
+        for rule in RULES:
+            if rule["alert"] in panel["description"]:
+                compared += 1
+                found = re.search(r" ([<>]) ([\d.]+)", rule["expr"])
+                assert found is not None, rule["alert"]
+                limit, colours = float(found[2]), ["green", "red"] if found[1] == ">" else ["red", "green"]
+                steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+                assert [(step["color"], step["value"]) for step in steps] == [(colours[0], None), (colours[1], limit)]
+                way = {">": "above", "<": "below"}[found[1]]
+                said = {f"Alert {way} {limit:.0%}".replace("%", " %"), f"Objective: {limit * 1000:g} ms"}
+                assert any(words in panel["description"] for words in said), said
+    assert compared == len(RULES) - 1
 
 
 def test_a_display_that_nobody_can_have_read_is_no_refusal(metrics: Metrics) -> None:

@@ -132,6 +132,8 @@ def test_commits_are_selected_by_number_or_range(repo: Path) -> None:
         (Rule.PREFIX, "return y", "return x\n", None),
         (Rule.WORD, "return foo(y)", "return foo(x)", Accepted(11, keys=3)),
         (Rule.WORD, "return_", "return_value", None),
+        (Rule.WORD, "return item", "return items", Accepted(6, keys=1)),
+        (Rule.WORD, "return item", "return item.name", Accepted(11, keys=2)),
         (Rule.WORD, "ab", "ab", None),
     ],
 )

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.indexing import make_entry
-from foretype_retrieval.search import Features, query_at, query_of_words, search
+from foretype_retrieval.search import Features, candidates, query_at, query_of_words, search
 from foretype_retrieval.segment import ARRAYS, FileEntry, build
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,11 +125,28 @@ def test_search_goes_on_by_words_without_an_embedder(shop: Index) -> None:
 
 
 def test_each_weight_alone_orders_by_what_it_weighs(shop: Index) -> None:
-    query = query_at(["from shop.money import format_price", "price = format_price(1, 'EUR')"], "", "shop/pay.py")
+    lines = ["from shop.money import format_price", "price = format_price(1, 'EUR')"]
+    query, near_the_view = query_at(lines, "", "shop/pay.py"), query_at(lines, "", "web/pay.py")
     nothing = Features(*(0.0 for _ in Features._fields))
-    for name in ("words", "cosine", "imported", "inside", "near"):
-        hits = search(shop, query, EMBEDDER, limit=1, weights=nothing._replace(**{name: 1.0}))
-        assert hits[0].found.name == "format_price", name
+    # Of the two definitions of Basket the first is the document's own.
+    of_two = query_at(["basket = Basket()", "price = format_price(1, 'EUR')"], "", "shop/cart.py")
+    unused = query_at(
+        ["from shop.money import format_price", "from shop.cart import Basket", "Basket()"], "", "shop/pay.py"
+    )
+    best = dict.fromkeys(Features._fields, (query, "format_price"))
+    best |= {"alike": (of_two, "Basket"), "folder": (near_the_view, "show"), "unused": (unused, "format_price")}
+    for name, (asked, expected) in best.items():
+        hits = search(shop, asked, EMBEDDER, limit=9, weights=nothing._replace(**{name: 1.0}))
+        assert hits[0].found.name == expected, name
+        assert hits[0].found.score > hits[1].found.score, f"{name}: the order of keys decided"
+
+
+def test_imported_and_not_used_yet_is_what_stands_on_its_import_line_alone(shop: Index) -> None:
+    lines = ["from shop.money import format_price", "from shop.cart import Basket", "show(Basket())"]
+    found = candidates(shop, query_at(lines, "", "pay.py"), EMBEDDER)
+    unused = found.features[:, Features._fields.index("unused")]
+    values = {shop.found(key, 0.0).name: value for key, value in zip(found.keys, unused, strict=True)}
+    assert [values[name] for name in ("format_price", "Basket", "show")] == [1.0, 0.0, 0.0]
 
 
 def test_a_name_that_everything_has_does_not_drown_the_rest() -> None:

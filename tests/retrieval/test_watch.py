@@ -302,6 +302,43 @@ def test_many_open_texts_that_change_at_once_are_all_taken_in(
     assert all(defines(workspace, f"never_saved{number}") for number in range(50))
 
 
+def test_a_comparison_does_not_miss_the_file_of_an_open_text(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty texts that were never saved: no process is started for them, and nothing is made anew."""
+    scans: list[Path] = []
+    runs: list[Path] = []
+    now_s = 0.0
+
+    def counted(root: Path, *arguments: Any, **options: Any) -> Scan:
+        scans.append(root)
+        return scan(root, *arguments, **options)
+
+    def worker(root: Path, folder: Path, **_: object) -> Report:
+        runs.append(root)
+        return update_workspace(root, folder, None)[1]
+
+    monkeypatch.setattr(watch, "scan", counted)
+    monkeypatch.setattr(watch, "run_worker", worker)
+    workspace = Workspace(root, tmp_path / "cache", lambda: None, clock=lambda: now_s)
+    workspace.start()
+    try:
+        until(lambda: defines(workspace, "Basket"))
+        for number in range(50):
+            workspace.edited(f"new{number}.py", f"def never_saved{number}(): pass\n")
+        assert workspace.wait_idle(60)
+        before, started = workspace.generation, len(runs)
+        scans.clear()
+        now_s += 61.0
+        until(lambda: len(scans) == 1)
+        workspace.touched("shop/cart.py")  # taken in after what the last comparison found
+        assert workspace.wait_idle(60)
+        assert (workspace.generation, len(runs)) == (before + 1, started)
+        assert all(defines(workspace, f"never_saved{number}") for number in range(50))
+    finally:
+        workspace.close()
+
+
 def test_an_index_that_only_memory_holds_knows_what_is_open(root: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("no folder")
     workspace = Workspace(root, tmp_path / "cache", LazyEmbedder())
