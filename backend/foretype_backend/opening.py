@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from foretype_backend.config import Config, ConfigError
-from foretype_backend.places import epochs_path, identity_url, own_salt_path, state_dir
+from foretype_backend.places import epochs_path, identity_url, own_salt_path, state_dir, usage_path
 from foretype_backend.secret_file import SALT_FIELD, read_secret
 
 if TYPE_CHECKING:
@@ -82,13 +82,21 @@ async def open_accounts(config: Config, closing: AsyncExitStack) -> Accounts:
     from datetime import UTC, datetime
 
     from foretype_backend.admission.accounts import Accounts
+    from foretype_backend.identity.journal import UsageJournal
     from foretype_backend.identity.store import IdentityStore
     from foretype_backend.identity.usage import UsageWriter
 
     accounts = Accounts(day=lambda: datetime.now(UTC).strftime("%Y-%m-%d"))
     store = await IdentityStore.open(identity_url(config))
     gateway = f"{os.getpid()}-{secrets.token_hex(8)}"
-    writer = UsageWriter(accounts.meter, store, gateway=gateway, wall_ms=_wall_ms)
+    folder = usage_path(config)
+    try:
+        journal = UsageJournal(folder, gateway)
+    except OSError as error:
+        await store.close()
+        told = f"{folder} cannot be written to ({error.strerror}): usage waits there until it is stored; name a directory that can"
+        raise ConfigError("state_dir", told) from error
+    writer = UsageWriter(accounts.meter, store, gateway=gateway, wall_ms=_wall_ms, journal=journal)
     closing.push_async_callback(writer.close)
     writer.start()
     return accounts

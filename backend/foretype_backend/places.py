@@ -6,7 +6,7 @@ from pathlib import Path
 
 from foretype_backend.config import Config
 
-__all__ = ["epochs_path", "identity_url", "own_salt_path", "state_dir"]
+__all__ = ["epochs_path", "identity_url", "own_salt_path", "state_dir", "usage_path"]
 
 
 def state_dir(config: Config) -> Path:
@@ -19,6 +19,11 @@ def state_dir(config: Config) -> Path:
 def identity_url(config: Config) -> str:
     """Where tenants, keys and usage are: a URL, or the path of a SQLite file."""
     return config.identity.url or str(state_dir(config) / "identity" / "identity.db")
+
+
+def usage_path(config: Config) -> Path:
+    """What was used and is not in the identity store yet."""
+    return state_dir(config) / "usage"
 
 
 def own_salt_path(config: Config) -> Path:

@@ -27,6 +27,7 @@ class Replica:
             (500), `busy` (503), `slow` (one token a tenth of a second).
         salting: `keeps` apart what is under different salts, `ignores` them, or `refuses` the field.
         counting: `cached` tokens, the `prompt` alone, or `nothing`.
+        chats: whether it has a chat template.
         probed: prompts of one token of output that were asked whole, by their salts.
     """
 
@@ -49,6 +50,7 @@ class Replica:
         self.behaviour = "ok"
         self.salting = "keeps"
         self.counting = "cached"
+        self.chats = True
         self.probed: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -107,6 +109,8 @@ class Replica:
 
         async def completions(request: Request) -> Any:
             body = _in_tokens(await request.json())
+            if "messages" in body and not self.chats:
+                return JSONResponse({"error": {"message": "no chat template"}}, 400)
             if self.salting == "refuses" and "cache_salt" in body:
                 return JSONResponse({"error": {"message": "unknown field cache_salt"}}, 400)
             if self.behaviour in ("error", "busy"):

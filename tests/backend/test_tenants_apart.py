@@ -167,6 +167,20 @@ async def test_a_server_that_comes_back_without_salts_gets_no_tenant_until_it_ha
                     await asyncio.sleep(0.2)
 
 
+async def test_a_server_of_blocks_that_has_no_chat_is_good_for_blocks(tmp_path: Path) -> None:
+    async with replicas() as (replica, good):
+        (ann,) = await keys_of(tmp_path, "ann")
+        replica.chats = False
+        profile = profile_of(tmp_path, "block", replica, good)
+        async with (
+            serving("--profile", str(profile), "--state-dir", str(tmp_path), command=SERVE) as (_, url),
+            httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        ):
+            assert (await asked(http, ann, chat=True))[0] == 503
+            assert (await asked(http, ann))[0] == 200
+            assert len(set(replica.probed)) == 3  # a salt of its own and two others: its blocks were proved
+
+
 async def test_a_gateway_of_one_asks_nothing_about_salts(tmp_path: Path) -> None:
     async with replicas(salting="refuses", counting="nothing") as (replica, good):
         profile = profile_of(tmp_path, "chat", replica, good, identity=False)

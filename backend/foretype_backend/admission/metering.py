@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from foretype_client.wire import Usage
 
-__all__ = ["Batch", "Meter", "UsageKey", "UsageRow"]
+__all__ = ["Batch", "Journal", "Meter", "UsageKey", "UsageRow"]
 
 
 class UsageKey(NamedTuple):
@@ -39,10 +39,19 @@ class Batch(NamedTuple):
     rows: Mapping[UsageKey, UsageRow]
 
 
+class Journal(Protocol):
+    """Where rows are kept until their batch is stored, for when the process ends before."""
+
+    def note(self, seq: int, key: UsageKey, row: UsageRow, rows: Mapping[UsageKey, UsageRow]) -> None: ...
+
+    def drop(self, seq: int) -> None: ...
+
+
 class Meter:
     """Adds up, and hands over one batch at a time until it is known to be stored."""
 
     def __init__(self) -> None:
+        self.journal: Journal | None = None
         self._open: dict[UsageKey, UsageRow] = {}
         self._batch: Batch | None = None
         self._seq = 0
@@ -61,6 +70,8 @@ class Meter:
         )
         former = self._open.get(key)
         self._open[key] = row if former is None else former.plus(row)
+        if self.journal is not None:
+            self.journal.note(self._seq + 1, key, row, self._open)
 
     @property
     def unstored_rows(self) -> int:
@@ -76,3 +87,5 @@ class Meter:
     def stored(self, seq: int) -> None:
         if self._batch is not None and self._batch.seq == seq:
             self._batch = None
+            if self.journal is not None:
+                self.journal.drop(seq)

@@ -173,10 +173,14 @@ class OpenAIEngine:
         return (self._model,)
 
     async def _ask_salted(self, model: str, prompt: Sequence[int], salt: str) -> int:
-        own = {"model": model, "cache_salt": salt}
+        body = self._salted_body(prompt) | {"model": model}
         try:
-            reply = await self._request("POST", self.path, self._salted_body(prompt) | own)
+            reply = await self._request("POST", self.path, body | {"cache_salt": salt})
         except PromptRefused as error:
+            try:
+                await self._request("POST", self.path, body)
+            except PromptRefused:  # whoever asks: a server of completions has no chat
+                raise EngineUnavailable(str(error), fault=Fault.ERROR) from None
             raise NotApart(
                 f"{error}; so it cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
             ) from None

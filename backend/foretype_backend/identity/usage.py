@@ -10,6 +10,7 @@ from typing import Final
 from foretype_client.faults import log_fault
 
 from foretype_backend.admission.metering import Meter
+from foretype_backend.identity.journal import UsageJournal
 from foretype_backend.identity.store import IdentityStore
 
 __all__ = ["UsageWriter"]
@@ -24,11 +25,20 @@ class UsageWriter:
 
     Args:
         gateway: unique to this process and start.
+        journal: keeps what is not stored yet, and finds what processes left that were killed; closed with the writer.
     """
 
     def __init__(
-        self, meter: Meter, store: IdentityStore, *, gateway: str, wall_ms: Callable[[], int], every_s: float = _EVERY_S
+        self,
+        meter: Meter,
+        store: IdentityStore,
+        *,
+        gateway: str,
+        wall_ms: Callable[[], int],
+        every_s: float = _EVERY_S,
+        journal: UsageJournal | None = None,
     ) -> None:
+        self._journal = meter.journal = journal
         self._meter = meter
         self._store = store
         self._gateway = gateway
@@ -41,14 +51,17 @@ class UsageWriter:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Store what is left; what cannot be stored within five seconds is lost, and logged as lost."""
+        """Store what is left; what cannot be stored within five seconds stays in the journal, or is lost and logged as lost."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         while self._meter.batch() is not None:
             if not await self.flush():
-                _log.error("usage that was not stored is lost: %r", self._meter)
+                what = "is lost" if self._journal is None else "waits in the state directory for the next start"
+                _log.error("usage that was not stored %s: %r", what, self._meter)
                 break
+        if self._journal is not None:
+            self._journal.close()
         await self._store.close()
 
     async def flush(self) -> bool:
@@ -68,7 +81,23 @@ class UsageWriter:
         self._meter.stored(batch.seq)
         return True
 
+    async def recover(self) -> bool:
+        """Store what killed processes left; False where the store did not take it, which leaves it there."""
+        if self._journal is None:
+            return True
+        try:
+            for left in self._journal.leftovers(self._wall_ms()):
+                async with asyncio.timeout(_ANSWER_S):
+                    await self._store.add_usage(left.gateway, left.seq, list(left.rows.items()), self._wall_ms())
+                left.path.unlink(missing_ok=True)
+        except Exception as error:  # noqa: BLE001 - as above
+            log_fault(_log, "usage of a process that was killed is not stored yet; it is kept", error)
+            return False
+        return True
+
     async def _run(self) -> None:
+        recovered = await self.recover()
         while True:
             await asyncio.sleep(self._every_s)
+            recovered = recovered or await self.recover()
             await self.flush()

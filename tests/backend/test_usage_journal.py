@@ -1,0 +1,119 @@
+"""Usage that a client was told of is stored, whatever happens to the process that told it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import httpx
+from backend.identity_world import NOW_MS
+from backend.test_gateway_process import serving
+from backend.test_tenants_apart import keys_of
+from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
+from foretype_backend.identity.journal import UsageJournal
+from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.usage import UsageWriter
+from foretype_client.wire import Usage
+
+KEY = UsageKey("acme", "", "ann", "interactive", "2026-09-22")
+ONE = Usage(prompt_tokens=7, generated_tokens=2)
+SERVE = (sys.executable, "-m", "foretype_backend", "serve", "--engine", "scripted", "--port", "0", "--no-telemetry")
+
+
+async def used(folder: Path, month: str) -> UsageRow:
+    store = await IdentityStore.open(str(folder / "i.db"))
+    try:
+        rows = await store.usage_of(month)
+    finally:
+        await store.close()
+    total = UsageRow()
+    for _, row in rows:
+        total = total.plus(row)
+    return total
+
+
+async def test_what_was_answered_is_counted_once_though_the_gateway_is_killed_at_once(tmp_path: Path) -> None:
+    (ann,) = await keys_of(tmp_path, "ann")
+    arguments = ("--identity-url", str(tmp_path / "i.db"), "--state-dir", str(tmp_path))
+    told, requests = 0, 0
+    month = ""
+    for round_ in range(3):
+        async with (
+            serving(*arguments, command=SERVE) as (process, url),
+            httpx.AsyncClient(base_url=url, trust_env=False, headers=ann) as http,
+        ):
+            for _ in range(1 + 4 * round_):
+                answer = await http.post("/v1/completions", json={"prompt": "x = ", "max_tokens": 3})
+                usage = answer.json()["usage"]
+                told += usage["total_tokens"]
+                requests += 1
+            process.kill()
+            await process.wait()
+    assert list((tmp_path / "usage").glob("*.rows"))  # or nothing was killed before it was stored
+    async with serving(*arguments, command=SERVE) as (process, _):
+        async with asyncio.timeout(30):
+            while list((tmp_path / "usage").glob("*.rows")):  # noqa: ASYNC110 - of another process
+                await asyncio.sleep(0.05)
+        process.terminate()
+        await process.wait()
+    store = await IdentityStore.open(str(tmp_path / "i.db"))
+    async with store.reading() as connection:
+        day = (await connection.exec_driver_sql("select max(day) from id_usage")).scalar()
+    await store.close()
+    month = str(day)[:7]
+    found = await used(tmp_path, month)
+    assert (found.requests, found.prompt_tokens + found.generated_tokens) == (requests, told)
+
+
+async def test_a_batch_whose_acknowledgement_was_lost_counts_once(tmp_path: Path) -> None:
+    store = await IdentityStore.open(str(tmp_path / "i.db"))
+    meter, journal = Meter(), UsageJournal(tmp_path / "usage", "killed")
+    meter.journal = journal
+    meter.add(KEY, ONE, 0.0)
+    batch = meter.batch()
+    assert batch is not None
+    meter.add(KEY, ONE, 0.0)  # of the next batch
+    await store.add_usage("killed", batch.seq, list(batch.rows.items()), NOW_MS)
+    living = UsageJournal(tmp_path / "usage", "living")
+    assert list(living.leftovers(NOW_MS)) == []  # nobody's, while its process lives
+    journal.close()
+    writer = UsageWriter(Meter(), store, gateway="living", wall_ms=lambda: NOW_MS, journal=living)
+    assert await writer.recover() and await writer.recover()
+    await writer.close()
+    assert (await used(tmp_path, "2026-09")).requests == 2
+    assert [path.name for path in (tmp_path / "usage").iterdir()] == ["killed.lock"]
+
+
+def test_half_a_line_costs_its_row_and_a_disk_that_comes_back_has_all(tmp_path: Path) -> None:
+    folder = tmp_path / "usage"
+    meter, journal = Meter(), UsageJournal(folder, "killed")
+    meter.journal = journal
+    meter.add(KEY, ONE, 0.0)
+    folder.rename(tmp_path / "away")
+    batch = meter.batch()
+    assert batch is not None
+    meter.stored(batch.seq)
+    for _ in range(3):
+        meter.add(KEY, ONE, 0.0)  # the disk is gone: nobody waits and nothing is raised
+    (tmp_path / "away").rename(folder)
+    meter.add(KEY, ONE, 0.0)
+    meter.add(KEY, ONE, 0.0)
+    journal.close()
+    path = folder / "killed.2.rows"
+    with path.open("ab") as file:
+        file.write(json.dumps([[*KEY], [1, 2]]).encode()[:-4])
+    left = {one.seq: one for one in UsageJournal(folder, "next").leftovers(NOW_MS)}
+    assert left[2].rows == {KEY: UsageRow(5, 35, 0, 10, 0, 0)}
+
+
+def test_a_store_that_is_away_for_long_fills_no_disk(tmp_path: Path) -> None:
+    meter, journal = Meter(), UsageJournal(tmp_path / "usage", "long")
+    meter.journal = journal
+    for _ in range(30_000):
+        meter.add(KEY, ONE, 0.0)
+    assert sum(path.stat().st_size for path in (tmp_path / "usage").iterdir()) < 1_200_000
+    journal.close()
+    (left,) = UsageJournal(tmp_path / "usage", "next").leftovers(NOW_MS)
+    assert left.rows[KEY].requests == 30_000
