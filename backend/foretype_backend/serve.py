@@ -34,6 +34,7 @@ from foretype_backend.alarms import Alarms, Deadline
 from foretype_backend.completion import Job, Outcome, Record
 from foretype_backend.config import LimitsConfig
 from foretype_backend.engines.port import (
+    TOLD,
     Engine,
     EngineUnavailable,
     PromptRefused,
@@ -96,6 +97,7 @@ class Service:
             clock=clock,
         )
         self._cached_share = 0.0
+        self._logged = ""
         self._ticking: asyncio.TimerHandle | None = None
         self._alarms: Alarms | None = None
         self.metrics = Metrics(
@@ -225,9 +227,9 @@ class Service:
             reason = record.stop_reason or Reason.EXPIRED
             return self._ended(record, reason, "the deadline passed before the first token")
         except PromptRefused as error:
-            return self._ended(record, Reason.INVALID, str(error), field="segments")
+            return self._ended(record, Reason.INVALID, error.told, field="segments")
         except EngineUnavailable as error:
-            return self._ended(record, Reason.ENGINE_LOST, str(error))
+            return self._ended(record, Reason.ENGINE_LOST, self._told(error))
         except Exception as error:  # noqa: BLE001 - ours or an adapter's fault: ends this request, counts as `fault`
             return self._fault(record, error)
 
@@ -321,6 +323,15 @@ class Service:
         grace = self._now() + (0.0 if record.job.prefill_only else self.limits.abort_grace_ms / 1000)
         if record.guard is not None:
             record.guard.move(min(grace, record.job.deadline) if record.started is None else grace)
+
+    def _told(self, error: EngineUnavailable) -> str:
+        """What a client hears of it. Where the engine is a server the log has the rest, once for as long as it stays the same."""
+        if not getattr(self.engine, "remote", False):
+            return str(error)
+        if str(error) != self._logged:
+            self._logged = str(error)
+            _log.warning("the engine: %s", error)
+        return TOLD[error.fault]
 
     def _fault(self, record: Record, error: Exception) -> Outcome:
         log_fault(_log, "request failed", error)

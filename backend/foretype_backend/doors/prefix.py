@@ -79,14 +79,18 @@ class PrefixDoor:
         held = self._pool.book.contents(tenant, repository)
         now = self._clock()
         statistics = self._pool.pool_statistics()
+        named = _shown_as(request, list(statistics.replicas))
+        replicas = {named[name]: one._asdict() for name, one in statistics.replicas.items()}
+        if not _owner(request):
+            replicas = {name: {**one, "reason": ""} for name, one in replicas.items()}
         return JSONResponse(
             {
                 "tenant": tenant,
                 "repository": repository,
                 "tokens": sum(one.tokens for one in held),
                 "block_tokens": self._pool.book.block_tokens,
-                "documents": [_row(one, now) for one in held],
-                "replicas": {name: one._asdict() for name, one in statistics.replicas.items()},
+                "documents": [_row(one, now, named) for one in held],
+                "replicas": replicas,
                 "agreement": statistics.agreement._asdict(),
             }
         )
@@ -95,15 +99,23 @@ class PrefixDoor:
 def _tenant(request: Request, named: str | None) -> str:
     """An administrator sees their own tenant; the owner's token, and a gateway without credentials, any."""
     principal = principal_of(request.scope)
-    owner = principal.credential in ("", "token")
-    return named if owner and named is not None else principal.tenant
+    return named if _owner(request) and named is not None else principal.tenant
+
+
+def _owner(request: Request) -> bool:
+    return principal_of(request.scope).credential in ("", "token")
+
+
+def _shown_as(request: Request, names: list[str]) -> dict[str, str]:
+    """The owner sees addresses; a tenant's administrator tells replicas apart by their numbers."""
+    return {name: name if _owner(request) else f"replica {at}" for at, name in enumerate(names)}
 
 
 def _refused(field: str | None, message: str) -> JSONResponse:
     return JSONResponse({"error": {"message": message, "code": "invalid_request", "param": field}}, status_code=400)
 
 
-def _row(held: Held, now: float) -> dict[str, Any]:
+def _row(held: Held, now: float, named: dict[str, str]) -> dict[str, Any]:
     return {
         "document": held.document,
         "scope": held.scope.value,
@@ -111,7 +123,7 @@ def _row(held: Held, now: float) -> dict[str, Any]:
         "tokens": held.tokens,
         "retired_blocks": held.retired_blocks,
         "sessions": held.sessions,
-        "replicas": list(held.replicas),
+        "replicas": [named.get(name, name) for name in held.replicas],
         "since_s": round(now - held.since, 1),
         "last_used_s": round(now - held.last_used, 1),
     }

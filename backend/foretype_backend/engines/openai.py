@@ -85,6 +85,9 @@ class OpenAIEngine:
     path = "completions"
     """Where streams are asked for."""
 
+    remote = True
+    """It is a server, whose messages are for the operator."""
+
     looks = True
     """Whether a shared server's process is looked at by the engine itself; else :meth:`scrape` is called by who owns it."""
 
@@ -138,7 +141,7 @@ class OpenAIEngine:
 
     def _open(self) -> None:
         config = self._config
-        headers = {"authorization": f"Bearer {config.api_key}"} if config.api_key else {}
+        headers = {} if config.authorization is None else {"authorization": config.authorization}
         timeout = httpx.Timeout(config.idle_timeout_s, connect=config.connect_timeout_s)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
         self._client = httpx.AsyncClient(headers=headers, timeout=timeout, limits=limits, trust_env=False)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64encode
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 import msgspec
+from foretype_client.credentials import without_credentials
 
 from foretype_backend.engines.port import EngineFinish, EngineUnavailable, Fault, PromptRefused
 
 __all__ = ["Event", "Events", "OpenAIConfig", "ServerFeatures", "error_of", "status_error"]
+
+
+_ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +26,7 @@ class OpenAIConfig:
     """How to reach the server.
 
     Attributes:
-        url: base URL, up to and with `/v1`.
+        url: base URL, up to and with `/v1`. A user and a password in it are sent, and stand in no name and no message.
         model: name of the model; None takes the first that the server lists.
         api_key: sent as bearer token.
         send_token_ids: whether prompts go as token ids; None finds out.
@@ -29,17 +35,19 @@ class OpenAIConfig:
         connect_timeout_s: for a connection.
         idle_timeout_s: silence within a response after which it is given up.
         extra_body: fields added to every request.
+        user: name and password out of the URL.
     """
 
     url: str
     model: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     send_token_ids: bool | None = None
     context_limit_tokens: int = 8192
     block_tokens: int = 16
     connect_timeout_s: float = 5.0
     idle_timeout_s: float = 30.0
     extra_body: dict[str, Any] = field(default_factory=dict[str, Any])
+    user: str | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, **config: Any) -> OpenAIConfig:
@@ -50,9 +58,21 @@ class OpenAIConfig:
                 raise TypeError(f"the openai engine has no option {name!r}; it has {', '.join(sorted(known))}")
         url = str(config.get("url") or "")
         if not url.startswith(("http://", "https://")):
-            raise TypeError(f"the openai engine needs the option 'url': http://host:port/v1, not {url!r}")
-        options: dict[str, Any] = {**config, "url": url.rstrip("/")}
-        return cls(**options)
+            shown = without_credentials(url)
+            raise TypeError(f"the openai engine needs the option 'url': http://host:port/v1, not {shown!r}")
+        parts = urlsplit(url)
+        user, _, place = parts.netloc.rpartition("@")
+        if user and config.get("api_key"):
+            raise TypeError("the option 'url' names a user, and 'api_key' a key; a server gets one of them")
+        bare = urlunsplit(parts._replace(netloc=place)).rstrip("/")
+        return cls(**{**config, "url": bare, "user": unquote(user) or None})
+
+    @property
+    def authorization(self) -> str | None:
+        """The header's value; None where the server asks for nothing."""
+        if self.api_key:
+            return f"Bearer {self.api_key}"
+        return None if self.user is None else f"Basic {b64encode(self.user.encode()).decode()}"
 
     def endpoint(self, path: str) -> str:
         return f"{self.url}/{path}"
@@ -206,7 +226,12 @@ def status_error(url: str, status: int, body: str) -> EngineUnavailable | Prompt
     message = _message(parsed.get("error", parsed) if isinstance(parsed, dict) else parsed)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     match status:
         case 400 | 413 | 422:
-            return PromptRefused(f"{url}: refuses the request ({status}): {message}")
+            place = urlsplit(url)
+            told = _ADDRESS.sub("the engine", message).replace(place.netloc, "the engine")
+            if place.hostname and "." in place.hostname:
+                told = told.replace(place.hostname, "the engine")
+            refuses = f"refuses the request ({status})"
+            return PromptRefused(f"{url}: {refuses}: {message}", told=f"the engine {refuses}: {told}")
         case 401 | 403:
             return EngineUnavailable(f"{url}: refuses the credential ({status}): {message}; check the option 'api_key'")
         case 404:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from foretype_context.segments import PlacedSegment
 
 __all__ = [
+    "TOLD",
     "Capabilities",
     "Chunk",
     "Engine",
@@ -35,6 +36,16 @@ class Fault(StrEnum):
     BUSY = "busy"  # it takes no more work now
 
 
+TOLD: Final = {
+    Fault.LOST: "the engine cannot be reached; retry",
+    Fault.SILENT: "the engine says nothing; retry",
+    Fault.GARBAGE: "the engine's answer makes no sense; retry",
+    Fault.ERROR: "the engine failed; retry",
+    Fault.BUSY: "the engine is overloaded; retry later",
+}
+"""What clients are told of a server: its own words, and ours for the operator, name hosts."""
+
+
 class EngineUnavailable(Exception):
     """The engine died, hangs, or is not started; the request may be retried elsewhere before its first token."""
 
@@ -44,7 +55,14 @@ class EngineUnavailable(Exception):
 
 
 class PromptRefused(Exception):
-    """The engine will never accept this prompt (too long, invalid token ids). The message names the limit."""
+    """The engine will never accept this prompt (too long, invalid token ids). The message names the limit.
+
+    `told` is the message without where the engine is, which is nobody's business but the operator's.
+    """
+
+    def __init__(self, message: str = "", *, told: str | None = None) -> None:
+        super().__init__(message)
+        self.told = message if told is None else told
 
 
 class EngineFinish(StrEnum):

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from foretype_backend.admission.ladder import RUNGS
 from foretype_backend.chat.door import ChatDoor
+from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.operations.siblings import Place, Siblings
@@ -46,8 +47,17 @@ class AdminDoor:
         self.siblings = Siblings(families, self.report, place)
 
     async def status(self, request: Request) -> Response:
-        """Everything at once; figures of the last seconds are rolling, counters are since the start."""
-        body = msgspec.json.encode(await self.siblings.status())
+        """Everything at once; figures of the last seconds are rolling, counters are since the start.
+
+        An administrator of a tenant sees of others how many they are; who they are, and what their templates are called, the owner.
+        """
+        report, principal = await self.siblings.status(), principal_of(request.scope)
+        if principal.credential not in ("", "token"):
+            rungs = report["rungs"]
+            report["rungs"] = {name: rung for name, rung in rungs.items() if name == principal.tenant}
+            report["other_rungs"] = len(rungs) - len(report["rungs"])
+            report["chat_templates"] = []
+        body = msgspec.json.encode(report)
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
     def report(self) -> dict[str, Any]:

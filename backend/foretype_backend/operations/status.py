@@ -99,6 +99,8 @@ def table(report: dict[str, Any]) -> Group:
         more = f", and {len(below) - _NAMED} more" if len(below) > _NAMED else ""
         told = ", ".join(f"{tenant} {RUNGS[rung]}" for tenant, rung in below[:_NAMED])
         parts.append(Text(f"served less: {told}{more}"))
+    if report.get("other_rungs"):
+        parts.append(Text(f"served less: {report['other_rungs']} other tenants"))
     for template in report["chat_templates"]:
         if template["changing"]:
             told = f"template {template['template']}: its beginning changes after {template['stable_characters']} characters"

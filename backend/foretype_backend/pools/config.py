@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
+from foretype_client.credentials import without_credentials
 
 from foretype_backend.prefix.events import is_local_endpoint
 
@@ -60,9 +61,13 @@ class FastConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         seen: set[str] = set()
         for at, url in enumerate(self.replicas):
             if not url.startswith(("http://", "https://")):
-                raise FastProblem(f"replicas[{at}]", f"{url!r} is no base URL; write it as http://host:8000/v1")
+                raise FastProblem(
+                    f"replicas[{at}]", f"{without_credentials(url)!r} is no base URL; write it as http://host:8000/v1"
+                )
             if url.rstrip("/") in seen:
-                raise FastProblem(f"replicas[{at}]", f"{url!r} is listed twice; name every replica once")
+                raise FastProblem(
+                    f"replicas[{at}]", f"{without_credentials(url)!r} is listed twice; name every replica once"
+                )
             seen.add(url.rstrip("/"))
         if self.routing == "pass_through" and len(self.replicas) > 1:
             raise FastProblem("routing", "pass_through takes one URL, that of the fleet's own router; list that alone")
@@ -89,6 +94,8 @@ class FastConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                     "tcp://127.0.0.1:port, or leave it out",
                 )
         if self.retire_url is not None and not self.retire_url.startswith(("redis://", "rediss://", "unix://")):
-            raise FastProblem("retire_url", f"{self.retire_url!r} is no Redis; write redis://host:6379/0")
+            raise FastProblem(
+                "retire_url", f"{without_credentials(self.retire_url)!r} is no Redis; write redis://host:6379/0"
+            )
         if self.shared_tier_tenants and not self.tiers:
             raise FastProblem("shared_tier_tenants", "needs `tiers = true`, or nothing is offloaded")

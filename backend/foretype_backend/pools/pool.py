@@ -89,6 +89,8 @@ class ReplicaPool:
         EngineUnavailable: by :meth:`start`: no replica answers, or they serve different models.
     """
 
+    remote = True
+
     def __init__(
         self,
         replicas: Sequence[Replica],
