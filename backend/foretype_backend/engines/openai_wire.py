@@ -65,7 +65,8 @@ class OpenAIConfig:
         if user and config.get("api_key"):
             raise TypeError("the option 'url' names a user, and 'api_key' a key; a server gets one of them")
         bare = urlunsplit(parts._replace(netloc=place)).rstrip("/")
-        return cls(**{**config, "url": bare, "user": unquote(user) or None})
+        options: dict[str, Any] = {**config, "url": bare, "user": unquote(user) or None}
+        return cls(**options)
 
     @property
     def authorization(self) -> str | None:
