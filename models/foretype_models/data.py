@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import tiktoken
 
 PAD = SPECIAL_IDS["<|fim_pad|>"]
-FIM_SHARE = 0.6
+FIM_SHARE = 0.85
 CHARACTERS_PER_TOKEN = 3.6
 """A little under what the tokenizer reaches, so that a window rarely overflows its row."""
 

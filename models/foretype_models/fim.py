@@ -1,4 +1,4 @@
-"""Fill-in-the-middle cuts and layouts of the grammar ``foretype-1``, as pure functions of text and a random source.
+"""Fill-in-the-middle cuts and layouts of the grammar ``foretype-2``, as pure functions of text and a random source.
 
 A *hole* is a character span of a file; a *layout* lays the three parts out as a list of pieces. Each piece is encoded
 on its own, exactly as serving encodes its segments, so that the model meets the same ids at the same joints.
@@ -11,13 +11,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-GRAMMAR = "foretype-1"
+GRAMMAR = "foretype-2"
 GROWING_LINES = 20
+FRESH_SHARE = 0.3
+"""Of the holes in ``psm_growing``: nothing was typed above the cursor's line since the lines above were frozen."""
 TAIL_LINES = 3
 LONG_TAIL_SHARE = 0.25
 
-LAYOUT_WEIGHTS = {"psm_line_last": 0.35, "psm_growing": 0.45, "spm": 0.1, "psm_classic": 0.1}
-"""Most weight on what serving sends by default; the others so that an A/B of layouts compares like with like."""
+LAYOUT_WEIGHTS = {"psm_line_last": 0.0, "psm_growing": 0.92, "spm": 0.04, "psm_classic": 0.04}
+"""Nearly all weight on what is served; a fresh ``psm_growing`` is a ``psm_line_last``. The others are for clients without state."""
+
+LINE_WEIGHTS = {"indentation": 0.3, "column 0": 0.12, "word": 0.23, "character": 0.35}
+"""Where on its line a cursor stands: behind the indentation, as an editor's Enter leaves it; before it; at a word's edge; anywhere."""
+
+HOLE_WEIGHTS = {"line": 0.46, "bracket": 0.1, "span": 0.06, "nothing": 0.06, "block": 0.25, "long": 0.07}
+"""What is missing; see :func:`choose_hole`."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +49,7 @@ END_OF_TEXT = Special("<|endoftext|>")
 
 @dataclass(frozen=True)
 class Hole:
-    """A cut: ``text[start:end]`` is the middle. ``kind`` is ``line``, ``span``, ``block``, ``long`` or ``nothing``."""
+    """A cut: ``text[start:end]`` is the middle. ``kind`` is a key of :data:`HOLE_WEIGHTS`."""
 
     start: int
     end: int
@@ -64,17 +72,37 @@ def indent_of(line: str) -> int:
     return len(line) - len(line.lstrip(" \t"))
 
 
+def _drawn(weights: dict[str, float], draw: random.Random) -> str:
+    return draw.choices(list(weights), list(weights.values()))[0]
+
+
 def _cursor(text: str, start: int, end: int, draw: random.Random) -> int:
-    """A column on a line: after the indentation, at a word's edge, or at any character."""
+    """A place on the line ``text[start:end]``, drawn by :data:`LINE_WEIGHTS`."""
     first = start + indent_of(text[start:end])
-    way = draw.random()
-    if way < 0.35 or end <= first:
-        # After Enter most editors have indented already; some have not, and the model is to write it then.
-        return first if draw.random() < 0.8 else draw.randint(start, first)
-    if way < 0.6:
+    way = _drawn(LINE_WEIGHTS, draw)
+    if way == "column 0":
+        return start
+    if way == "indentation" or end <= first:
+        return first
+    if way == "word":
         edges = [first + match.start() for match in re.finditer(r"\b|(?<=\s)(?=\S)", text[first:end])]
         return draw.choice(edges) if edges else first
     return draw.randint(first, end)
+
+
+def _closing(text: str, start: int, end: int, draw: random.Random) -> tuple[int, int] | None:
+    """A cursor between two brackets of a line and the place of the closing one: an editor has written it already."""
+    open_at: list[int] = []
+    pairs: list[tuple[int, int]] = []
+    for at in range(start, end):
+        if text[at] in "([{":
+            open_at.append(at + 1)
+        elif text[at] in ")]}" and open_at:
+            pairs.append((open_at.pop(), at))
+    if not pairs:
+        return None
+    first, close = draw.choice(pairs)
+    return (first if draw.random() < 0.5 else draw.randint(first, close)), close
 
 
 def _block_end(text: str, start: int, limit: int) -> int:
@@ -96,7 +124,10 @@ def _block_end(text: str, start: int, limit: int) -> int:
 
 
 def choose_hole(text: str, draw: random.Random) -> Hole | None:
-    """Draws a hole of the lengths users see: rest of a line 60 %, block 30 %, longer 10 %.
+    """Draws a hole by :data:`HOLE_WEIGHTS`.
+
+    ``line`` is the rest of a line, ``bracket`` what is missing before a bracket that is closed already, ``span`` a part of a
+    line, ``nothing`` an empty answer at a line's end, ``block`` up to where the indentation falls, ``long`` 3 to 40 lines.
 
     Returns:
         None where the text has no line to cut.
@@ -111,22 +142,22 @@ def choose_hole(text: str, draw: random.Random) -> Hole | None:
     if end > start and text[end - 1] == "\r":
         end -= 1
     cursor = _cursor(text, start, end, draw)
-    way = draw.random()
-    if way < 0.03:
-        # Nothing is missing: the model has to learn to say so.
-        return Hole(end, end, "nothing")
-    if way < 0.48:
+    kind = _drawn(HOLE_WEIGHTS, draw)
+    if kind == "nothing":
+        return Hole(end, end, kind)
+    if kind == "bracket" and (pair := _closing(text, start, end, draw)) is not None:
+        return Hole(*pair, kind)
+    if kind in ("line", "bracket"):
         return Hole(cursor, end, "line")
-    if way < 0.60:
-        return Hole(cursor, draw.randint(cursor, end), "span")
-    limit = 20 if way < 0.9 else 40
-    if way < 0.9:
-        stop = _block_end(text, cursor, limit)
-        return Hole(cursor, max(cursor, stop - (text[stop - 1 : stop] == "\r")), "block")
+    if kind == "span":
+        return Hole(cursor, draw.randint(cursor, end), kind)
+    if kind == "block":
+        stop = _block_end(text, cursor, 20)
+        return Hole(cursor, max(cursor, stop - (text[stop - 1 : stop] == "\r")), kind)
     stop = end
-    for _ in range(draw.randint(2, limit)):
+    for _ in range(draw.randint(2, 40)):
         stop = line_end(text, min(stop + 1, len(text)))
-    return Hole(cursor, stop, "long")
+    return Hole(cursor, stop, kind)
 
 
 def _below(text: str, end: int, tail_lines: int) -> tuple[str, str]:
@@ -157,9 +188,9 @@ def psm_line_last(text: str, hole: Hole, draw: random.Random | None = None, *, a
 
 
 def psm_growing(text: str, hole: Hole, draw: random.Random) -> list[Piece]:
-    """Like :func:`psm_line_last`, but the lines above stop up to 20 lines earlier."""
+    """Like :func:`psm_line_last`, but most lines above stop up to 20 lines earlier."""
     start = line_start(text, hole.start)
-    for _ in range(draw.randint(1, GROWING_LINES)):
+    for _ in range(0 if draw.random() < FRESH_SHARE else draw.randint(1, GROWING_LINES)):
         if start == 0:
             break
         start = line_start(text, start - 1)
@@ -193,4 +224,4 @@ def lay_out(text: str, hole: Hole, layout: str, draw: random.Random) -> list[Pie
 
 def choose_layout(draw: random.Random) -> str:
     """Draws a layout by :data:`LAYOUT_WEIGHTS`."""
-    return draw.choices(list(LAYOUT_WEIGHTS), list(LAYOUT_WEIGHTS.values()))[0]
+    return _drawn(LAYOUT_WEIGHTS, draw)

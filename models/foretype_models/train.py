@@ -1,8 +1,8 @@
-"""Training to a wall-clock budget, on a CPU or a GPU, resumable.
+"""Training to a budget of tokens, on a CPU or a GPU, resumable.
 
-The schedule is a function of the share of the *time* that is spent, so that the learning rate reaches zero when the
-budget ends, however fast the machine is and whatever else it does meanwhile. Rows are numbered, so the position in the
-data is one integer in the checkpoint.
+The schedule is a function of the share of the *tokens* that were seen, so that a pause costs nothing and the learning
+rate reaches zero with the last token, however fast the machine is. Rows are numbered, so the position in the data is
+one integer in the checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from foretype_models.data import PAD, Sampler, Shape, Store
 from foretype_models.distill import DistilledLoss, begin_draft, open_model
 from foretype_models.feed import Feed
-from foretype_models.middles import MiddleLoss
+from foretype_models.middles import MiddleLoss, is_middle
 from foretype_models.model import LanguageModel, ModelConfig
 from foretype_models.tokenizer import to_tiktoken
 
@@ -72,7 +72,7 @@ def load_config(path: Path) -> tuple[ModelConfig, TrainConfig]:
 
 @dataclass
 class Progress:
-    """What a run is at. ``rows`` and ``long_rows`` are positions in the data of the two parts."""
+    """What a run is at. ``rows`` and ``long_rows`` are positions in the data of the two parts, ``seconds`` those spent."""
 
     step: int = 0
     tokens: int = 0
@@ -141,7 +141,7 @@ class Run:
         long = Shape(config.long_length, config.context_share)
         self.short_rows = Sampler(text, encoding, Shape(config.length), config.seed)
         self.long_rows = Sampler(text, encoding, long, config.seed + 1)
-        self.check_short = Feed(Sampler(held_out, encoding, Shape(config.length), 99), 0, 32, 0).next()
+        self.check_short = Feed(Sampler(held_out, encoding, Shape(config.length), 99), 0, 64, 0).next()
         self.check_long = Feed(Sampler(held_out, encoding, long, 99), 0, 8, 0).next()
         self.workers = workers
         loss: Any = self.model.loss
@@ -202,14 +202,18 @@ class Run:
         os.replace(temporary, self.out / "last.pt")
 
     @torch.no_grad()
-    def held_out_loss(self, rows: torch.Tensor, micro: int) -> float:
-        """Mean loss in nats per token over fixed rows of held-out projects, through the training graph."""
-        total = 0.0
+    def held_out_loss(self, rows: torch.Tensor, micro: int, middles: bool = False) -> float:
+        """Mean loss in nats per token over fixed rows of held-out projects, or of their middles alone."""
+        total = counted = 0.0
         for first in range(0, len(rows), micro):
             ids, targets = to_batch(rows[first : first + micro], self.device)
+            if middles:
+                targets = torch.where(is_middle(ids), targets, -100)
+            number = int((targets != -100).sum())
             with torch.autocast(self.device, torch.bfloat16):
-                total += float(self.model.loss(ids, targets)) * len(ids)
-        return total / len(rows)
+                total += float(self.model.loss(ids, targets)) * number if number else 0.0
+            counted += number
+        return total / max(counted, 1)
 
     def log(self, **values: Any) -> None:
         """Appends a line to ``log.jsonl`` and prints it."""
@@ -244,8 +248,8 @@ class Run:
         progress.step += 1
         return total
 
-    def train(self, minutes: float, call_minutes: float = math.inf) -> None:
-        """Trains until ``minutes`` of wall-clock time, those before a resume included, are spent.
+    def train(self, tokens: int, call_minutes: float = math.inf) -> None:
+        """Trains until ``tokens`` have been seen, those before a resume included.
 
         ``call_minutes`` ends this call earlier, for machines that lend themselves in pieces. SIGTERM and SIGINT end it after the current step, with a checkpoint.
         """
@@ -257,44 +261,44 @@ class Run:
 
         signal.signal(signal.SIGTERM, on_signal)
         signal.signal(signal.SIGINT, on_signal)
-        started = time.monotonic() - self.progress.seconds
-        saved = measured = called = time.monotonic()
+        saved = measured = called = at = time.monotonic()
         recent: list[float] = []
-        while not stop and (share := (time.monotonic() - started) / (60 * minutes)) < 1.0:
+        while not stop and (share := self.progress.tokens / tokens) < 1.0:
             recent.append(self.step(share))
-            self.progress.seconds = time.monotonic() - started
+            before, at = at, time.monotonic()
+            self.progress.seconds += at - before
             if self.progress.step % 20 == 0:
                 self.log(loss=round(sum(recent) / len(recent), 4), seconds=round(self.progress.seconds, 1))
                 recent.clear()
-            if time.monotonic() - saved > self.config.checkpoint_seconds:
+            if at - saved > self.config.checkpoint_seconds:
                 self.save()
                 saved = time.monotonic()
-            if time.monotonic() - measured > self.config.evaluate_seconds:
+            if at - measured > self.config.evaluate_seconds:
                 self.measure()
                 measured = time.monotonic()
             stop = stop or time.monotonic() - called > 60 * call_minutes
-        # Measuring takes time as well: without this a finished run would have some left when it is started again.
-        self.progress.seconds = time.monotonic() - started
         self.save()
         self.measure()
 
     def measure(self) -> None:
         """Logs the held-out loss."""
         short = self.held_out_loss(self.check_short, 8)
+        middles = self.held_out_loss(self.check_short, 8, middles=True)
         long = self.held_out_loss(self.check_long, 2)
-        self.log(held_out=round(short, 4), held_out_long=round(long, 4), seconds=round(self.progress.seconds, 1))
+        losses = {"held_out": short, "held_out_middles": middles, "held_out_long": long}
+        self.log(**{name: round(loss, 4) for name, loss in losses.items()}, seconds=round(self.progress.seconds, 1))
 
 
 def main() -> None:
-    """Command line: ``python -m foretype_models.train CONFIG --store DIR --out DIR --minutes N``."""
+    """Command line: ``python -m foretype_models.train CONFIG --store DIR --out DIR --tokens N``."""
     import argparse
 
-    parser = argparse.ArgumentParser(description="Train a completion model to a wall-clock budget.")
+    parser = argparse.ArgumentParser(description="Train a completion model to a budget of tokens.")
     parser.add_argument("config", type=Path)
     parser.add_argument("--store", type=Path, required=True, help="folder with train/ and validation/ text stores")
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
-    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--tokens", type=float, required=True, help="of the whole run, its resumes included: 250e6")
     parser.add_argument(
         "--call-minutes", type=float, default=math.inf, help="stop this call earlier; run again to go on"
     )
@@ -317,7 +321,7 @@ def main() -> None:
         teacher=options.teacher,
         workers=options.workers,
     )
-    run.train(options.minutes, options.call_minutes)
+    run.train(int(options.tokens), options.call_minutes)
 
 
 if __name__ == "__main__":

@@ -100,16 +100,32 @@ def test_the_last_part_uses_long_rows(make: Any) -> None:
     assert run.progress.tokens == 256
 
 
-def test_a_run_ends_with_its_time_and_leaves_a_log_and_a_checkpoint(make: Any, store: Path) -> None:
-    run = make("timed", evaluate_seconds=0.0)
-    run.train(0.02)
-    lines = [json.loads(line) for line in (store / "timed" / "log.jsonl").read_text().splitlines()]
-    assert any("held_out" in line for line in lines)
-    assert (store / "timed" / "last.pt").exists()
-    assert 1.2 <= run.progress.seconds < 30
-    steps = run.progress.step
-    make("timed").train(0.02)
-    assert make("timed").progress.step == steps, "a finished run has no time left"
+def test_a_run_ends_with_its_tokens_and_leaves_a_log_and_a_checkpoint(make: Any, store: Path) -> None:
+    run = make("counted", evaluate_seconds=0.0)
+    run.train(1_000)
+    lines = [json.loads(line) for line in (store / "counted" / "log.jsonl").read_text().splitlines()]
+    assert any({"held_out", "held_out_middles"} <= set(line) for line in lines)
+    assert (store / "counted" / "last.pt").exists()
+    assert run.progress.tokens == 1_024, "steps of 128 tokens: the first that reaches the budget is the last"
+    make("counted").train(1_000)
+    assert make("counted").progress == run.progress, "a finished run has no tokens left"
+
+
+def test_a_pause_costs_nothing(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: dict[str, list[float]] = {"whole": [], "paused": []}
+    for name, seen in shares.items():
+        run = make(name)
+        step, now = run.step, [0.0]
+        monkeypatch.setattr(train.time, "monotonic", lambda now=now: now[0])
+
+        def slow(share: float, step: Any = step, now: Any = now, seen: Any = seen, name: str = name) -> float:
+            seen.append(share)
+            now[0] += 3600.0 if name == "paused" and len(seen) == 2 else 1.0
+            return step(share)
+
+        run.step = slow
+        run.train(600)
+    assert shares["paused"] == shares["whole"] == [128 * at / 600 for at in range(5)]
 
 
 def test_the_rate_warms_up_stays_and_falls_to_zero() -> None:
@@ -268,7 +284,7 @@ def test_a_run_goes_on_from_a_shipped_file(make: Any, tokenizer_path: Path, tmp_
 
 def test_a_call_can_end_before_the_budget(make: Any) -> None:
     run = make("call")
-    run.train(60, call_minutes=0)
+    run.train(1_000_000, call_minutes=0)
     assert run.progress.step == 1
     assert (run.out / "last.pt").exists()
 
