@@ -19,7 +19,9 @@ from foretype_backend.engines.gguf_header import BadModelFile, read_header
 from foretype_backend.engines.gguf_tokenizer import tokenizer_of
 from foretype_backend.engines.load import load_engine
 from foretype_backend.engines.port import Engine, EngineUnavailable
+from foretype_backend.places import own_salt_path
 from foretype_backend.rules import check_context
+from foretype_backend.secret_file import SALT_FIELD, read_secret
 
 __all__ = ["Parts", "check_profile", "make_profile", "prepare"]
 
@@ -275,6 +277,7 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         options = (
             {"model": model, "shared": config.identity.on}
             | _given(context_tokens=config.model.context_limit_tokens)
+            | ({"redis_secret_file": config.identity.salt_file} if options.get("redis_url") else {})
             | options
         )
     else:
@@ -300,6 +303,8 @@ def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engi
     limit = _given(context_limit_tokens=config.model.context_limit_tokens)
     try:
         own = limit | options | {"shared": config.identity.on}
+        if fast.retire_url is not None:
+            own["secret"] = read_secret(SALT_FIELD, config.identity.salt_file, own_salt_path(config))
         return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **own)
     except (TypeError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError("pool.fast", str(error)) from error

@@ -16,10 +16,12 @@ from foretype_backend.engines.port import Origin
 from foretype_backend.pools.retire import RetireSender
 from foretype_backend.prefix.book import FORGET_AFTER_S, CacheBook
 from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
-from foretype_backend.prefix.salt import SaltBook, tier_namespace
+from foretype_backend.prefix.salt import SaltBook, tier_namespace, tier_secret
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
 from hypothesis import strategies as st
+
+SECRET = tier_secret(b"s" * 32)
 
 IDS = list(range(2, 102))
 
@@ -109,18 +111,20 @@ def _common(left: list[int], right: list[int]) -> int:
 
 async def test_the_tiers_are_told_and_a_redis_that_was_away_is_told_later() -> None:
     with redis_server() as server:
-        sender = RetireSender(redis.asyncio.Redis(unix_socket_path=str(server.socket), socket_timeout=1.0), capacity=3)
+        sender = RetireSender(
+            redis.asyncio.Redis(unix_socket_path=str(server.socket), socket_timeout=1.0), SECRET, capacity=3
+        )
         reader = redis.Redis(unix_socket_path=str(server.socket), protocol=2)
         sender.tell([Retire("n", "a.py", 4), Purge("n")])
         await until(lambda: sender.statistics().sent == 2)
-        assert read_stream(reader, "0")[0] == [Purge("n"), Retire("n", "a.py", 4)]  # a purge goes first
+        assert read_stream(reader, "0", SECRET)[0] == [Purge("n"), Retire("n", "a.py", 4)]  # a purge goes first
         server.kill()
         sender.tell(Retire("n", f"{at}.py", 0) for at in range(5))
         sender.tell([Purge("m")])
         await until(lambda: sender.statistics().dropped == 2)  # the oldest; a purge never
         server.start()
         await until(lambda: sender.statistics().sent == 6)
-        told, _ = await asyncio.to_thread(read_stream, reader, "0")
+        told, _ = await asyncio.to_thread(read_stream, reader, "0", SECRET)
         assert told == [Purge("m"), *(Retire("n", f"{at}.py", 0) for at in (2, 3, 4))]
         reader.close()
         await sender.close()

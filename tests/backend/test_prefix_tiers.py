@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+
 import pytest
 import redis
 from backend.redis_server import redis_server
@@ -9,11 +11,13 @@ from foretype_backend.prefix.envelope import HEADER_BYTES, BadEnvelope, pack, un
 from foretype_backend.prefix.gate import CostGate, Health, Standing
 from foretype_backend.prefix.redis_chunks import RedisChunks, StoreRefused, StoreUnavailable
 from foretype_backend.prefix.retire_feed import STREAM, Purge, Retire, RetireFeed, decode, encode, read_stream
+from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import BadPlacement, Placed, Placement, SpanIndex, placement_of, to_parameters
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 CHUNK = bytes(range(256)) * 4
+SECRET, OTHERS = tier_secret(b"s" * 32), tier_secret(b"t" * 32)
 
 
 # Envelopes
@@ -21,17 +25,17 @@ CHUNK = bytes(range(256)) * 4
 
 @given(st.binary(max_size=200), st.binary(max_size=2000), st.booleans())
 def test_what_was_packed_comes_back(key: bytes, payload: bytes, compress: bool) -> None:
-    assert unpack(key, pack(key, payload, compress=compress), len(payload)) == payload
+    assert unpack(SECRET, key, pack(SECRET, key, payload, compress=compress), len(payload)) == payload
 
 
 @settings(max_examples=300)
 @given(st.data(), st.booleans())
 def test_no_damage_passes(data: st.DataObject, compress: bool) -> None:
-    value = bytearray(pack(b"key", CHUNK, compress=compress))
+    value = bytearray(pack(SECRET, b"key", CHUNK, compress=compress))
     at = data.draw(st.integers(0, len(value) - 1))
     value[at] ^= data.draw(st.integers(1, 255))
     try:
-        found = unpack(b"key", bytes(value), len(CHUNK))
+        found = unpack(SECRET, b"key", bytes(value), len(CHUNK))
     except BadEnvelope:
         return
     assert found == CHUNK  # a bit that deflate does not read
@@ -40,18 +44,18 @@ def test_no_damage_passes(data: st.DataObject, compress: bool) -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_or_right(value: bytes) -> None:
     with pytest.raises(BadEnvelope):
-        unpack(b"key", value, 7)
+        unpack(SECRET, b"key", value, 7)
 
 
 def test_a_value_under_another_key_or_of_another_size_is_refused() -> None:
-    value = pack(b"a", CHUNK)
+    value = pack(SECRET, b"a", CHUNK)
     assert len(value) == HEADER_BYTES + len(CHUNK)
     for key, size in ((b"b", len(CHUNK)), (b"a", len(CHUNK) + 1)):
         with pytest.raises(BadEnvelope):
-            unpack(key, value, size)
+            unpack(SECRET, key, value, size)
     with pytest.raises(BadEnvelope):
-        unpack(b"a", value[:-1], len(CHUNK))
-    assert len(pack(b"a", bytes(4096), compress=True)) < 200
+        unpack(SECRET, b"a", value[:-1], len(CHUNK))
+    assert len(pack(SECRET, b"a", bytes(4096), compress=True)) < 200
 
 
 # Gates
@@ -125,14 +129,15 @@ def test_a_bad_placement_is_refused_by_name(value: object) -> None:
 
 @given(st.one_of(st.builds(Retire, st.text(), st.text(), st.integers(0, 1 << 40)), st.builds(Purge, st.text())))
 def test_messages_survive_the_stream(message: Retire | Purge) -> None:
-    assert decode(encode(message)) == message
+    assert decode(encode(message, SECRET), SECRET) == message
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b"[]", b'["retire","n"]', b'["retire","n","d","x"]', b'["new",1,2,3]', b"\xff"]
 )
 def test_an_entry_of_another_version_is_passed_over(body: bytes) -> None:
-    assert decode({b"m": body}) is None and decode({}) is None
+    signed = {b"m": body, b"s": hmac.digest(SECRET, body, "sha256")}
+    assert decode(signed, SECRET) is None and decode({}, SECRET) is None
 
 
 def test_every_subscriber_hears_everything_once_and_a_deaf_one_is_bounded() -> None:
@@ -149,18 +154,18 @@ def test_every_subscriber_hears_everything_once_and_a_deaf_one_is_bounded() -> N
 
 def test_chunks_in_redis() -> None:
     with redis_server() as server:
-        chunks = RedisChunks(server.url, ttl_s=100)
+        chunks = RedisChunks(server.url, secret=SECRET, ttl_s=100)
         chunks.check()
         chunks.store("ns-1", [(b"a", CHUNK), (b"b", memoryview(CHUNK[::-1]))])
         assert chunks.exist("ns-1", [b"a", b"b", b"c"]) == [True, True, False]
         assert chunks.load("ns-1", [b"b", b"c", b"a"], len(CHUNK)) == [CHUNK[::-1], None, CHUNK]
         assert chunks.load("ns-2", [b"a"], len(CHUNK)) == [None]  # another tenant's
         raw = redis.Redis(unix_socket_path=str(server.socket))
-        assert 0 < raw.ttl(b"ftk1:ns-1:a") <= 100
+        assert 0 < raw.ttl(b"ftk2:ns-1:a") <= 100
         chunks.shorten("ns-1", [b"a"], 5)
-        assert raw.ttl(b"ftk1:ns-1:a") <= 5
-        assert chunks.load("ns-1", [b"a"], len(CHUNK)) == [CHUNK] and raw.ttl(b"ftk1:ns-1:a") > 5  # used again
-        raw.setrange(b"ftk1:ns-1:b", 40, b"\0\0\0")
+        assert raw.ttl(b"ftk2:ns-1:a") <= 5
+        assert chunks.load("ns-1", [b"a"], len(CHUNK)) == [CHUNK] and raw.ttl(b"ftk2:ns-1:a") > 5  # used again
+        raw.setrange(b"ftk2:ns-1:b", 40, b"\0\0\0")
         assert chunks.load("ns-1", [b"b"], len(CHUNK)) == [None]
         assert chunks.statistics().damaged == 1
         chunks.store("ns-2", [(b"a", CHUNK)])
@@ -171,19 +176,39 @@ def test_chunks_in_redis() -> None:
         chunks.close()
 
 
+def test_who_can_write_to_that_redis_forges_no_chunk_and_no_message() -> None:
+    with redis_server() as server:
+        raw = redis.Redis(unix_socket_path=str(server.socket))
+        ours, forger = RedisChunks(server.url, secret=SECRET), RedisChunks(server.url, secret=OTHERS)
+        ours.check()
+        forger.store("ns", [(b"a", CHUNK)])
+        assert ours.load("ns", [b"a"], len(CHUNK)) == [None]
+        ours.store("theirs", [(b"b", CHUNK)])
+        raw.copy(b"ftk2:theirs:b", b"ftk2:ns:b")  # authentic, and somebody else's
+        raw.copy(b"ftk2:theirs:b", b"ftk2:theirs:c")
+        assert ours.load("ns", [b"b"], len(CHUNK)) == ours.load("theirs", [b"c"], len(CHUNK)) == [None]
+        assert ours.load("theirs", [b"b"], len(CHUNK)) == [CHUNK]
+        assert ours.statistics().damaged == 3
+        for fields in (encode(Purge("ns"), OTHERS), {b"m": b'["purge","ns"]'}, encode(Purge("mine"), SECRET)):
+            raw.xadd(STREAM, fields)  # pyright: ignore[reportArgumentType]
+        assert read_stream(raw, "0", SECRET, block_ms=10)[0] == [Purge("mine")]
+        ours.close()
+        forger.close()
+
+
 def test_the_stream_carries_what_was_retired() -> None:
     with redis_server() as server:
         client = redis.Redis(unix_socket_path=str(server.socket))
         for message in (Retire("n", "a.py", 7), Purge("m")):
-            client.xadd(STREAM, encode(message))  # pyright: ignore[reportArgumentType]
-        messages, last = read_stream(client, "0", block_ms=10)
+            client.xadd(STREAM, encode(message, SECRET))  # pyright: ignore[reportArgumentType]
+        messages, last = read_stream(client, "0", SECRET, block_ms=10)
         assert messages == [Retire("n", "a.py", 7), Purge("m")]
-        assert read_stream(client, last, block_ms=10) == ([], last)
+        assert read_stream(client, last, SECRET, block_ms=10) == ([], last)
 
 
 def test_a_redis_that_is_away_full_or_restarted_raises_and_serves_again() -> None:
     with redis_server("--maxmemory", "2mb", "--maxmemory-policy", "noeviction") as server:
-        chunks = RedisChunks(server.url)
+        chunks = RedisChunks(server.url, secret=SECRET)
         chunks.check()
         chunks.store("n", [(b"a", CHUNK)])
         with pytest.raises(StoreUnavailable):
@@ -202,16 +227,16 @@ def test_a_redis_that_is_away_full_or_restarted_raises_and_serves_again() -> Non
 @pytest.mark.parametrize("options", [("--save", "60 1"), ("--appendonly", "yes")])
 def test_a_redis_that_writes_to_disk_is_refused(options: tuple[str, str]) -> None:
     with redis_server(*options) as server, pytest.raises(StoreRefused, match="disk"):
-        RedisChunks(server.url).check()
+        RedisChunks(server.url, secret=SECRET).check()
 
 
 def test_another_format_and_a_closed_configuration_are_refused() -> None:
     with redis_server("--rename-command", "CONFIG", "") as server:
         with pytest.raises(StoreRefused, match="CONFIG"):
-            RedisChunks(server.url).check()
-        RedisChunks(server.url, unverified=True).check()
+            RedisChunks(server.url, secret=SECRET).check()
+        RedisChunks(server.url, secret=SECRET, unverified=True).check()
         redis.Redis(unix_socket_path=str(server.socket)).set("ftk:format", "99")
         with pytest.raises(StoreRefused, match="format 99"):
-            RedisChunks(server.url, unverified=True).check()
+            RedisChunks(server.url, secret=SECRET, unverified=True).check()
     with pytest.raises(ValueError, match="ttl_s"):
-        RedisChunks("redis://localhost", ttl_s=0)
+        RedisChunks("redis://localhost", secret=SECRET, ttl_s=0)

@@ -81,6 +81,7 @@ def test_a_profile_becomes_arguments_of_vllm(model: Path) -> None:
         ({"max_sequences": 0}, "max_sequences is 0"),
         ({"gpu_memory_share": 2}, "gpu_memory_share"),
         ({"redis_url": "redis://x"}, "needs host_tier_gib"),
+        ({"redis_url": "redis://x", "host_tier_gib": 1.0}, "needs redis_secret_file"),
         ({"speculation": {"method": "magic"}}, "speculation.method is 'magic'"),
         ({"speculation": {"method": "ngram", "size": 1}}, "no option 'size'"),
         ({"speculation": {"method": "ngram", "tokens": 0}}, "speculation.tokens"),

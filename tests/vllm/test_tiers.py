@@ -18,7 +18,7 @@ from foretype_backend.prefix.redis_chunks import StoreRefused
 from foretype_backend.prefix.retire_feed import STREAM, Purge, Retire, encode
 from foretype_backend.vllm_plugin import FEED
 from vllm.v1.kv_offload.base import LookupResult, OffloadKey
-from vllm_world.tiers import PATIENCE_S, Tiers, content_of, key_of, tiers
+from vllm_world.tiers import PATIENCE_S, SECRET, Tiers, content_of, key_of, tiers
 
 KEYS = [key_of(at) for at in range(40)]
 
@@ -59,7 +59,7 @@ def stored(world: Tiers, keys: list[OffloadKey], **about: object) -> None:
 def test_a_chunk_goes_down_and_comes_back(server: RedisServer) -> None:
     with tiers(server.url) as world:
         stored(world, KEYS[:4])
-        assert raw(server).exists(b"ftk1:ns:" + KEYS[0]) == 1
+        assert raw(server).exists(b"ftk2:ns:" + KEYS[0]) == 1
         world.forget_host()
         context = world.request(KEYS[:5])
         first = world.manager.lookup(KEYS[0], context)
@@ -73,7 +73,7 @@ def test_a_chunk_goes_down_and_comes_back(server: RedisServer) -> None:
 def test_what_is_not_shared_stays_on_the_host(server: RedisServer) -> None:
     with tiers(server.url) as world:
         stored(world, KEYS[:2], shared=False)
-        assert raw(server).keys("ftk1:*") == []
+        assert raw(server).keys("ftk2:*") == []
         context = world.request(KEYS[:2], shared=False)
         assert world.find(context, KEYS[0]) == content_of(KEYS[0])
         world.finish(context)
@@ -88,9 +88,9 @@ def test_what_is_not_shared_stays_on_the_host(server: RedisServer) -> None:
 def test_a_chunk_whose_time_is_over_is_a_miss(server: RedisServer) -> None:
     with tiers(server.url, ttl_s=1) as world:
         stored(world, KEYS[:2])
-        assert 0 < raw(server).pttl(b"ftk1:ns:" + KEYS[0]) <= 1000
+        assert 0 < raw(server).pttl(b"ftk2:ns:" + KEYS[0]) <= 1000
         world.forget_host()
-        wait(lambda: not raw(server).exists(b"ftk1:ns:" + KEYS[0]), "it does not expire")
+        wait(lambda: not raw(server).exists(b"ftk2:ns:" + KEYS[0]), "it does not expire")
         time.sleep(2.1)  # what is known of a key is believed for two seconds
         context = world.request(KEYS[:2])
         assert world.find(context, KEYS[0]) is None
@@ -101,8 +101,8 @@ def test_a_chunk_that_went_away_after_it_was_seen_is_a_miss(server: RedisServer)
     with tiers(server.url) as world:
         stored(world, KEYS[:3])
         world.forget_host()
-        raw(server).delete(b"ftk1:ns:" + KEYS[1])
-        raw(server).setrange(b"ftk1:ns:" + KEYS[2], 100, b"damage")
+        raw(server).delete(b"ftk2:ns:" + KEYS[1])
+        raw(server).setrange(b"ftk2:ns:" + KEYS[2], 100, b"damage")
         context = world.request(KEYS[:3])
         assert [world.find(context, key) for key in KEYS[:3]] == [content_of(KEYS[0]), None, None]
         world.finish(context)
@@ -114,9 +114,9 @@ def test_retired_chunks_leave_the_host_first_and_redis_soon(server: RedisServer)
         listening(world, raw(server))
         stored(world, KEYS[:4], document="kept.py")
         stored(world, KEYS[4:8], document="edited.py")
-        raw(server).xadd(STREAM, encode(Retire("ns", "edited.py", 200)))  # pyright: ignore[reportArgumentType]
-        wait(lambda: (world.step(), raw(server).ttl(b"ftk1:ns:" + KEYS[6]) <= 60)[1], "not retired in Redis")
-        assert raw(server).ttl(b"ftk1:ns:" + KEYS[5]) > 60
+        raw(server).xadd(STREAM, encode(Retire("ns", "edited.py", 200), SECRET))  # pyright: ignore[reportArgumentType]
+        wait(lambda: (world.step(), raw(server).ttl(b"ftk2:ns:" + KEYS[6]) <= 60)[1], "not retired in Redis")
+        assert raw(server).ttl(b"ftk2:ns:" + KEYS[5]) > 60
         stored(world, KEYS[20:22], document="new.py")
         # The oldest are kept.py's; those behind the edit went instead.
         assert [world.on_host(key) for key in KEYS[:8]] == [True] * 6 + [False] * 2
@@ -156,9 +156,9 @@ def test_a_purge_reaches_every_chunk_of_its_namespace_alone(server: RedisServer)
         listening(world, raw(server))
         stored(world, KEYS[:3], namespace="left")
         stored(world, KEYS[3:6], namespace="stays")
-        raw(server).xadd(STREAM, encode(Purge("left")))  # pyright: ignore[reportArgumentType]
-        wait(lambda: (world.step(), not raw(server).keys("ftk1:left:*"))[1], "not purged")
-        assert len(raw(server).keys("ftk1:stays:*")) == 3
+        raw(server).xadd(STREAM, encode(Purge("left"), SECRET))  # pyright: ignore[reportArgumentType]
+        wait(lambda: (world.step(), not raw(server).keys("ftk2:left:*"))[1], "not purged")
+        assert len(raw(server).keys("ftk2:stays:*")) == 3
         stored(world, KEYS[10:15], namespace="stays")
         assert [world.on_host(key) for key in KEYS[:6]] == [False] * 3 + [True] * 3
 
@@ -184,7 +184,7 @@ def test_a_redis_that_dies_costs_misses_and_comes_back_by_itself(server: RedisSe
 
         wait(back, "the tier does not come back")
         stored(world, KEYS[12:14])
-        assert raw(server).exists(b"ftk1:ns:" + KEYS[12]) == 1
+        assert raw(server).exists(b"ftk2:ns:" + KEYS[12]) == 1
 
 
 def test_a_redis_that_begins_to_persist_is_left_alone(server: RedisServer) -> None:
@@ -197,7 +197,7 @@ def test_a_redis_that_begins_to_persist_is_left_alone(server: RedisServer) -> No
         for at in range(4, 20, 2):
             stored(world, KEYS[at : at + 2])
         assert world.redis.statistics().health.standing is Standing.REFUSED
-        assert raw(server).keys("ftk1:*") == []
+        assert raw(server).keys("ftk2:*") == []
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,18 @@ BOOK = SaltBook(b"k" * 32)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(options: dict[str, object]) -> AsyncIterator[tuple[VllmEngine, RedisServer]]:
+async def world(
+    options: dict[str, object], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[VllmEngine, RedisServer]]:
+    secret = tmp_path_factory.mktemp("secret") / "salt"
+    secret.write_bytes(b"s" * 32)
     with redis_server() as server:
         engine = VllmEngine.from_config(
             **options,
             host_tier_gib=0.03,
             host_copies=True,
             redis_url=server.url,
+            redis_secret_file=str(secret),
             redis_tenants=("opted",),
             shared=True,
         )
@@ -94,7 +99,7 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], what: str) -> N
 
 def chunks_of(server: RedisServer, tenant: str) -> int:
     namespace = tier_namespace(BOOK.salt(BOOK.namespace(tenant)))
-    return len(redis.Redis(unix_socket_path=str(server.socket)).keys(f"ftk1:{namespace}:*"))
+    return len(redis.Redis(unix_socket_path=str(server.socket)).keys(f"ftk2:{namespace}:*"))
 
 
 async def test_the_stable_part_comes_back_from_the_host_and_from_redis(world: tuple[VllmEngine, RedisServer]) -> None:

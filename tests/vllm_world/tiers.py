@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
+from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import Placed, Placement, to_parameters
 from foretype_backend.vllm_plugin.host_copies import HostCopyTieringSpec
 from foretype_backend.vllm_plugin.redis_tier import RedisTier
@@ -28,6 +31,8 @@ from vllm.v1.kv_offload.config import (
 CHUNK_BYTES = 4096
 CHUNK_TOKENS = 32
 PATIENCE_S = 10.0
+_SALT = b"s" * 32
+SECRET = tier_secret(_SALT)
 
 
 def key_of(number: int, salt: str = "") -> OffloadKey:
@@ -50,6 +55,7 @@ class Tiers:
                     "type": "RedisTier",
                     "module_path": "foretype_backend.vllm_plugin.redis_tier",
                     "url": url,
+                    "secret_file": str(self._secret_file()),
                     "chunk_tokens": CHUNK_TOKENS,
                 }
                 | tier
@@ -64,6 +70,12 @@ class Tiers:
         self.manager: Any = self.spec.get_manager()
         self.memory: memoryview = self.manager.primary_tier.get_kv_memoryview()
         self._numbers = itertools.count()
+
+    @staticmethod
+    def _secret_file() -> Path:
+        path = Path(tempfile.mkdtemp(prefix="ftsecret")) / "salt"
+        path.write_bytes(_SALT)
+        return path
 
     @property
     def redis(self) -> RedisTier:

@@ -78,6 +78,7 @@ class VllmOptions:
             learns across requests is refused.
         host_tier_gib: host memory for blocks that leave the GPU; 0 leaves the tier out.
         redis_url, redis_tenants: the tier behind it, and the tenants that opted in to it; see docs/operations.md.
+        redis_secret_file: what its entries are authenticated with: `identity.salt_file`, the same for the whole fleet.
         prefill_tokens_per_s: what computing costs here, for the gate of the Redis tier; 0 leaves the gate open.
         host_copies: the host tier on a machine without a GPU, by plain copies: for tests of the tiers.
     """
@@ -99,6 +100,7 @@ class VllmOptions:
     host_tier_gib: float = 0.0
     redis_url: str | None = None
     redis_tenants: tuple[str, ...] = ()
+    redis_secret_file: str | None = None
     redis_ttl_s: int = 3600
     prefill_tokens_per_s: float = 0.0
     host_copies: bool = False
@@ -112,6 +114,11 @@ class VllmOptions:
             raise ValueError(f"gpu_memory_share is {self.gpu_memory_share}; it is a share between 0 and 1")
         if self.redis_url is not None and not self.host_tier_gib > 0:
             raise ValueError("redis_url needs host_tier_gib: blocks reach Redis through host memory")
+        if self.redis_url is not None and self.redis_secret_file is None:
+            raise ValueError(
+                "redis_url needs redis_secret_file, by which a server knows the chunks of its own fleet: name the file that "
+                "identity.salt_file names, made by `foretype config new-secret FILE`"
+            )
         if self.shared and self.speculation is not None and self.speculation.method == "suffix":
             raise ValueError(
                 "speculation.method suffix learns from everybody's outputs, which one tenant can time; an engine that tenants "
@@ -264,6 +271,7 @@ def _tiers(options: VllmOptions, *, cpu: bool) -> dict[str, Any]:
                 "type": "RedisTier",
                 "module_path": f"{plugin}.redis_tier",
                 "url": options.redis_url,
+                "secret_file": options.redis_secret_file,
                 "ttl_s": options.redis_ttl_s,
                 "chunk_tokens": options.block_tokens or (32 if cpu else 16),
                 "prefill_tokens_per_s": options.prefill_tokens_per_s,

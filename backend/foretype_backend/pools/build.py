@@ -13,6 +13,7 @@ from foretype_backend.pools.config import FastConfig
 from foretype_backend.pools.health import HealthOptions
 from foretype_backend.pools.pool import PoolOptions, ReplicaPool
 from foretype_backend.pools.retire import RetireSender
+from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.routing.router import RoutingOptions
 
 __all__ = ["make_pool"]
@@ -24,12 +25,14 @@ def make_pool(
     vocabulary_tokens: int | None = None,
     api_key: str | None = None,
     shared: bool = False,
+    secret: bytes = b"",
     **options: Any,
 ) -> ReplicaPool:
     """A pool, not started.
 
     Args:
         shared: tenants that do not trust each other reach it.
+        secret: of the salts, where messages go to the servers' tiers.
         options: further fields of :class:`foretype_backend.engines.openai_wire.OpenAIConfig`, for every replica.
 
     Raises:
@@ -59,7 +62,7 @@ def make_pool(
             health=HealthOptions(idle_s=fast.check_every_s, silence_s=fast.silence_s),
             pass_through=fast.routing == "pass_through",
         ),
-        sender=RetireSender.to(fast.retire_url) if fast.retire_url is not None else None,
+        sender=RetireSender.to(fast.retire_url, tier_secret(secret)) if fast.retire_url is not None else None,
         events=events,
     )
 

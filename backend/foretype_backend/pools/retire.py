@@ -31,10 +31,12 @@ class RetireSender:
 
     Args:
         client: a `redis.asyncio.Redis`; closed with the sender.
+        secret: what messages are authenticated with.
     """
 
-    def __init__(self, client: Any, *, capacity: int = STREAM_LENGTH) -> None:
+    def __init__(self, client: Any, secret: bytes, *, capacity: int = STREAM_LENGTH) -> None:
         self._client = client
+        self._secret = secret
         self._capacity = capacity
         self._purges: deque[Purge] = deque()
         self._retired: deque[Retire] = deque()
@@ -43,13 +45,13 @@ class RetireSender:
         self._sent = self._dropped = 0
 
     @classmethod
-    def to(cls, url: str) -> RetireSender:
+    def to(cls, url: str, secret: bytes) -> RetireSender:
         import redis.asyncio
 
         pool = redis.asyncio.ConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
             url, socket_timeout=2.0, socket_connect_timeout=2.0
         )
-        return cls(redis.asyncio.Redis.from_pool(pool))
+        return cls(redis.asyncio.Redis.from_pool(pool), secret)
 
     def tell(self, messages: Iterable[Retire | Purge]) -> None:
         """Never blocks. Call from the event loop."""
@@ -89,7 +91,7 @@ class RetireSender:
             try:
                 pipeline = self._client.pipeline(transaction=False)
                 for message in batch:
-                    pipeline.xadd(STREAM, encode(message), maxlen=STREAM_LENGTH, approximate=True)
+                    pipeline.xadd(STREAM, encode(message, self._secret), maxlen=STREAM_LENGTH, approximate=True)
                 await pipeline.execute()
             except (redis.RedisError, OSError) as error:
                 if not away:

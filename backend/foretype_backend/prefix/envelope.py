@@ -1,47 +1,57 @@
-"""A cached chunk as it lies in a shared store: versioned, checksummed, so that a wrong byte is a miss and never an answer."""
+"""A cached chunk as it lies in a shared store: versioned and authenticated, so that a wrong byte is a miss and never an answer.
+
+Who can write to the store, and has not the deployment's secret, can take chunks away and make none.
+"""
 
 from __future__ import annotations
 
 import struct
 import zlib
 from hashlib import blake2b
+from hmac import compare_digest
 from typing import Final
 
 __all__ = ["FORMAT", "HEADER_BYTES", "BadEnvelope", "pack", "unpack"]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _MAGIC: Final = b"FTKV"
-_HEADER: Final = struct.Struct(">4sBBQ16s")  # magic, format, compressed, payload bytes, BLAKE2b-128 of key and payload
+_HEADER: Final = struct.Struct(
+    ">4sBBQ16s"
+)  # magic, format, compressed, payload bytes, keyed BLAKE2b-128 of where and what
 HEADER_BYTES: Final = _HEADER.size
 
 
 class BadEnvelope(Exception):
-    """Not an envelope of this format, of another key, truncated or damaged."""
+    """Not an envelope of this format or this deployment, of another name, truncated or damaged."""
 
 
-def _digest(key: bytes, payload: bytes | memoryview) -> bytes:
-    digest = blake2b(key, digest_size=16)
+def _digest(secret: bytes, name: bytes, payload: bytes | memoryview) -> bytes:
+    digest = blake2b(len(name).to_bytes(4, "big") + name, digest_size=16, key=secret)
     digest.update(payload)
     return digest.digest()
 
 
-def pack(key: bytes, payload: bytes | memoryview, *, compress: bool = False) -> bytes:
-    """The payload with a header. The key is in the checksum: a value under a foreign key does not pass.
+def pack(secret: bytes, name: bytes, payload: bytes | memoryview, *, compress: bool = False) -> bytes:
+    """The payload with a header. The name is in the digest: a value under a foreign one does not pass.
 
     Args:
+        secret: 32 bytes, see :func:`foretype_backend.prefix.salt.tier_secret`.
+        name: what it is stored under, with its namespace.
         compress: with zlib at its fastest, kept only where it saves an eighth.
     """
     body = bytes(payload)
     small = zlib.compress(body, 1) if compress else body
     squeezed = compress and len(small) <= len(body) - len(body) // 8
-    return _HEADER.pack(_MAGIC, FORMAT, squeezed, len(body), _digest(key, body)) + (small if squeezed else body)
+    return _HEADER.pack(_MAGIC, FORMAT, squeezed, len(body), _digest(secret, name, body)) + (
+        small if squeezed else body
+    )
 
 
-def unpack(key: bytes, value: bytes, size: int) -> bytes:
+def unpack(secret: bytes, name: bytes, value: bytes, size: int) -> bytes:
     """The payload of `size` bytes.
 
     Raises:
-        BadEnvelope: anything but the very payload that was packed under this key.
+        BadEnvelope: anything but the very payload that was packed under this name, with this secret.
     """
     if len(value) < HEADER_BYTES:
         raise BadEnvelope(f"{len(value)} bytes are no chunk")
@@ -57,6 +67,6 @@ def unpack(key: bytes, value: bytes, size: int) -> bytes:
             body = inflate.decompress(body, size + 1)
         except zlib.error as error:
             raise BadEnvelope("damaged") from error
-    if len(body) != size or _digest(key, body) != digest:
+    if len(body) != size or not compare_digest(_digest(secret, name, body), digest):
         raise BadEnvelope("damaged")
     return body

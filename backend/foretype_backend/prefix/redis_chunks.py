@@ -41,6 +41,7 @@ class RedisChunks:
 
     Args:
         url: `redis://host:port/db` or `unix:///path`; `rediss://` for TLS.
+        secret: what chunks are authenticated with; the same for the whole fleet.
         ttl_s: after this long without a store or a load a chunk is gone.
         timeout_s: for a connection and for every answer.
         unverified: accept a server that does not let its configuration be read. Managed ones often do not; that it keeps
@@ -51,8 +52,16 @@ class RedisChunks:
     """
 
     def __init__(
-        self, url: str, *, ttl_s: int = 3600, timeout_s: float = 0.25, compress: bool = False, unverified: bool = False
+        self,
+        url: str,
+        *,
+        secret: bytes,
+        ttl_s: int = 3600,
+        timeout_s: float = 0.25,
+        compress: bool = False,
+        unverified: bool = False,
     ) -> None:
+        self._secret = secret
         if ttl_s < 1:
             raise ValueError(f"ttl_s must be at least 1, not {ttl_s}")
         # No retries of its own: a completion that waits for one is late already.
@@ -107,7 +116,7 @@ class RedisChunks:
         commands: list[tuple[Any, ...]] = []
         sent = 0
         for key, payload in chunks:
-            value = pack(key, payload, compress=self._compress)
+            value = pack(self._secret, _name(namespace, key), payload, compress=self._compress)
             sent += len(value)
             commands.append(("SET", _name(namespace, key), value, "EX", self._ttl_s, "NX"))
         self._pipelined(commands)
@@ -124,7 +133,7 @@ class RedisChunks:
                 found.append(None)
                 continue
             try:
-                found.append(unpack(key, value, size))
+                found.append(unpack(self._secret, _name(namespace, key), value, size))
                 self._found += 1
             except BadEnvelope:
                 self._damaged += 1

@@ -1,10 +1,12 @@
 """From the gateway to the tiers: what was retired and what was purged. A queue inside one process, a Redis stream between them.
 
-Nothing here is needed for a right answer: a message that is lost costs room until the chunk is evicted in the ordinary way.
+Nothing here is needed for a right answer: a message that is lost costs room until the chunk is evicted in the ordinary way. In the stream
+each is authenticated: who can write to that Redis cannot empty the tiers of others through it.
 """
 
 from __future__ import annotations
 
+import hmac
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -17,6 +19,7 @@ __all__ = ["STREAM", "Purge", "Retire", "RetireFeed", "decode", "encode", "read_
 STREAM: Final = "ftk:retire"
 STREAM_LENGTH: Final = 10_000
 _FIELD: Final = b"m"
+_SIGNED: Final = b"s"
 
 
 class Retire(NamedTuple):
@@ -34,16 +37,20 @@ class Purge(NamedTuple):
 Message = Retire | Purge
 
 
-def encode(message: Message) -> dict[bytes, bytes]:
-    """Fields of a stream entry."""
+def encode(message: Message, secret: bytes) -> dict[bytes, bytes]:
+    """Fields of a stream entry, authenticated with the fleet's secret (see :func:`foretype_backend.prefix.salt.tier_secret`)."""
     kind = "purge" if isinstance(message, Purge) else "retire"
-    return {_FIELD: msgspec.json.encode([kind, *message])}
+    said = msgspec.json.encode([kind, *message])
+    return {_FIELD: said, _SIGNED: hmac.digest(secret, said, "sha256")}
 
 
-def decode(fields: dict[bytes, bytes]) -> Message | None:
-    """None for an entry of another version: it only costs room."""
+def decode(fields: dict[bytes, bytes], secret: bytes) -> Message | None:
+    """None for an entry of another version, or of somebody else: it only costs room."""
     try:
-        kind, *rest = msgspec.json.decode(fields[_FIELD], type=list[Any])
+        said = fields[_FIELD]
+        if not hmac.compare_digest(fields[_SIGNED], hmac.digest(secret, said, "sha256")):
+            return None
+        kind, *rest = msgspec.json.decode(said, type=list[Any])
         if kind == "purge" and len(rest) == 1 and isinstance(rest[0], str):
             return Purge(rest[0])
         namespace, document, first = rest
@@ -82,7 +89,7 @@ class RetireFeed:
                     queue.append(message)
 
 
-def read_stream(client: Any, after: str, *, block_ms: int = 1_000) -> tuple[list[Message], str]:
+def read_stream(client: Any, after: str, secret: bytes, *, block_ms: int = 1_000) -> tuple[list[Message], str]:
     """What stands in the stream after an entry, and the id of the last one read; waits at most so long for a first.
 
     Args:
@@ -94,7 +101,7 @@ def read_stream(client: Any, after: str, *, block_ms: int = 1_000) -> tuple[list
     for _, entries in answer or ():
         for entry, fields in entries:
             after = entry.decode() if isinstance(entry, bytes) else str(entry)
-            message = decode(fields)
+            message = decode(fields, secret)
             if message is not None:
                 messages.append(message)
     return messages, after

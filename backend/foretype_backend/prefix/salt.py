@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from typing import Final
 
-__all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt", "tier_namespace"]
+__all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt", "tier_namespace", "tier_secret"]
 
 MIN_SECRET_BYTES: Final = 32
 _REMEMBERED: Final = 20_000
@@ -55,6 +55,17 @@ def cache_salt(secret: bytes, namespace: Namespace) -> str:
 def tier_namespace(salt: str) -> str:
     """What a tier files a salt's blocks under: as unguessable and as short-lived as the salt, which it does not reveal."""
     return blake2b(salt.encode(), digest_size=16, person=b"foretype-tier").hexdigest()
+
+
+def tier_secret(secret: bytes) -> bytes:
+    """What entries of a shared store are authenticated with: of the same secret as the salts, and of no use for making one.
+
+    Raises:
+        ValueError: the secret has fewer than 32 bytes.
+    """
+    if len(secret) < MIN_SECRET_BYTES:
+        raise ValueError(f"the salt secret has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed")
+    return hmac.digest(secret, b"foretype shared tier", sha256)
 
 
 class SaltBook:

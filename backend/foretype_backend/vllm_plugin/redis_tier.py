@@ -7,7 +7,7 @@ that opted in, and only where the cost gate finds loading cheaper than computing
 Configuration, in `kv_connector_extra_config.secondary_tiers`::
 
     {"type": "RedisTier", "module_path": "foretype_backend.vllm_plugin.redis_tier",
-     "url": "redis://cache.internal:6379/0", "ttl_s": 3600, "chunk_tokens": 16, "prefill_tokens_per_s": 20000}
+     "url": "redis://cache.internal:6379/0", "secret_file": "/etc/foretype/salt", "ttl_s": 3600, "chunk_tokens": 16, "prefill_tokens_per_s": 20000}
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import redis
@@ -34,6 +35,7 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, Tra
 from foretype_backend.prefix.gate import CostGate, Health, HealthStatistics
 from foretype_backend.prefix.redis_chunks import RedisChunks, StoreRefused, StoreUnavailable
 from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
+from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import SpanIndex
 from foretype_backend.vllm_plugin import FEED
 from foretype_backend.vllm_plugin.requests import placement_in, positions_of
@@ -65,6 +67,7 @@ class RedisTier(SecondaryTierManager):
     """See the module.
 
     Args:
+        secret_file: a copy of the gateways' `identity.salt_file`: chunks and messages that are not authenticated by it are none.
         chunk_tokens: prompt tokens that one chunk stands for.
         prefill_tokens_per_s: what computing costs, as `foretype bench` measured it on this engine; 0 leaves the gate open.
         in_flight_max: jobs and look-ups under way at once; beyond, answers are misses and stores are dropped.
@@ -84,6 +87,7 @@ class RedisTier(SecondaryTierManager):
         backpressure_detector: Any = None,
         *,
         url: str,
+        secret_file: str,
         chunk_tokens: int,
         prefill_tokens_per_s: float = 0.0,
         ttl_s: int = 3600,
@@ -100,7 +104,14 @@ class RedisTier(SecondaryTierManager):
         self._memory = primary_kv_view.cast("B")
         self._chunk_tokens = chunk_tokens
         self._in_flight_max = in_flight_max
-        self._chunks = RedisChunks(url, ttl_s=ttl_s, timeout_s=timeout_s, compress=compress, unverified=unverified)
+        try:
+            self._secret = tier_secret(Path(secret_file).read_bytes())
+        except OSError as error:
+            told = f"secret_file {secret_file} cannot be read ({error.strerror}); name a copy of the gateways' identity.salt_file"
+            raise ValueError(told) from error
+        self._chunks = RedisChunks(
+            url, secret=self._secret, ttl_s=ttl_s, timeout_s=timeout_s, compress=compress, unverified=unverified
+        )
         self._health = Health(time.monotonic())
         try:
             self._chunks.check()
@@ -344,7 +355,7 @@ class RedisTier(SecondaryTierManager):
         after = "$"
         while not self._closing.is_set():
             try:
-                messages, after = read_stream(client, after, block_ms=1_000)
+                messages, after = read_stream(client, after, self._secret, block_ms=1_000)
                 FEED.publish(messages)
             except redis.RedisError:
                 self._closing.wait(1.0)

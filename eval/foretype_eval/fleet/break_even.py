@@ -23,6 +23,7 @@ __all__ = ["SHAPES", "NoRedis", "Shape", "break_even", "redis_server"]
 
 LINKS_GBIT: Final = (10, 25, 100)
 _START_S: Final = 10.0
+_SECRET: Final = bytes(32)
 
 
 class NoRedis(Exception):
@@ -62,7 +63,7 @@ def redis_server() -> Generator[str]:
             deadline = time.monotonic() + _START_S
             while True:
                 with contextlib.suppress(StoreUnavailable):
-                    RedisChunks(url).check()
+                    RedisChunks(url, secret=_SECRET).check()
                     break
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise NoRedis("redis-server does not start")
@@ -87,7 +88,7 @@ def break_even(
     Args:
         rates: prefill rates in tokens per second that a verdict is wanted for, by name.
     """
-    chunks = RedisChunks(url, timeout_s=30.0)
+    chunks = RedisChunks(url, secret=_SECRET, timeout_s=30.0)
     chunks.check()
     rows: list[dict[str, Any]] = []
     for shape in shapes:
