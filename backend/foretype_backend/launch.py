@@ -19,7 +19,6 @@ from foretype_backend.engines.gguf_header import BadModelFile, read_header
 from foretype_backend.engines.gguf_tokenizer import tokenizer_of
 from foretype_backend.engines.load import load_engine
 from foretype_backend.engines.port import Engine, EngineUnavailable
-from foretype_backend.places import own_salt_path
 from foretype_backend.rules import check_context
 from foretype_backend.secret_file import SALT_FIELD, read_secret
 
@@ -304,7 +303,14 @@ def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engi
     try:
         own = limit | options | {"shared": config.identity.on}
         if fast.retire_url is not None:
-            own["secret"] = read_secret(SALT_FIELD, config.identity.salt_file, own_salt_path(config))
+            named = config.identity.salt_file
+            if named is None:
+                raise ConfigError(
+                    SALT_FIELD,
+                    "what goes over pool.fast.retire_url is authenticated by it, and the servers have a copy; make a file with "
+                    "`foretype config new-secret FILE`, and name it here",
+                )
+            own["secret"] = read_secret(SALT_FIELD, named, Path(named))
         return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **own)
     except (TypeError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError("pool.fast", str(error)) from error
