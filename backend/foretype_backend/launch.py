@@ -301,7 +301,7 @@ def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engi
     key = None if key_file is None else read_token(Path(key_file), field, min_chars=1)
     limit = _given(context_limit_tokens=config.model.context_limit_tokens)
     try:
-        own = limit | options | {"shared": config.identity.on}
+        own: dict[str, Any] = limit | options | {"shared": config.identity.on}
         if fast.retire_url is not None:
             named = config.identity.salt_file
             if named is None:
