@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
+
+from foretype_context.git import GitError, repository_at
 
 from foretype_client.frames import scrub
 from foretype_client.wire import Workspace
@@ -29,10 +30,11 @@ def workspace_of(root: Path) -> Workspace:
 
 
 def _root_commit(path: Path) -> str | None:
-    command = ["git", "-C", str(path), "rev-list", "--max-parents=0", "HEAD"]
+    repository = repository_at(path)
+    if repository is None:
+        return None
     try:
-        result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=True, text=True)
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
-        return None  # no git, no repository, no commit, or a history too long to walk in time
-    commits = result.stdout.split()
+        commits = repository.run("rev-list", "--max-parents=0", "HEAD", time_s=_GIT_TIMEOUT_S).decode("ascii").split()
+    except (GitError, UnicodeDecodeError):
+        return None  # no git, no commit, or a history too long to walk in time
     return commits[-1] if commits else None

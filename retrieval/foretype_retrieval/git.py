@@ -5,26 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-__all__ = ["GitState", "git_folder"]
+from foretype_context.git import repository_at
+
+__all__ = ["GitState"]
 
 _WATCHED: Final = ("HEAD", "index", "logs/HEAD")
 """HEAD changes with the branch, its log with every commit, pull and reset, the index with what else puts files in place."""
-
-
-def git_folder(root: Path) -> Path | None:
-    """The git folder of a workspace, which may lie above it, or elsewhere (a work tree, a submodule); None without one."""
-    for folder in (root, *root.parents):
-        found = folder / ".git"
-        try:
-            if found.is_dir():
-                return found
-            if found.is_file():
-                said = found.read_text("utf-8", "replace").strip()
-                if said.startswith("gitdir:"):
-                    return (folder / said.removeprefix("gitdir:").strip()).resolve()
-        except OSError:
-            return None
-    return None
 
 
 class GitState:
@@ -36,8 +22,8 @@ class GitState:
 
     def moved(self) -> bool:
         """Whether a commit, branch switch, pull, reset or restore happened since the last call; False at the first."""
-        folder = git_folder(self._root)
-        now = tuple(_state(folder / name) for name in _WATCHED) if folder is not None else ()
+        found = repository_at(self._root)
+        now = tuple(_state(found.git_dir / name) for name in _WATCHED) if found is not None else ()
         before, self._seen = self._seen, now
         return before is not None and before != now
 

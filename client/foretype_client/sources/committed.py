@@ -1,13 +1,11 @@
 """The repository part as a source: what a file's package has in common, read from the commit that is checked out.
 
 Working trees differ from developer to developer and from minute to minute; what is committed is equal for everybody, so that a
-fleet computes it once. Runs `git`, in the source's own thread, again only where another commit is checked out.
+fleet computes it once. Asks git, in the source's own thread, again only where another commit is checked out.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Final
 
 from foretype_context.document import Snapshot
 from foretype_context.exclude import MAX_CONTEXT_BYTES
+from foretype_context.git import GitError, repository_at
 from foretype_context.ignored import Ignored
 from foretype_context.repository import MANIFESTS, RepositorySource
 from foretype_context.sources import Snippet
@@ -25,7 +24,6 @@ from foretype_client.sources.resolving import path_of
 __all__ = ["CommittedSource", "GitHead", "repository_of"]
 
 _TRUSTED_S: Final = 2.0
-_GIT_S: Final = 5.0
 _FILES_MAX: Final = 200
 _REPOSITORIES_MAX: Final = 16
 
@@ -42,6 +40,7 @@ class GitHead:
 
     def __init__(self, root: Path, *, globs: Sequence[str], clock: Clock, revision: str = "HEAD") -> None:
         self._root = root
+        self._repository = repository_at(root)
         self._revision = revision
         self._ignored = Ignored(root, globs)
         self._clock = clock
@@ -50,15 +49,42 @@ class GitHead:
     def commit(self) -> str:
         now = self._clock()
         if self._known is None or now - self._known[0] > _TRUSTED_S:
-            said = self._git("rev-parse", "--verify", "--quiet", f"{self._revision}^{{commit}}")
-            self._known = now, said.decode("ascii", "replace").strip()
+            self._known = now, self._ask()
         return self._known[1]
+
+    def _ask(self) -> str:
+        """The commit's id; nothing where there is no git, no commit, or no answer in time."""
+        if self._repository is None:
+            return ""
+        try:
+            named = self._repository.commit(self._revision)
+            if self._revision == "HEAD":
+                return named
+            found = self._repository.run("rev-parse", "--verify", "--quiet", f"{named}^{{commit}}")
+            return found.decode("ascii", "replace").strip()
+        except GitError:
+            return ""
 
     def files(self, folder: str) -> Mapping[str, str]:
         """Texts of the files directly in `folder` and of the root's manifests; what is too large or ignored is left out."""
         commit = self.commit()
+        if not commit or self._repository is None:
+            return {}
         paths = [*MANIFESTS, f"{folder}/"] if folder else ["."]
-        listed = self._git("ls-tree", "-z", "-l", commit, "--", *paths).decode("utf-8", "surrogateescape")
+        try:
+            listed = self._repository.run("ls-tree", "-z", "-l", commit, "--", *paths).decode(
+                "utf-8", "surrogateescape"
+            )
+            wanted = self._wanted(listed)
+            texts = list(self._repository.blobs(list(wanted.values())))
+        except GitError:
+            return {}
+        return {
+            path: data.decode("utf-8", "replace") for path, data in zip(wanted, texts, strict=True) if data is not None
+        }
+
+    def _wanted(self, listed: str) -> dict[str, str]:
+        """Paths and ids of what is shown, from what `git ls-tree -l` lists."""
         wanted: dict[str, str] = {}
         for entry in listed.split("\0"):
             about, _, path = entry.partition("\t")
@@ -66,39 +92,13 @@ class GitHead:
             shown = kind == "blob" and mode != "120000" and size.isdigit() and int(size) <= MAX_CONTEXT_BYTES
             if shown and len(wanted) < _FILES_MAX and not self._ignored(self._root / path):
                 wanted[path] = blob
-        data = self._git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in wanted.values()).encode())
-        return dict(zip(wanted, _blobs(data), strict=False))
-
-    def _git(self, *arguments: str, given: bytes = b"") -> bytes:
-        """What git says; nothing where there is no git, no commit, or no answer in time."""
-        environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-        try:
-            return subprocess.run(
-                ["git", "-C", self._root, *arguments],
-                input=given,
-                capture_output=True,
-                check=True,
-                timeout=_GIT_S,
-                env=environment,
-            ).stdout
-        except (OSError, ValueError, subprocess.SubprocessError):
-            return b""
-
-
-def _blobs(data: bytes) -> list[str]:
-    """Texts of `git cat-file --batch`: a line that ends with the size, the content, a line feed; again."""
-    texts: list[str] = []
-    at = 0
-    while (end := data.find(b"\n", at)) >= 0:
-        size = int(data[at:end].split()[-1])
-        texts.append(data[end + 1 : end + 1 + size].decode("utf-8", "replace"))
-        at = end + 2 + size
-    return texts
+        return wanted
 
 
 def repository_of(path: Path) -> Path | None:
     """The folder of the git repository that a file lies in."""
-    return next((folder for folder in path.absolute().parents if (folder / ".git").exists()), None)
+    found = repository_at(path.absolute().parent)
+    return found.root if found is not None else None
 
 
 class CommittedSource:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
+from foretype_context.git import repository_at
+from foretype_context.small_files import read_small
 
 from foretype_client.telemetry.events import Event, Sample
 from foretype_client.telemetry.outbox import Outbox, OutboxStatistics
@@ -30,6 +32,7 @@ _BATCH_AGE_S: Final = 5.0
 _LEFT_BEHIND_S: Final = 120.0
 _LOOK_S: Final = 60.0
 _MEMORY_BATCHES: Final = 20
+_HEAD_BYTES: Final = 4_096
 
 
 class Connection(Protocol):
@@ -228,15 +231,10 @@ def head_of(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.scheme != "file":
         return ""
-    path = Path(unquote(parts.path))
-    for parent in path.parents:
-        git = parent / ".git"
-        try:
-            if git.is_file():  # a work tree beside its repository: `gitdir: PATH`
-                git = parent / git.read_text("utf-8").removeprefix("gitdir:").strip()
-            elif not git.is_dir():
-                continue
-            return (git / "HEAD").read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            return ""
-    return ""
+    found = repository_at(Path(unquote(parts.path)).parent)
+    try:
+        return (
+            "" if found is None else read_small(found.git_dir / "HEAD", _HEAD_BYTES, links=True).decode("utf-8").strip()
+        )
+    except (OSError, UnicodeDecodeError):
+        return ""

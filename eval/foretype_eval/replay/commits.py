@@ -8,7 +8,6 @@ line diffs cannot tell (evals research, section 5.4).
 from __future__ import annotations
 
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,10 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from foretype_client.adaptive.neighbours import BYTES_MAX, FILE_BYTES_MAX, FILES_MAX
+from foretype_context.git import GitError, Repository, repository_at
 
 __all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "files_before", "load_commit", "stretches_of"]
 
 MAX_FILE_BYTES = 1 << 20
+_GIT_S: Final = 120.0
 _COMMITS_MAX: Final = 300
 """Files that none of so many commits changed are old, and equally so."""
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
@@ -53,15 +54,17 @@ class Commit:
 
 
 def _git(repo: Path, *arguments: str) -> bytes:
-    done = subprocess.run(["git", "-C", str(repo), *arguments], capture_output=True, check=False)
-    if done.returncode:
-        detail = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        if detail and ("not a git repository" in detail[-1] or "cannot change to" in detail[-1]):
-            raise RepositoryError(
-                f"{repo} is not a git repository; give a folder with the commits that are to be typed"
-            )
-        raise RepositoryError(f"git {arguments[0]} failed in {repo}: {detail[-1] if detail else 'no message'}")
-    return done.stdout
+    try:
+        return _repository(repo).run(*arguments, time_s=_GIT_S)
+    except GitError as error:
+        raise RepositoryError(str(error)) from error
+
+
+def _repository(repo: Path) -> Repository:
+    found = repository_at(repo) if repo.is_dir() else None
+    if found is None:
+        raise RepositoryError(f"{repo} is not a git repository; give a folder with the commits that are to be typed")
+    return found
 
 
 def commits_of(repo: Path, selection: str | int, *, suffixes: Sequence[str]) -> list[str]:
@@ -71,7 +74,11 @@ def commits_of(repo: Path, selection: str | int, *, suffixes: Sequence[str]) -> 
         RepositoryError: not a repository, or an unknown range.
     """
     globs = [f"*{suffix}" for suffix in suffixes]
-    pick = ["-n", str(selection)] if isinstance(selection, int) else [selection]
+    try:
+        found = _repository(repo)
+        pick = ["-n", str(selection)] if isinstance(selection, int) else [found.revisions(selection)]
+    except GitError as error:
+        raise RepositoryError(str(error)) from error
     return _git(repo, "log", "--no-merges", "--format=%H", *pick, "--", *globs).decode().split()
 
 
@@ -147,26 +154,15 @@ def _ages(repo: Path, commit: str, suffixes: Sequence[str]) -> dict[str, int]:
 
 
 def _texts(repo: Path, ids: Sequence[str]) -> Iterator[str | None]:
-    """Blobs as text, in one run of git; None for what is missing, binary or not UTF-8."""
-    asked = "".join(f"{id}\n" for id in ids).encode()
-    answer = subprocess.run(
-        ["git", "-C", str(repo), "cat-file", "--batch"], input=asked, capture_output=True, check=True
-    )
-    rest = memoryview(answer.stdout)
-    at = 0
-    for _ in ids:
-        line_end = answer.stdout.index(b"\n", at)
-        head = bytes(rest[at:line_end]).split()
-        at = line_end + 1
-        if len(head) != 3:  # "<id> missing": a partial clone lists blobs that it does not have
-            yield None
-            continue
-        data = bytes(rest[at : at + int(head[2])])
-        at += int(head[2]) + 1
-        try:
-            yield None if b"\0" in data else data.decode("utf-8")
-        except UnicodeDecodeError:
-            yield None
+    """Blobs as text; None for what is missing, binary or not UTF-8."""
+    try:
+        for data in _repository(repo).blobs(ids, time_s=_GIT_S):
+            try:
+                yield None if data is None or b"\0" in data else data.decode("utf-8")
+            except UnicodeDecodeError:
+                yield None
+    except GitError as error:
+        raise RepositoryError(str(error)) from error
 
 
 def stretches_of(path: str, old: str, new: str, hunks: Sequence[tuple[int, int, int, int]]) -> list[Stretch]:
@@ -210,9 +206,7 @@ def load_commit(repo: Path, commit: str, *, suffixes: Sequence[str]) -> Commit:
         if old_path is None:
             hunks = [(0, 0, 1, len(new.splitlines()))]
         else:
-            diff = _git(
-                repo, "diff", "-U0", "-M", "--no-color", "--no-ext-diff", f"{commit}^:{old_path}", f"{commit}:{path}"
-            )
+            diff = _git(repo, "diff", "-U0", "-M", "--no-color", f"{commit}^:{old_path}", f"{commit}:{path}")
             text = diff.decode("utf-8", "replace")
             hunks = [(int(a), int(b or 1), int(c), int(d or 1)) for a, b, c, d in _HUNK.findall(text)]
         stretches += stretches_of(path, old, new, hunks)

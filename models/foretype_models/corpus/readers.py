@@ -8,14 +8,17 @@ bytes, which is enough to be refused.
 from __future__ import annotations
 
 import hashlib
-import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from email import message_from_string
 from pathlib import Path
 
+from foretype_context.git import GitError, Repository, repository_at
+
 from foretype_models.corpus.filters import MAX_FILE_BYTES
+
+_GIT_S = 600.0
 
 Wanted = Callable[[str], bool]
 Files = Iterator[tuple[str, bytes]]
@@ -74,28 +77,28 @@ def git_files(repository: Path, commit: str, wanted: Wanted) -> Files:
         whole = size.isdigit() and int(size) <= MAX_FILE_BYTES
         if kind == "blob" and mode.startswith("100") and whole and wanted(name):
             entries.append((name, identity))
-    with subprocess.Popen(
-        ["git", "-C", str(repository), "cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        for name, identity in entries:
-            process.stdin.write(identity.encode() + b"\n")
-            process.stdin.flush()
-            header = process.stdout.readline().split()
-            if len(header) != 3:
+    try:
+        found = _repository(repository).blobs([identity for _, identity in entries], time_s=_GIT_S)
+        for (name, _), data in zip(entries, found, strict=True):
+            if data is None:
                 raise SourceError(f"{repository} lacks {name} of {commit}; fetch the commit whole")
-            data = process.stdout.read(int(header[2]))
-            process.stdout.read(1)
             yield name, data
-        process.stdin.close()
+    except GitError as error:
+        raise SourceError(f"{error}; get it with `git clone`, at the commit of the source list") from error
 
 
 def _git(repository: Path, *arguments: str) -> bytes:
-    done = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, check=False)
-    if done.returncode:
-        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["?"])[-1]
-        raise SourceError(f"{repository}: {last}; get it with `git clone`, at the commit of the source list")
-    return done.stdout
+    try:
+        return _repository(repository).run(*arguments, time_s=_GIT_S)
+    except GitError as error:
+        raise SourceError(f"{error}; get it with `git clone`, at the commit of the source list") from error
+
+
+def _repository(folder: Path) -> Repository:
+    found = repository_at(folder) if folder.is_dir() else None
+    if found is None:
+        raise SourceError(f"{folder} is not a git repository; get it with `git clone`")
+    return found
 
 
 def debian_parts(description: Path) -> list[Path]:
