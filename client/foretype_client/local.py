@@ -90,7 +90,7 @@ async def ensure_gateway(
     clock: Clock,
     timeout_s: float = 60.0,
     linger_s: float | None = None,
-    command: Sequence[str] = (sys.executable, "-m", "foretype_backend", "serve"),
+    command: Sequence[str] = (sys.executable, "-P", "-m", "foretype_backend", "serve"),
     arguments: Sequence[str] = (),
 ) -> Endpoint:
     """Join the user's private gateway, or start one.

@@ -48,7 +48,7 @@ def run_engine_bench(options: EngineBenchOptions, model: Path | None, *, draft_l
             draft = str(Path(scratch) / "draft")
         options = msgspec.structs.replace(options, model=str(folder.resolve()), draft=draft)
         child = subprocess.run(
-            [str(python), "-m", "foretype_eval.engine.child"],
+            [str(python), "-P", "-m", "foretype_eval.engine.child"],
             input=msgspec.json.encode(options),
             stdout=subprocess.PIPE,
             check=False,

@@ -177,7 +177,7 @@ async def _compare(url: str, clients: list[_Sender], result: Round) -> None:
 async def _gateway(url: str, folder: Path) -> AsyncGenerator[tuple[Process, int]]:
     options = ["--engine", "scripted", "--port", "0", "--telemetry-url", url, "--state-dir", str(folder)]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "foretype_backend", "serve", *options, stdout=PIPE, stderr=PIPE
+        sys.executable, "-P", "-m", "foretype_backend", "serve", *options, stdout=PIPE, stderr=PIPE
     )
     assert process.stdout is not None and process.stderr is not None
     words: list[str] = []

@@ -150,6 +150,7 @@ async def team_target(
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",
             "-m",
             "foretype_backend",
             *arguments,

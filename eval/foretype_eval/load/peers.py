@@ -80,7 +80,7 @@ def version_of(name: str) -> str | None:
 @contextlib.contextmanager
 def scripted_server(frame_ms: float, core: int | None) -> Generator[str]:
     """The scripted engine in a process of its own; yields its URL without `/v1`."""
-    command = [sys.executable, "-m", "foretype_eval.load.sse_engine", "--frame-ms", str(frame_ms)]
+    command = [sys.executable, "-P", "-m", "foretype_eval.load.sse_engine", "--frame-ms", str(frame_ms)]
     with pinned(core):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -121,7 +121,7 @@ def _texts(sources: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _apart(*arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "foretype_eval.retrieval.index_bench", *arguments]
+    command = [sys.executable, "-P", "-m", "foretype_eval.retrieval.index_bench", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise SourceError(f"the measuring process ended with status {ran.returncode}: {ran.stderr.strip()[-500:]}")

@@ -46,7 +46,7 @@ def sdists(projects: tuple[str, ...], folder: Path, *, workers: int = 2) -> Fail
 def _pip(projects: tuple[str, ...], folder: Path, pattern: str, only: list[str], workers: int) -> Failures:
     folder.mkdir(parents=True, exist_ok=True)
     present = {normalise(re.split(r"-(?=\d)", path.name)[0]) for path in folder.glob(pattern)}
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *only, "--dest", str(folder)]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps", *only, "--dest", str(folder)]
     wanted = [project for project in projects if normalise(project.split("==")[0]) not in present]
     return _all(wanted, lambda project: _run([*command, project], folder), workers)
 
