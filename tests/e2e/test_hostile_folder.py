@@ -16,23 +16,24 @@ from pytest_lsp.client import make_test_lsp_client
 FORETYPE = str(Path(sys.executable).parent / "foretype")
 
 
-def environment(trap: Trap, tmp_path: Path) -> dict[str, str]:
+def environment(trap: Trap, tmp_path: Path, *, programs: bool) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GIT_", "FORETYPE_"))}
     # As where the folder's own environment is active: its programs come first.
+    first = f"{trap.programs}{os.pathsep}.{os.pathsep}" if programs else ""
     return kept | {
-        "PATH": f"{trap.programs}{os.pathsep}.{os.pathsep}{kept['PATH']}",
+        "PATH": first + kept["PATH"],
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "HOME": str(tmp_path),
     }
 
 
-async def command(trap: Trap, tmp_path: Path, *arguments: str) -> tuple[int, str]:
+async def command(trap: Trap, tmp_path: Path, *arguments: str, programs: bool = False) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         FORETYPE,
         *arguments,
         cwd=trap.folder,
-        env=environment(trap, tmp_path),
+        env=environment(trap, tmp_path, programs=programs),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -44,7 +45,9 @@ async def command(trap: Trap, tmp_path: Path, *arguments: str) -> tuple[int, str
 
 async def opened_in_an_editor(trap: Trap, tmp_path: Path, gateway: str) -> None:
     client = make_test_lsp_client()
-    await client.start_io(FORETYPE, "lsp", "--gateway", gateway, cwd=trap.folder, env=environment(trap, tmp_path))
+    await client.start_io(
+        FORETYPE, "lsp", "--gateway", gateway, cwd=trap.folder, env=environment(trap, tmp_path, programs=False)
+    )
     it = Editor(client)
     try:
         await client.initialize_session(
@@ -67,6 +70,7 @@ async def opened_in_an_editor(trap: Trap, tmp_path: Path, gateway: str) -> None:
         await client.stop()
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_nothing_of_an_opened_folder_is_executed(tmp_path: Path, shape: str) -> None:
     trap = Trap(tmp_path / "made", shape)
@@ -88,6 +92,9 @@ async def test_nothing_of_an_opened_folder_is_executed(tmp_path: Path, shape: st
             code, said = await command(trap, tmp_path, *arguments)
             assert trap.sprung() == [], arguments
             assert expected in (None, code), said
+        for arguments in (("complete", place, "--gateway", kept.url), ("doctor", "--gateway", kept.url)):
+            await command(trap, tmp_path, *arguments, programs=True)
+            assert trap.sprung() == [], arguments
     trap.spring()
     marks = trap.sprung()
     assert "remote.origin.url" in marks, f"the trap is not set: {marks}"
@@ -104,7 +111,7 @@ async def test_a_folders_modules_would_run_where_python_looks_into_the_working_d
         "-m",
         module,
         cwd=trap.folder,
-        env=environment(trap, tmp_path),
+        env=environment(trap, tmp_path, programs=False),
         stderr=asyncio.subprocess.DEVNULL,
     )
     await process.wait()

@@ -1,0 +1,42 @@
+"""Small files that somebody else wrote."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from foretype_context.small_files import NotSmall, read_small
+
+
+def test_a_regular_file_is_read_whole_up_to_its_bound(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"x" * 100)
+    assert read_small(file, 100) == b"x" * 100
+    with pytest.raises(NotSmall, match="larger than 99"):
+        read_small(file, 99)
+    with pytest.raises(FileNotFoundError):
+        read_small(tmp_path / "none", 1)
+    with pytest.raises(NotSmall):
+        read_small("a\0b", 1)
+
+
+def test_links_pipes_devices_and_folders_are_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "zero", "loop", "pipe", "."):
+        with pytest.raises(OSError):
+            read_small(tmp_path / name, 1_000)
+    assert read_small(tmp_path / "link", 1_000, links=True) == b"x"
+    for name in ("zero", "loop", "pipe"):
+        with pytest.raises(OSError):
+            read_small(tmp_path / name, 1_000, links=True)
+
+
+def test_a_file_that_says_to_be_empty_and_is_not_is_bounded() -> None:
+    assert read_small("/proc/self/status", 1 << 20)
+    with pytest.raises(NotSmall):
+        read_small("/proc/self/status", 10)

@@ -1,0 +1,128 @@
+"""A folder is data: to what can hurt there is one door each, and these tests find every other way in our packages' source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("client", "lsp_server", "context", "retrieval", "backend", "eval", "models")
+
+STARTERS = {
+    "context/foretype_context/git.py": "the door to git",
+    "client/foretype_client/local.py": "the private gateway",
+    "retrieval/foretype_retrieval/worker.py": "the indexing process",
+    "retrieval/foretype_retrieval/embedding.py": "the embedding process",
+    "backend/foretype_backend/engines/embedded_process.py": "the engine's process",
+    "backend/foretype_backend/operations/workers.py": "the gateway's workers",
+}
+"""Modules of what users and operators run that start processes, and which. Benches and the laboratory start what they measure."""
+
+LABORATORY = ("eval/", "models/foretype_models/", "retrieval/training/")
+GIT = {"context/foretype_context/git.py", "models/foretype_models/corpus/download.py"}
+"""The door; and the laboratory's downloads, which fetch into folders of their own."""
+
+SHELLS = {
+    "os.system",
+    "os.popen",
+    "asyncio.create_subprocess_shell",
+    "subprocess.getoutput",
+    "subprocess.getstatusoutput",
+}
+STARTS = {
+    *(f"subprocess.{name}" for name in ("run", "Popen", "call", "check_call", "check_output")),
+    "asyncio.create_subprocess_exec",
+    *(f"os.{name}{kind}" for name in ("exec", "spawn") for kind in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")),
+    "os.posix_spawn",
+    "os.posix_spawnp",
+    "os.startfile",
+}
+BANNED = {"dulwich", "pygit2", "git", "sh", "plumbum"}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    assert len(files) > 300
+    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in files}
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    """Calls with a name as it would be imported: `run(...)` after `from subprocess import run` too."""
+    names = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            said = dotted(node.func)
+            yield names.get(said, said), node
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+
+
+def test_processes_are_started_by_the_modules_that_say_so_and_by_no_other() -> None:
+    found = {
+        path
+        for path, tree in trees().items()
+        if not path.startswith(LABORATORY) and any(name in STARTS for name, _ in calls(tree))
+    }
+    assert found == set(STARTERS)
+
+
+def test_no_shell_is_ever_started() -> None:
+    for path, tree in trees().items():
+        for name, call in calls(tree):
+            assert name not in SHELLS, f"{path}:{call.lineno}"
+            assert not any(one.arg == "shell" for one in call.keywords), f"{path}:{call.lineno}"
+
+
+def test_git_is_started_by_its_door_alone() -> None:
+    for path, tree in trees().items():
+        if path in GIT or not any(name in STARTS for name, _ in calls(tree)):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words = node.value.replace("\\", "/").split()
+                said = words[0].rpartition("/")[2] if words else ""
+                assert said not in ("git", "git.exe"), (
+                    f"{path}:{node.lineno} names git: go through foretype_context.git"
+                )
+
+
+def test_a_started_module_is_never_looked_for_in_the_working_directory() -> None:
+    started = 0
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            words = (
+                node.elts if isinstance(node, ast.List | ast.Tuple) else node.args if isinstance(node, ast.Call) else []
+            )
+            texts = [one.value for one in words if isinstance(one, ast.Constant)]
+            if "-m" in texts and len(texts) > 1 and "python" not in texts:
+                started += 1
+                assert "-P" in texts[: texts.index("-m")], f"{path}:{node.lineno} starts a module without -P"
+    assert started >= 8
+
+
+@pytest.mark.parametrize("name", sorted(BANNED))
+def test_a_library_with_another_way_in_is_not_imported(name: str) -> None:
+    found = [path for path, tree in trees().items() if any(one.split(".")[0] == name for one in imports(tree))]
+    assert found == []
