@@ -41,7 +41,7 @@ STARTS = {
     "os.posix_spawnp",
     "os.startfile",
 }
-BANNED = {"dulwich", "pygit2", "git", "sh", "plumbum"}
+BANNED = {"dulwich", "pygit2", "git", "pathspec", "fnmatch", "sh", "plumbum"}
 
 
 @cache
@@ -124,5 +124,6 @@ def test_a_started_module_is_never_looked_for_in_the_working_directory() -> None
 
 @pytest.mark.parametrize("name", sorted(BANNED))
 def test_a_library_with_another_way_in_is_not_imported(name: str) -> None:
-    found = [path for path, tree in trees().items() if any(one.split(".")[0] == name for one in imports(tree))]
-    assert found == []
+    found = {path for path, tree in trees().items() if any(one.split(".")[0] == name for one in imports(tree))}
+    found -= {"models/foretype_models/corpus/terms.py"}  # the laboratory's own list of licences
+    assert found == set()

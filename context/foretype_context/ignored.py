@@ -2,39 +2,68 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from pathspec import GitIgnoreSpec
+from foretype_context.globs import PATTERNS_MAX, STARS_MAX, Globs
+from foretype_context.small_files import NotSmall, read_small
 
 __all__ = ["Ignored", "Rules", "is_ignored", "rules_below", "rules_of_user"]
 
-_IGNORE_BYTES: Final = 200_000
+_logger = logging.getLogger(__name__)
 
-Rules = tuple[tuple[str, GitIgnoreSpec], ...]
+_IGNORE_BYTES: Final = 128 << 10
+
+Rules = tuple[tuple[str, Globs], ...]
 """Outermost first: the folder that a file of rules stands in (with a slash behind it, or empty), and its rules."""
 
 
 def rules_of_user(globs: Sequence[str]) -> Rules:
     """Globs in the form of `.gitignore`, for the whole root."""
-    return (("", GitIgnoreSpec.from_lines(globs)),) if globs else ()
+    return (("", Globs(globs)),) if globs else ()
 
 
 def rules_below(rules: Rules, root: Path, folder: str) -> Rules:
-    """The rules that hold inside `folder` (relative to `root`), given those that hold for it. Unreadable files say nothing."""
+    """The rules that hold inside `folder` (relative to `root`), given those that hold for it. Unreadable files say nothing.
+
+    A path meets at most :data:`PATTERNS_MAX` patterns, outermost first; that some are left out is logged once.
+    """
+    path = root / folder / ".gitignore"
     try:
-        lines = (root / folder / ".gitignore").read_bytes()[:_IGNORE_BYTES].decode("utf-8", "replace").splitlines()
-        return (*rules, (folder + "/" if folder else "", GitIgnoreSpec.from_lines(lines)))
-    except (OSError, ValueError):
+        data = read_small(path, _IGNORE_BYTES)
+    except NotSmall as error:
+        _tell(str(path), str(error))
         return rules
+    except OSError:
+        return rules
+    globs = _read(str(path), data, PATTERNS_MAX - sum(len(one) for _, one in rules))
+    return (*rules, (folder + "/" if folder else "", globs)) if len(globs) else rules
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, data: bytes, room: int) -> Globs:
+    """The rules of a file; kept, since a folder is gone through again and again."""
+    globs = Globs(data.decode("utf-8-sig", "surrogateescape").split("\n"), room=room)
+    if globs.left_out:
+        bounds = f"a path meets at most {PATTERNS_MAX:,} patterns of at most {STARS_MAX} stars each"
+        _tell(path, f"{globs.left_out:,} of its patterns are left out: {bounds}")
+    return globs
+
+
+@lru_cache(maxsize=256)
+def _tell(path: str, problem: str) -> None:
+    """Says it once."""
+    _logger.warning("%r: %s", path, problem)
 
 
 def is_ignored(path: str, rules: Rules) -> bool:
     """Whether `rules` leave out a path relative to the root; a folder's ends in a slash. Its parents are not looked at."""
     # The innermost file that says anything about a path decides, as git has it.
-    for prefix, spec in reversed(rules):
-        said = spec.check_file(path[len(prefix) :]).include
+    for prefix, globs in reversed(rules):
+        said = globs.says(path[len(prefix) :])
         if said is not None:
             return said
     return False

@@ -17,7 +17,6 @@ from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
 from foretype_context.ignored import Rules, is_ignored, rules_below, rules_of_user
 from foretype_context.languages import PLAINTEXT, language_of
 from foretype_context.tokens import well_formed
-from pathspec import GitIgnoreSpec
 
 from foretype_retrieval.index import FileState
 
@@ -133,14 +132,14 @@ def scan(
     return found
 
 
-def is_scanned(root: Path, path: PurePosixPath, own: GitIgnoreSpec | None = None) -> bool:
+def is_scanned(root: Path, path: PurePosixPath, own: Rules = ()) -> bool:
     """Whether :func:`scan` would come to this path and list it, as far as folders, links and rules go.
 
     Args:
         path: relative to the root.
         own: rules of the user.
     """
-    rules: Rules = (("", own),) if own is not None else ()
+    rules = own
     folder = ""
     for name in path.parts[:-1]:
         rules = rules_below(rules, root, folder)

@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import platformdirs
+from foretype_context.ignored import rules_of_user
 from foretype_context.tokens import well_formed
-from pathspec import GitIgnoreSpec
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.git import GitState
@@ -85,7 +85,7 @@ class Workspace:
         self._embedder = embedder
         self._table = table
         self._globs = globs
-        self._own = GitIgnoreSpec.from_lines(globs) if globs else None
+        self._own = rules_of_user(globs)
         self._clock = clock
         self._on_progress = on_progress
         self._problem = self._fault = ""

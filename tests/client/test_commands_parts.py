@@ -165,7 +165,7 @@ def test_a_registered_check_that_cannot_be_imported_is_told_and_takes_no_other_w
             self.name, self.load = name, load
 
     def missing() -> Any:
-        raise ImportError("No module named 'pathspec'")
+        raise ImportError("No module named 'faiss'")
 
     points = [
         Point("good", lambda: lambda: [("embedder", False, "none", "do this"), ("index", True, "1 folder", "")]),

@@ -46,7 +46,7 @@ _EXTRAS: Final = {
     "lsp": ("pygls", "no language server, so no editor can be attached"),
     "gateway": ("starlette", "no gateway can be started on this machine"),
     "embedded": ("openvino_genai", "no model can run on this machine"),
-    "retrieval": ("pathspec", "no folder is indexed, so suggestions know little of other files"),
+    "retrieval": ("faiss", "no folder is indexed, so suggestions know little of other files"),
 }
 _CHECKS: Final = "foretype.checks"
 _LEAST_PYTHON: Final = (3, 11)

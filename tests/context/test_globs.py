@@ -1,0 +1,161 @@
+"""The matcher of globs says what git says, and takes time linear in a path whatever the pattern is."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from foretype_context.globs import PATTERNS_MAX, STARS_MAX, Globs, matches
+from foretype_context.ignored import Ignored
+
+NAMES = ("a", "b", "ab", "a.b", "aab", "b-a", "[a]", "a b")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    root = tmp_path_factory.mktemp("tree")
+    files: list[str] = []
+    for depth in (1, 2, 3):
+        for parts in itertools.product(NAMES[: 8 if depth < 3 else 4], repeat=depth):
+            path = "/".join((*parts[:-1], "x" + parts[-1])) if depth < 3 else "/".join((*parts[:2], parts[2]))
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            if not (root / path).is_dir():
+                (root / path).write_text("")
+                files.append(path)
+    subprocess.run(["git", "init", "-q", root], check=True)
+    return root, files
+
+
+def patterns(seed: int, count: int) -> list[str]:
+    chance = random.Random(seed)
+    pieces = [
+        "a",
+        "b",
+        "x",
+        "ab",
+        "*",
+        "**",
+        "?",
+        "/",
+        "/",
+        ".",
+        "[ab]",
+        "[!a]",
+        "[a-b]",
+        "[[:alpha:]]",
+        "\\",
+        "-",
+        " ",
+        "[",
+        "]",
+    ]
+    made: list[str] = []
+    while len(made) < count:
+        text = "".join(chance.choices(pieces, k=chance.randint(1, 7)))
+        text = chance.choice(["", "", "", "!", "/", "**/"]) + text + chance.choice(["", "", "", "/", "/**", "*"])
+        # Git lets a class of characters reach over a slash, and takes an escaped one for several things.
+        if text.count("*") <= STARS_MAX and not re.search(r"\[[^\]]*/|\\/", text):
+            made.append(text)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_patterns_leave_out_what_git_leaves_out(tree: tuple[Path, list[str]], seed: int) -> None:
+    root, files = tree
+    lines = patterns(seed, 8)
+    (root / ".gitignore").write_text("".join(f"{line}\n" for line in lines))
+    command = ["git", "-C", root, "-c", "core.quotePath=false", "check-ignore", "-z", "--no-index", "--stdin"]
+    told = subprocess.run(command, input="\0".join(files).encode(), capture_output=True, check=False)
+    assert told.returncode in (0, 1), told.stderr
+    theirs = set(filter(None, told.stdout.decode().split("\0")))
+    ignored = Ignored(root)
+    ours = {path for path in files if ignored(root / path)}
+    assert ours == theirs, (lines, ours ^ theirs)
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "said"),
+    [
+        ("foo/**/", "foo/a/", True),
+        ("foo/**/", "foo/a", None),
+        ("foo/**", "foo/", None),
+        ("foo/**", "foo/a/b", True),
+        ("\\!a", "!a", True),
+        ("\\#a", "#a", True),
+        ("#a", "#a", None),
+        ("a\\ ", "a ", True),
+        ("a  ", "a", True),
+        ("a\r", "a", True),
+        ("!a", "a", False),
+        ("/", "a", None),
+        ("a\\", "a\\", None),
+        ("*ab*bc", "abc", None),
+        ("*ab*bc", "abbc", True),
+        ("[]a]", "]", True),
+        ("a[!/]b", "a/b", None),
+    ],
+)
+def test_a_line(line: str, path: str, said: bool | None) -> None:
+    assert Globs([line]).says(path) is said
+
+
+def test_what_exceeds_the_bounds_is_left_out_and_counted() -> None:
+    many = Globs([f"name{number}" for number in range(PATTERNS_MAX + 5)])
+    assert (len(many), many.left_out) == (PATTERNS_MAX, 5)
+    assert many.says(f"name{PATTERNS_MAX - 1}") is True and many.says(f"name{PATTERNS_MAX}") is None
+    stars = Globs(["*a*a*a*", "*a*a*a*a*", "**/*/**/*a*/b", "x" * 2_000, "*" * 16_000, "**/a/**/b/**/*"])
+    assert (len(stars), stars.left_out) == (2, 4)
+    assert stars.says("xaaax") is True
+    assert matches("{a,b}" * 40, "a") is False and matches("*" * 20 + "a", "ba") is True
+
+
+def alike(number: int) -> str:
+    return f"{'!' if number % 2 else ''}*a*aa*a{number % 7}*{'a' * (number % 6)}{number:03}"
+
+
+WORST = {
+    "stars": [f"*a*a*a*{number:03}b" for number in range(PATTERNS_MAX)],
+    "signs": [alike(number) for number in range(PATTERNS_MAX)],
+    "folders": [f"**/*a*{number:03}/**/b" for number in range(PATTERNS_MAX)],
+    "classes": [f"*[ab]?*[!b]*a*{number:03}" for number in range(PATTERNS_MAX)],
+}
+
+
+@pytest.mark.parametrize("path", ["{0}" + "a" * 60, "src/{0}/" + "a" * 30 + "/" + "a" * 30])
+@pytest.mark.parametrize("kind", WORST)
+def test_ten_thousand_paths_against_the_worst_file_take_a_second(kind: str, path: str) -> None:
+    globs = Globs(WORST[kind])
+    assert (len(globs), globs.left_out) == (PATTERNS_MAX, 0)
+    paths = [path.format(f"{number:05}") for number in range(10_000)]
+    began = time.thread_time()
+    for one in paths:
+        globs.says(one)
+    took_s = time.thread_time() - began
+    print(f"{kind}: {took_s:.2f} s")
+    assert took_s < 3.0  # under one on a quiet machine; by the seven stars of before it was days
+
+
+def test_the_automaton_is_bounded_too() -> None:
+    large = Globs([f"*{'x' * 100}{number}" for number in range(PATTERNS_MAX)])
+    assert 0 < len(large) < 200 and len(large) + large.left_out == PATTERNS_MAX
+    assert len(Globs(["x" * 100 + str(number) for number in range(PATTERNS_MAX)])) == PATTERNS_MAX  # no wildcards
+
+
+def test_a_pattern_takes_time_in_proportion_to_the_path() -> None:
+    def took_s(length: int) -> float:
+        globs, path = Globs(["*a*a*a*b"]), "a" * length
+        times = []
+        for _ in range(5):
+            began = time.thread_time()
+            for _ in range(50):
+                globs.says(path)
+            times.append(time.thread_time() - began)
+        return min(times)
+
+    # Sixteen times the path; with backtracking it would be four thousand times the time and more.
+    assert took_s(16_000) < 160 * took_s(1_000)
