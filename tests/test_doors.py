@@ -127,3 +127,34 @@ def test_a_library_with_another_way_in_is_not_imported(name: str) -> None:
     found = {path for path, tree in trees().items() if any(one.split(".")[0] == name for one in imports(tree))}
     found -= {"models/foretype_models/corpus/terms.py"}  # the laboratory's own list of licences
     assert found == set()
+
+
+PRINTERS = {
+    "context/foretype_context/terminal.py": "the way to a terminal",
+    "retrieval/foretype_retrieval/worker.py": "JSON to the process that started it",
+    "eval/foretype_eval/sandbox/zygote.py": "JSON to the process that started it",
+    "eval/foretype_eval/load/sse_engine.py": "its port to the process that started it",
+    "eval/foretype_eval/retrieval/index_bench.py": "JSON to the process that started it",
+    "models/foretype_models/train.py": "the laboratory",
+    "models/foretype_models/prepare.py": "the laboratory",
+}
+
+
+def test_text_goes_to_a_terminal_by_one_way() -> None:
+    ways = {
+        "print",
+        "typer.echo",
+        "typer.secho",
+        "click.echo",
+        "click.secho",
+        "rich.print",
+        "rich.console.Console",
+        "Console",
+    }
+    for path, tree in trees().items():
+        if path in PRINTERS or path.startswith(("retrieval/training/", "models/gpu/")):
+            continue
+        for name, call in calls(tree):
+            assert name not in ways and name not in ("sys.stdout.write", "sys.stderr.write"), (
+                f"{path}:{call.lineno} prints: go through foretype_context.terminal"
+            )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from foretype_context.terminal import say
 
 from foretype_backend.config import Config, ConfigError, load_config
 from foretype_backend.listening import Inherited
@@ -80,7 +81,7 @@ def serve(
             raise typer.Exit(_run_workers(config, log_level))
         _run(config, read, log_level, Inherited(listen_fd, metrics_fd, place))
     except ConfigError as error:
-        typer.echo(f"foretype serve: {error}", err=True)
+        say(f"foretype serve: {error}", err=True)
         raise typer.Exit(2) from error
 
 
@@ -105,7 +106,7 @@ def _run_workers(config: Config, log_level: str) -> int:
 def _say_ready(config: Config, address: tuple[str, int]) -> None:
     host, port = address
     scheme = "http" if config.gateway.tls_cert_file is None else "https"
-    typer.echo(f"ready {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+    say(f"ready {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
     sys.stdout.flush()
 
 

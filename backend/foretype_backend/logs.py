@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import sys
 
+from foretype_context.plain import PlainFormatter
+
 __all__ = ["configure"]
 
 
 def configure(level: str = "info") -> None:
     """Log to stderr. Libraries that print frames or requests at `DEBUG` are held at `INFO`."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import typer
+from foretype_context.terminal import say
 from rich.markup import escape
 from typer.core import TyperGroup
 from typer.main import get_command
@@ -94,7 +95,7 @@ def _unavailable(name: str, point: EntryPoint, error: Exception) -> Any:
     reason = f"{type(error).__name__}: {error}"
 
     def unavailable() -> None:
-        typer.echo(f"error: foretype {name} is not available ({reason})\nremedy: {remedy}", err=True)
+        say(f"error: foretype {name} is not available ({reason})\nremedy: {remedy}", err=True)
         raise typer.Exit(1)
 
     stub = typer.Typer(add_completion=False)
@@ -121,7 +122,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
     if version:
         from foretype_client.commands.shared import release
 
-        typer.echo(f"foretype {release()}")
+        say(f"foretype {release()}")
         raise typer.Exit
 
 

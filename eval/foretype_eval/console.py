@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.markup import escape
+from foretype_context.terminal import console, say_json
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
 
 __all__ = ["fail", "print_json", "progress_bars", "stderr"]
 
-stderr = Console(stderr=True, emoji=False)
+stderr = console(stderr=True)
 
 
 def print_json(value: dict[str, Any]) -> None:
     """One object, one line end, nothing else: the contract of `--json`."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
-    sys.stdout.flush()
+    say_json(value, indent=2)
 
 
 def fail(message: str) -> NoReturn:
     """Say what is wrong and what to do, and leave with status 2."""
-    # Unwrapped: a path that is cut in two cannot be copied. Escaped: brackets in a message are no markup.
-    stderr.print(f"[bold red]error:[/] {escape(message)}", highlight=False, soft_wrap=True)
+    # Unwrapped: a path that is cut in two cannot be copied.
+    stderr.print(Text.assemble(("error:", "bold red"), f" {message}"), soft_wrap=True)
     raise typer.Exit(2)
 
 

@@ -12,6 +12,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
+from foretype_context.plain import PlainFormatter
+
 __all__ = ["configure", "set_level"]
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -27,7 +29,7 @@ def configure(file: Path | None, level: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(file, os.O_CREAT | os.O_APPEND, 0o600))
         handler = RotatingFileHandler(file, maxBytes=_MAX_BYTES, backupCount=1, encoding="utf-8")
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(PlainFormatter(_FORMAT))
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     silent = logging.getLogger("pygls")
     silent.setLevel(logging.CRITICAL + 1)

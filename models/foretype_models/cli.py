@@ -6,11 +6,11 @@ that need nothing run where nothing is installed.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from foretype_context.terminal import say, say_json
 
 from foretype_models import artifacts
 
@@ -22,7 +22,7 @@ _Store = Annotated[Path, typer.Option(help="folder with the text stores train/ a
 
 
 def _fail(message: str) -> typer.Exit:
-    typer.echo(message, err=True)
+    say(message, err=True)
     return typer.Exit(1)
 
 
@@ -64,9 +64,9 @@ def list_models(
     for model in models:
         if as_json:
             data = {key: str(value) if isinstance(value, Path) else value for key, value in vars(model).items()}
-            typer.echo(json.dumps(data))
+            say_json(data)
         else:
-            typer.echo(
+            say(
                 f"{model.name}  {model.version}  {model.parameters / 1e6:.1f} M parameters  "
                 f"{model.size_bytes / 1e6:.1f} MB  {model.grammar}  {model.licence}  {model.path}"
             )
@@ -81,7 +81,7 @@ def verify(pulled: _Pulled = None) -> None:
         raise _fail(str(error)) from error
     for model in models:
         _layout(model)
-        typer.echo(f"ok  {model.path.name}  {model.tokenizer_path.name}")
+        say(f"ok  {model.path.name}  {model.tokenizer_path.name}")
 
 
 @app.command()
@@ -104,12 +104,12 @@ def pull(
     except ImportError as error:
         raise _fail(f"{error}; pulling needs the package gguf: pip install gguf") from error
     if as_json:
-        typer.echo(json.dumps({**vars(found), "folder": str(found.folder), "serve": found.serve}))
+        say_json({**vars(found), "folder": str(found.folder), "serve": found.serve})
         return
-    typer.echo(f"{found.name}: {found.parameters / 1e6:.0f} M parameters, template {found.grammar}, in {found.folder}")
+    say(f"{found.name}: {found.parameters / 1e6:.0f} M parameters, template {found.grammar}, in {found.folder}")
     for note in found.notes:
-        typer.echo(f"note: {note}")
-    typer.echo(found.serve)
+        say(f"note: {note}")
+    say(found.serve)
 
 
 @app.command()
@@ -142,7 +142,7 @@ def export(
         source = source or artifacts.locate().path
         if to == "gguf":
             folder = out or artifacts.FOLDER
-            typer.echo(exporting.export_shipped(source, folder, name, version, role, trained_before, layout))
+            say(exporting.export_shipped(source, folder, name, version, role, trained_before, layout))
         elif to == "safetensors":
             if out is None:
                 raise _fail("--to safetensors needs --out FOLDER")
@@ -156,7 +156,7 @@ def export(
             if layout is None and (own := shipped.get(source.resolve())) is not None:
                 layout = own.profile.get("layout")
             exporting.write_safetensors(weights, config, artifacts.FOLDER / "tokenizer.json", out, layout)
-            typer.echo(out)
+            say(out)
         else:
             raise _fail(f"--to {to} is unknown; there are gguf and safetensors")
     except (exporting.ExportError, artifacts.ArtifactError, OSError) as error:
@@ -183,11 +183,11 @@ def calibrate(
     held_out = data.Store(store / "validation")
     scored = thresholds.measure(model.path, model.tokenizer_path, held_out, per_kind, layout)
     if not apply:
-        typer.echo(json.dumps(thresholds.found(scored, layout)))
+        say_json(thresholds.found(scored, layout))
         return
     chosen = thresholds.write(artifacts.FOLDER, scored, local_min_confidence, layout)
     evaluate.write(results / "thresholds.json", {"sha256": model.sha256, **chosen})
-    typer.echo(json.dumps(chosen))
+    say_json(chosen)
 
 
 @app.command()
@@ -224,7 +224,7 @@ def parity(
         state = export.read_checkpoint(checkpoint)
         result = comparing.compare(shipped.path, state.config, state.weights, rows)
         evaluate.write(results / "parity.json", {"sha256": shipped.sha256, **result})
-        typer.echo(json.dumps(result))
+        say_json(result)
         return
     try:
         with engine_parity.opened(engine_parity.Engine(engine), path, shipped.tokenizer_path) as (score, version):
@@ -234,7 +234,7 @@ def parity(
     passed = engine_parity.verdict(result)
     written = {"engine": version, "model": path.name, "sha256": artifacts.digest_file(path), "passed": passed, **result}
     evaluate.write(results / f"parity_{engine}.json", written)
-    typer.echo(json.dumps(written))
+    say_json(written)
     if not passed:
         raise typer.Exit(1)
 
@@ -248,7 +248,7 @@ def positions(checkpoint: _Checkpoint, store: _Store, results: Path = _MODELS / 
     held_out = data.Store(store / "validation")
     result = evaluate.plain_loss(read_checkpoint(checkpoint), artifacts.FOLDER / "tokenizer.json", held_out)
     evaluate.write(results / "positions_before.json", result)
-    typer.echo(json.dumps(result))
+    say_json(result)
 
 
 @app.command()
@@ -296,7 +296,7 @@ def evaluate(
             "fill": fill(previous, served),
         }
     evaluating.write(results / "evaluation.json", measured)
-    typer.echo(json.dumps(measured["fill"]["rows"]))
+    say_json(measured["fill"]["rows"])
     if checkpoint is None or log is None:
         return
     state = read_checkpoint(checkpoint)
@@ -304,7 +304,7 @@ def evaluate(
     training = {"machine": machine, "config": state.config, "train": state.train, "held_out": loss}
     evaluating.write(results / "training.json", training)
     curve.write_curve(log, results)
-    typer.echo(json.dumps(loss))
+    say_json(loss)
 
 
 @app.command()
@@ -334,14 +334,14 @@ def layouts(
     held_out = data.Store(store / "validation")
     for done in measuring.run(models, held_out, encode, cuts, progress, measuring.variants(layout)):
         if time.monotonic() > ends and done < cuts:
-            typer.echo(f"{done} of {cuts} cuts; call again to go on")
+            say(f"{done} of {cuts} cuts; call again to go on")
             return
     try:
         found = measuring.summarise(measuring.read(progress), list(models), layout)
     except ValueError as error:
         raise _fail(str(error)) from error
     evaluate.write(results / "layouts.json", {"sha256": model.sha256, **found})
-    typer.echo(json.dumps(found))
+    say_json(found)
 
 
 @app.command()
@@ -366,7 +366,7 @@ def accept(
     names = {"target": (target or model.path).name, "draft": draft.name}
     hashes = {"sha256": artifacts.digest_file(target or model.path), "draft_sha256": artifacts.digest_file(draft)}
     evaluate.write(results / "draft.json", {**names, **hashes, "layout": layout, **found})
-    typer.echo(json.dumps(found))
+    say_json(found)
 
 
 @app.command()
@@ -375,7 +375,7 @@ def card() -> None:
     from foretype_models import card as making
 
     try:
-        typer.echo(making.write_card(_MODELS))
+        say(making.write_card(_MODELS))
     except (making.CardError, artifacts.ArtifactError) as error:
         raise _fail(str(error)) from error
 

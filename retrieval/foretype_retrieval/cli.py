@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Generator
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 from foretype_context.document import Document
-from rich.console import Console
+from foretype_context.terminal import console, one_line, say, say_json
 
 from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.embedder import Embedder
@@ -49,15 +48,15 @@ def _told() -> Generator[None]:
     try:
         yield
     except (WorkspaceGone, IndexBusy, IndexUnusable) as error:
-        typer.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         raise typer.Exit(1) from error
     except (Cancelled, KeyboardInterrupt) as error:
-        typer.echo("cancelled; the index is as it was", err=True)
+        say("cancelled; the index is as it was", err=True)
         raise typer.Exit(130) from error
 
 
 def _embedder(table: Path | None) -> Embedder | None:
-    return default_embedder(table, complain=lambda reason: typer.echo(f"note: {reason}", err=True))
+    return default_embedder(table, complain=lambda reason: say(f"note: {reason}", err=True))
 
 
 def index(
@@ -71,7 +70,7 @@ def index(
     ] = None,
 ) -> None:
     """Index a repository, or bring its index up to date. Ctrl-C keeps the old one."""
-    errors = Console(stderr=True)
+    errors = console(stderr=True)
     started = time.perf_counter()
     with _told(), errors.status(f"indexing {path}") as status:
 
@@ -88,14 +87,14 @@ def index(
         )
     seconds = time.perf_counter() - started
     if as_json:
-        typer.echo(json.dumps(asdict(report) | {"root": str(root), "seconds": round(seconds, 3)}))
+        say_json(asdict(report) | {"root": str(root), "seconds": round(seconds, 3)})
     else:
-        typer.echo(
+        say(
             f"{report.files:,} files, {report.chunks:,} definitions; {report.indexed:,} files read and {report.removed:,} "
             f"forgotten in {seconds:.1f} s"
         )
     if report.problem:
-        typer.echo(f"error: {report.problem}", err=True)
+        say(f"error: {report.problem}", err=True)
         raise typer.Exit(1)
 
 
@@ -133,18 +132,14 @@ def search_command(
         hits = search(opened, asked, used, limit=limit)
         milliseconds = (time.perf_counter() - started) * 1e3
     if as_json:
-        typer.echo(
-            json.dumps(
-                {"root": str(found_root), "ms": round(milliseconds, 3), "results": [_shown(hit) for hit in hits]}
-            )
-        )
+        say_json({"root": str(found_root), "ms": round(milliseconds, 3), "results": [_shown(hit) for hit in hits]})
         return
     for hit in hits:
         found = hit.found
         first = next((line.strip() for line in found.text.splitlines() if line.strip()), "")
-        typer.echo(f"{found.path}:{found.line + 1}  {found.name or '-'}  [{hit.source_name}]  {first[:100]}")
+        say(f"{one_line(found.path)}:{found.line + 1}  {found.name or '-'}  [{hit.source_name}]  {first[:100]}")
     if not hits:
-        typer.echo("nothing found", err=True)
+        say("nothing found", err=True)
 
 
 def _root(cache: Path, root: Path | None, place: Path) -> Path:

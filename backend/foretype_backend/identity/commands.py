@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console
+from foretype_context.terminal import console, say, say_json
 from rich.table import Column, Table
 
 from foretype_backend.config import Config, ConfigError, load_config
@@ -102,7 +102,7 @@ def purge_tenant(name: str, store: StoreOption = None, profile: ProfileOption = 
     tenant, done = _with_store(work, store, profile)
     _show(_plain(tenant) | done.report(), json)
     if not done.complete:
-        typer.echo(f"foretype: not reached: {', '.join(one.gateway for one in done.not_reached)}", err=True)
+        say(f"foretype: not reached: {', '.join(one.gateway for one in done.not_reached)}", err=True)
         raise typer.Exit(1)
 
 
@@ -134,7 +134,7 @@ def list_tenants(store: StoreOption = None, profile: ProfileOption = None, json:
         table.add_row(
             row["name"], row["tier"], f"{row['weight']:g}", limits, ", ".join(row["teams"]), str(len(row["users"])), off
         )
-    Console().print(table)
+    console().print(table)
 
 
 @tenants.command("add-team")
@@ -218,7 +218,7 @@ def list_keys(
     for row in found:
         names = ("id", "tenant", "user", "scopes", "expires", "revoked", "successor")
         table.add_row(*(",".join(row[n]) if n == "scopes" else str(row[n] or "") for n in names))
-    Console().print(table)
+    console().print(table)
 
 
 @keys.command("rotate")
@@ -284,7 +284,7 @@ def usage(
     table = Table("tenant", "team", "user", *columns, title=f"usage {wanted}")
     for row in report["users"]:
         table.add_row(row["tenant"], row["team"], row["user"], *(f"{row[name]:,}" for name in columns))
-    Console().print(table)
+    console().print(table)
 
 
 def _tenant(tenant: Tenant, tier: Tier, weight: float, limits: list[str] | None) -> Tenant:
@@ -350,10 +350,10 @@ def _with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None,
     try:
         return asyncio.run(run())
     except ConfigError as error:
-        typer.echo(f"foretype: {error}", err=True)
+        say(f"foretype: {error}", err=True)
         raise typer.Exit(2) from error
     except StoreError as error:
-        typer.echo(f"foretype: {error}", err=True)
+        say(f"foretype: {error}", err=True)
         raise typer.Exit(1) from error
 
 
@@ -363,8 +363,8 @@ def _show(value: Any, json: bool) -> None:
         _print(plain)
         return
     for name, shown in plain.items():
-        typer.echo(f"{name}: {shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()}")
+        say(f"{name}: {shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()}")
 
 
 def _print(value: Any) -> None:
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    say_json(value, indent=2)

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
-import msgspec
 import typer
+from foretype_context.terminal import say, say_json
 
 from foretype_backend.config import ConfigError, load_config
 from foretype_backend.operations.migrating import migrate
@@ -89,11 +89,11 @@ def check(
     finding = check_file(file)
     if json:
         found = [] if finding is None else [finding._asdict()]
-        typer.echo(msgspec.json.encode({"file": str(file), "findings": found}).decode())
+        say_json({"file": str(file), "findings": found})
     elif finding is None:
-        typer.echo(f"{file}: ok")
+        say(f"{file}: ok")
     else:
-        typer.echo(f"{file}:{finding.line}: {finding.field}: {finding.message}", err=True)
+        say(f"{file}:{finding.line}: {finding.field}: {finding.message}", err=True)
     raise typer.Exit(0 if finding is None else 2)
 
 
@@ -113,7 +113,7 @@ def new_secret(
         told = (
             "is there already, and without it caches are cold and texts unreadable" if file.exists() else error.strerror
         )
-        typer.echo(f"foretype config: FILE: {file} {told}; give another path", err=True)
+        say(f"foretype config: FILE: {file} {told}; give another path", err=True)
         raise typer.Exit(2) from error
     where = "`identity.salt_file` or `telemetry.key_file`, one secret for each"
-    typer.echo(f"{file}: 32 bytes, for this user alone; name a copy of it in {where}, on every gateway")
+    say(f"{file}: 32 bytes, for this user alone; name a copy of it in {where}, on every gateway")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from foretype_context.terminal import say
 
 from foretype_backend.config import Config, ConfigError, load_config
 from foretype_backend.telemetry.errors import StoreError
@@ -46,12 +47,12 @@ def migrate(
     try:
         reached = asyncio.run(migrate_stores(load_config(profile=file)))
     except ConfigError as error:
-        typer.echo(f"foretype config: {error}", err=True)
+        say(f"foretype config: {error}", err=True)
         raise typer.Exit(2) from error
     except StoreError as error:
-        typer.echo(f"foretype config: {error}", err=True)
+        say(f"foretype config: {error}", err=True)
         raise typer.Exit(1) from error
     if not reached:
-        typer.echo("nothing to do: the file names no store; those of this machine are upgraded by the gateway")
+        say("nothing to do: the file names no store; those of this machine are upgraded by the gateway")
     for section, revision in reached.items():
-        typer.echo(f"{section}: revision {revision}")
+        say(f"{section}: revision {revision}")

@@ -11,7 +11,8 @@ import httpx
 import msgspec
 import typer
 from foretype_client.credentials import allowed_in_clear, keep_secret, without_credentials
-from rich.console import Console, Group
+from foretype_context.terminal import console, say, say_json
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -43,10 +44,10 @@ def status(
         keep_secret(url, key, in_clear=allowed_in_clear(os.environ))
         report = fetch(url, key)
         if json:
-            typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
+            say_json(report, indent=2)
             return
         if once:
-            Console().print(table(report))
+            console().print(table(report))
             return
         with Live(table(report), refresh_per_second=4) as live:
             while True:
@@ -55,16 +56,16 @@ def status(
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except httpx.ConnectError as error:
-        typer.echo(
+        say(
             f"foretype status: --gateway: {shown} cannot be reached ({error}); does it run, and is its URL right?",
             err=True,
         )
         raise typer.Exit(1) from error
     except httpx.HTTPStatusError as error:  # its own message quotes the URL, which may hold a password
-        typer.echo(f"foretype status: {shown}: answers {error.response.status_code}", err=True)
+        say(f"foretype status: {shown}: answers {error.response.status_code}", err=True)
         raise typer.Exit(1) from error
     except (httpx.HTTPError, httpx.InvalidURL, msgspec.DecodeError, ValueError) as error:
-        typer.echo(f"foretype status: {shown}: {error}", err=True)
+        say(f"foretype status: {shown}: {error}", err=True)
         raise typer.Exit(1) from error
 
 

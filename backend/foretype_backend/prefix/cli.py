@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from foretype_context.terminal import console, say, say_json
 
 __all__ = ["app"]
 
@@ -35,9 +35,8 @@ def show(
     wanted = {"repository": _id(repository)} | ({"tenant": tenant} if tenant is not None else {})
     found = _ask("GET", gateway, "/admin/prefix", token_file, params=wanted)
     if as_json:
-        typer.echo(json.dumps(found))
+        say_json(found)
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(title=f"{found['tokens']:,} tokens in blocks of {found['block_tokens']}", title_justify="left")
@@ -54,10 +53,10 @@ def show(
             f"{row['since_s']:.0f} s ago",
             f"{row['last_used_s']:.0f} s ago",
         )
-    console = Console()
-    console.print(table)
+    screen = console()
+    screen.print(table)
     for name, replica in found["replicas"].items():
-        console.print(f"{name}: {replica['standing']} {replica['reason']}".rstrip())
+        screen.print(f"{name}: {replica['standing']} {replica['reason']}".rstrip())
 
 
 @app.command()
@@ -72,12 +71,12 @@ def purge(
     body = {"repository": _id(repository), "tenant": tenant}
     done = _ask("POST", gateway, "/admin/prefix/purge", token_file, json=body)
     if as_json:
-        typer.echo(json.dumps(done))
+        say_json(done)
     else:
         blocks = "what was cached is" if done["blocks"] is None else f"{done['blocks']:,} blocks are"
-        typer.echo(f"{blocks} unreachable from {', '.join(done['reached']) or 'nowhere'}; epoch {done['epoch']}")
+        say(f"{blocks} unreachable from {', '.join(done['reached']) or 'nowhere'}; epoch {done['epoch']}")
         for one in done["not_reached"]:
-            typer.echo(f"foretype prefix: not reached: {one['gateway']}: {one['why']}", err=True)
+            say(f"foretype prefix: not reached: {one['gateway']}: {one['why']}", err=True)
     raise typer.Exit(0 if done["complete"] else 1)
 
 
@@ -117,5 +116,5 @@ def _ask(method: str, gateway: str, path: str, token_file: Path | None, **reques
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"foretype prefix: {message}", err=True)
+    say(f"foretype prefix: {message}", err=True)
     raise typer.Exit(2)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import Console
+from foretype_context.terminal import console, say, say_json
 from rich.live import Live
 from rich.text import Text
 
@@ -51,9 +50,9 @@ def complete(
             _complete(location, options, show=not json, retrieval=retrieval, dependencies=dependencies)
         )
         if json:
-            typer.echo(msgspec.json.encode(_as_object(answer)).decode())
+            say_json(_as_object(answer))
             return
-        typer.echo(answer.text)
+        say(answer.text)
         _figures(answer)
 
 
@@ -67,7 +66,7 @@ async def _complete(
             location.path, snapshot, offset, retrieval=retrieval, dependencies=dependencies, wait_s=_INDEX_WAIT_S
         )
         plan, assemble_ms = plan_at(assembler, snapshot, offset, gathered.snippets)
-        screen = Console(stderr=True)
+        screen = console(stderr=True)
         if not (show and screen.is_terminal):
             return await ask(client.session, plan, snapshot, offset, assemble_ms=assemble_ms)
         with Live(console=screen, transient=True) as live:
@@ -106,4 +105,4 @@ def _figures(answer: Answer) -> None:
         parts.append(f"nothing left: {answer.reason}")
     if answer.replaces:
         parts.append(f"replaces {answer.replaces} characters right of the cursor")
-    typer.echo(" · ".join(parts), err=True)
+    say(" · ".join(parts), err=True)

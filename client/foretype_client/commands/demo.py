@@ -13,6 +13,7 @@ from typing import Annotated, Final
 
 import typer
 from foretype_context.document import Document
+from foretype_context.terminal import console as plain_console
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -105,11 +106,11 @@ def demo(
         # Unlike in an editor the model is seen at work however unsure it is: its latency is what this is for.
         policy = PolicyOptions(switches=Switches(unsure=True))
         options = replace(options, workspaces=[workspace_of(path.absolute().parent)], policy=policy)
-        console = Console(highlight=False, emoji=False)
+        console = plain_console()
         run = asyncio.run(_demo(path, text, keys, speed, options, console))
         if svg is not None:
             _write_svg(run, svg)
-            console.print(f"picture: {svg}", markup=False)
+            console.print(f"picture: {svg}")
         if run.figures.shown == 0:
             console.print("no suggestion was shown; `foretype doctor` says why", style="red")
             raise typer.Exit(1)
@@ -202,7 +203,7 @@ def _pause_s(typist: Typist, speed: float) -> float:
 
 
 def _write_svg(run: _Run, path: Path) -> None:
-    console = Console(
+    console = plain_console(
         record=True, file=io.StringIO(), width=_SVG_COLUMNS, force_terminal=True, color_system="truecolor"
     )
     console.print(run.picture or run.frame())

@@ -19,8 +19,8 @@ import platformdirs
 import typer
 from foretype_context.languages import LANGUAGES, missing_grammars
 from foretype_context.templates import UnknownGrammar
+from foretype_context.terminal import console, say_json
 from foretype_context.tokens import TokenizerUnusable, UnknownControl
-from rich.console import Console
 from rich.text import Text
 
 from foretype_client.client import Client, ClientOptions, open_client
@@ -82,7 +82,7 @@ def doctor(
     worst = max((list(Verdict).index(finding.status) for finding in findings), default=0)
     if json:
         report = {"status": list(Verdict)[worst], "findings": findings}
-        typer.echo(msgspec.json.encode(report).decode())
+        say_json(report)
     else:
         _print(findings)
     if worst == list(Verdict).index(Verdict.FAIL):
@@ -259,10 +259,10 @@ def _failing(findings: list[Finding], name: str, remedy: str) -> Generator[None]
 
 
 def _print(findings: list[Finding]) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    screen = console(soft_wrap=True)
     colours = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "bold red"}
     for finding in findings:
         line = Text.assemble((f"{finding.status:<4} ", colours[finding.status]), f"{finding.name:<16} {finding.detail}")
-        console.print(line)
+        screen.print(line)
         if finding.remedy:
-            console.print(Text(f"{'':<21} → {finding.remedy}", style="bold"))
+            screen.print(Text(f"{'':<21} → {finding.remedy}", style="bold"))

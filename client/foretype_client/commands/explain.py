@@ -10,8 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 from foretype_context.plan import Plan
-from rich.console import Console
-from rich.markup import escape
+from foretype_context.terminal import console, say_json
 from rich.table import Table
 
 from foretype_client.client import ClientOptions, open_client
@@ -69,7 +68,7 @@ def explain(
         location = parse_location(place)
         explanation = asyncio.run(_explain(location, options, retrieval=retrieval, dependencies=dependencies))
         if json:
-            typer.echo(msgspec.json.encode(_as_object(explanation)).decode())
+            say_json(_as_object(explanation))
         else:
             _print(explanation)
 
@@ -110,17 +109,16 @@ def _as_object(explanation: _Explanation) -> dict[str, object]:
 
 
 def _print(explanation: _Explanation) -> None:
-    plan, profile, console = explanation.plan, explanation.profile, Console(highlight=False, emoji=False)
+    plan, profile, screen = explanation.plan, explanation.profile, console()
     cached = (
         f"cached: {explanation.cached_source}"
         if explanation.cached_tokens is None
         else f"{explanation.cached_tokens} cached ({explanation.cached_source})"
     )
-    console.print(
+    screen.print(
         f"{profile.model} · grammar {profile.grammar} · layout {plan.layout} · {plan.kind}\n"
         f"{plan.prompt_tokens} of {plan.budget_tokens} tokens · {cached} · "
         f"assembled in {explanation.timings_ms['assemble']:.1f} ms",
-        markup=False,
     )
     table = Table(box=None, padding=(0, 1, 0, 0), expand=True)
     for name in ("start", "end", "tokens", "cached"):
@@ -139,30 +137,28 @@ def _print(explanation: _Explanation) -> None:
             "?" if cached_tokens is None else str(cached_tokens),
             placed.segment.kind,
             placed.segment.scope,
-            escape(f"{'' if source.document == own else PurePath(source.path).name + ' '}{source.start}–{source.end}"),
-            escape(_short(placed.segment.text)),
+            f"{'' if source.document == own else PurePath(source.path).name + ' '}{source.start}–{source.end}",
+            _short(placed.segment.text),
         )
-    console.print(table)
+    screen.print(table)
     scopes = (
         f"{scope} {'?' if one['cached'] is None else one['cached']}/{one['tokens']}"
         for scope, one in scopes_of(plan, explanation.cached_tokens).items()
         if one["tokens"]
     )
-    console.print(f"cached by scope: {', '.join(scopes)} · strategy {plan.strategy}", markup=False)
+    screen.print(f"cached by scope: {', '.join(scopes)} · strategy {plan.strategy}")
     for text in plan.notes:
-        console.print(text, markup=False)
+        screen.print(text)
     for note in explanation.gathered.notes:
         reason = f" · {note.reason}" if note.reason else ""
-        console.print(f"{note.name}: {note.found} found in {note.took_ms:.1f} ms{reason}", markup=False)
+        screen.print(f"{note.name}: {note.found} found in {note.took_ms:.1f} ms{reason}")
     if not plan.dropped:
-        console.print("nothing was dropped")
+        screen.print("nothing was dropped")
         return
     dropped = Table("kind", "tokens", "reason", "from", title="dropped")
     for drop in plan.dropped:
-        dropped.add_row(
-            drop.kind, str(drop.tokens), escape(drop.reason), escape(drop.source.path or drop.source.document)
-        )
-    console.print(dropped)
+        dropped.add_row(drop.kind, str(drop.tokens), drop.reason, drop.source.path or drop.source.document)
+    screen.print(dropped)
 
 
 def _short(text: str, limit: int = 40) -> str:

@@ -9,10 +9,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.markup import escape
+from foretype_context.terminal import console, say, say_json
 from rich.table import Table
 
 from foretype_client.commands.shared import BadInput, StateDirOption, errors_told
@@ -177,24 +175,24 @@ def _done(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         _print_json(result)
     else:
-        typer.echo(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in result.items()))
+        say(", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in result.items()))
 
 
 def _print_json(value: dict[str, Any]) -> None:
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    say_json(value, indent=2)
 
 
 def _print(result: dict[str, Any]) -> None:
-    console = Console(highlight=False, emoji=False)
+    screen = console()
     for place in result["places"]:  # unwrapped: a path that is cut in two cannot be copied
-        console.print(f"{place['what'] + ':':<8}{place['place']}", markup=False, soft_wrap=True)
-        console.print(f"{'':<8}{place['holds']}; kept: {place['retention']}", markup=False, soft_wrap=True)
+        screen.print(f"{place['what'] + ':':<8}{place['place']}", soft_wrap=True)
+        screen.print(f"{'':<8}{place['holds']}; kept: {place['retention']}", soft_wrap=True)
     tenants = Table("tenant", "store_text", "train", "events_days", "text_days", "events", "texts", box=None)
     for tenant in result["tenants"]:
         flags = ["yes" if tenant[name] else "no" for name in ("store_text", "train")]
         numbers = [str(tenant[name]) for name in ("events_days", "text_days", "events", "texts")]
-        tenants.add_row(escape(tenant["tenant"]), *flags, *numbers)
-    console.print(tenants)
-    console.print(
+        tenants.add_row(tenant["tenant"], *flags, *numbers)
+    screen.print(tenants)
+    screen.print(
         f"you: {result['user'] or 'nothing recorded here yet'}; {result['spooled_batches']} batches in the spool"
     )

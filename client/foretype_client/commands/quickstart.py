@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from foretype_context.terminal import console as plain_console
 from rich.console import Console
 
 import foretype_client
@@ -61,18 +62,16 @@ def quickstart(
     state_dir: StateDirOption = None,
 ) -> None:
     """Start the gateway with the shipped model, show it at work, say how to attach an editor."""
-    console = Console(highlight=False, emoji=False)
+    console = plain_console()
     terminal = console.is_terminal
     demo(keys=keys, speed=_SPEED if terminal else 0.0, model=model, state_dir=state_dir)
     command = str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "foretype" else "foretype"
     if shutil.which("foretype") == command:
         command = "foretype"
-    console.print(
-        "\n[bold]Attach an editor[/bold] (README has the details; the language server finds this gateway by itself)"
-    )
+    console.print("\nAttach an editor (README has the details; the language server finds this gateway by itself)")
     for editor, line in editor_lines(command, _EDITORS):
-        console.print(f"  [bold]{editor:<11}[/bold] ", end="")
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(f"  {editor:<11} ", end="", style="bold")
+        console.print(line, soft_wrap=True)
     with errors_told():
         options = client_options("quickstart", None, None, model, state_dir)
         asyncio.run(_report(options, console, terminal if stay is None else stay))
@@ -97,7 +96,7 @@ async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
         where = "" if record is None else f" at {record.base}"
         if record is not None:
             page = f"{record.base}/playground#token={record.token}"
-            console.print(f"\n[bold]Playground[/bold] in a browser: {page}", soft_wrap=True)
+            console.print(f"\nPlayground in a browser: {page}", soft_wrap=True)
             if stay and _has_display():
                 await asyncio.to_thread(webbrowser.open, page)
         if not stay:

@@ -14,9 +14,9 @@ import typer
 from foretype_context.document import Document, Snapshot
 from foretype_context.exclude import MAX_CURRENT_BYTES, reason_to_exclude
 from foretype_context.templates import UnknownGrammar
+from foretype_context.terminal import console
 from foretype_context.tokens import TokenizerUnusable, UnknownControl
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from foretype_client.client import ClientOptions
 from foretype_client.connecting import check_url
@@ -192,19 +192,18 @@ def release() -> str:
 @contextmanager
 def errors_told() -> Generator[None]:
     """Expected failures become one clear message on stderr: exit code 2 for bad input, 1 for everything else."""
-    # No emoji: `:x:` may stand in a file's name and in a line of code.
-    errors = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
+    errors = console(stderr=True, soft_wrap=True)
     try:
         yield
     except BadInput as error:
-        errors.print(f"[red]error:[/red] {escape(str(error))}")
+        errors.print(Text.assemble(("error:", "red"), f" {error}"))
         raise typer.Exit(2) from None
     except (GatewayGone, TokenizerUnavailable, TokenizerUnusable, UnknownGrammar, UnknownControl) as error:
-        errors.print(f"[red]error:[/red] {escape(str(error))}")
+        errors.print(Text.assemble(("error:", "red"), f" {error}"))
         raise typer.Exit(1) from None
     except GatewayError as error:
         wait = "" if error.retry_after_ms is None else f"; try again in {error.retry_after_ms:.0f} ms"
-        errors.print(f"[red]error:[/red] the gateway refused: {escape(str(error))}{wait}")
+        errors.print(Text.assemble(("error:", "red"), f" the gateway refused: {error}{wait}"))
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from foretype_context.terminal import console
 from rich.table import Table
 
 from foretype_eval.ab.analyse import METRICS, AbOptions, analyse
@@ -93,19 +93,19 @@ def _print_simulation(result: dict[str, Any]) -> None:
     for row in result["table"]:
         shares = (row["verdict_daily"], row["plain_at_end"], row["plain_daily"])
         table.add_row(row["design"], f"{row['lift']:+.0%}", *(f"{share:.1%}" for share in shares))
-    Console().print(table)
+    console().print(table)
 
 
 def _print(result: dict[str, Any]) -> None:
-    console = Console()
+    screen = console()
     table = Table(title=f"{result['metric']} = {result['definition']}, {result['design']}", title_justify="left")
     for name in (result["control"], result["treatment"], "difference", "on the way", "at the end"):
         table.add_column(str(name), justify="right")
     value = result["value"]
     cells = (value["control"], value["treatment"], result["difference"], result["ci_on_the_way"], result["ci_at_end"])
     table.add_row(*("–" if cell is None else str(cell) for cell in cells))
-    console.print(table)
-    console.print(f"{result['users']} users, {result['days']} days, {result['units']} units", highlight=False)
-    console.print(f"verdict: {result['verdict']}", highlight=False)
+    screen.print(table)
+    screen.print(f"{result['users']} users, {result['days']} days, {result['units']} units", highlight=False)
+    screen.print(f"verdict: {result['verdict']}", highlight=False)
     for reason in result["reasons"]:
-        console.print(f"  because {reason}", highlight=False, markup=False)
+        screen.print(f"  because {reason}", highlight=False, markup=False)

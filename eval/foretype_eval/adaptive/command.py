@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 
 import typer
 from foretype_client.adaptive.table import shipped_table
+from foretype_context.terminal import console
 from foretype_models.data import Store
-from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.adaptive.cuts import KINDS, Answer, SourceFile, answers
@@ -136,12 +136,12 @@ def _print(result: dict[str, Any]) -> None:
         table.add_column(column)
     for kind, row in result["kinds"].items():
         table.add_row(kind, str(row["cuts"]), *(_share(*row["exact"][system]) for system in SYSTEMS))
-    console = Console()
-    console.print(table)
+    screen = console()
+    screen.print(table)
     for kind, row in result["kinds"].items():
         for least, point in row["at_precision"].items():
-            console.print(f"{kind}, precision ≥ {least}: {point}")
-    console.print(f"suggest, {result['suggest_setting']}: {result['suggest_ms']} ms")
+            screen.print(f"{kind}, precision ≥ {least}: {point}")
+    screen.print(f"suggest, {result['suggest_setting']}: {result['suggest_ms']} ms")
 
 
 def _share(estimate: float, low: float | None, high: float | None) -> str:

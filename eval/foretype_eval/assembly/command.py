@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.grammars import UnknownGrammar, UnknownLayout, grammar
+from foretype_context.terminal import console
 from foretype_context.tokens import TokenizerUnusable, load_tokenizer
 from foretype_models.artifacts import ArtifactError, locate
-from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.assembly.measure import ContextOptions, measure_context
@@ -40,7 +40,7 @@ def context(
     if as_json:
         print_json(result)
     else:
-        Console().print(_table(result))
+        console().print(_table(result))
 
 
 def _table(result: dict[str, Any]) -> Table:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from foretype_context.terminal import console
 from rich.table import Table
 
 from foretype_eval.compare.paired import compare_runs
@@ -41,4 +41,4 @@ def compare(
             shown = "" if p_value is None else f"{row['only_first']}:{row['only_second']}, p {p_value:.3g}"
             interval = "–" if row["ci"] is None else "{:+.4f} to {:+.4f}".format(*row["ci"])
             table.add_row(measure, f"{row['difference']:+.4f}", interval, shown)
-        Console().print(table)
+        console().print(table)

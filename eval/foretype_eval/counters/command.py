@@ -13,12 +13,12 @@ import typer
 from foretype_context.assemble import ProfileUnusable
 from foretype_context.profile import Profile
 from foretype_context.templates import UnknownGrammar
+from foretype_context.terminal import console
 from foretype_context.tokens import TokenizerUnusable, load_tokenizer
 from foretype_models.artifacts import ArtifactError, digest_file, locate
 from foretype_models.export import ExportError, write_safetensors
 from foretype_models.gguf_file import read_config, read_weights
 from foretype_models.outside.vllm_engine import VllmEngine, VllmError
-from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -186,4 +186,4 @@ def counters(
             f"{row['agreement']:.1%}",
             str(row["largest_difference"]),
         )
-    Console().print(table)
+    console().print(table)

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from foretype_context.terminal import console
 from foretype_models.artifacts import ArtifactError, locate
 from foretype_models.export import ExportError, write_safetensors
 from foretype_models.gguf_file import read_config, read_weights
 from foretype_models.outside.vllm_engine import VllmError, find_vllm
-from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json
@@ -124,11 +124,11 @@ def _print(result: dict[str, Any]) -> None:
         table.add_row(
             label, *("–" if values[key] is None else f"{values[key]:.1f}" for key in ("n", "p50", "p95", "p99"))
         )
-    console = Console()
-    console.print(table)
+    screen = console()
+    screen.print(table)
     for method, found in result.get("speculation", {}).get("methods", {}).items():
         if "lacking" in found:
-            console.print(f"{method}: not measured, {found['lacking']}")
+            screen.print(f"{method}: not measured, {found['lacking']}")
             continue
         for batch, run in found["batches"].items():
             share = run["accepted_share"]
@@ -139,11 +139,11 @@ def _print(result: dict[str, Any]) -> None:
                     f", {share:.0%} of {run['guessed_tokens']:,} guesses accepted; it breaks even at {run['break_even_share']:.0%}"
                 )
             )
-            console.print(
+            screen.print(
                 f"{method}, {batch} at once: {run['tokens_per_s']} tokens/s, {run['times_off']} times off{accepted}"
             )
             for language, one in run["languages"].items():
-                console.print(
+                screen.print(
                     f"  {language}: {one['tokens_per_step']} tokens a step of {one['step_ms']} ms, "
                     f"{one['token_ms']} ms a token; equal {one['equal']}, ties {one['tie']}, "
                     f"different {one['different']}"

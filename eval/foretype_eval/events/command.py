@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 import typer
 from foretype_backend.telemetry.errors import StoreError
+from foretype_context.terminal import say
 
 from foretype_eval.console import fail, print_json
 from foretype_eval.events.rounds import GatewayFailed, Round, run_round
@@ -47,7 +48,7 @@ def events(
     if as_json:
         print_json(result)
     else:
-        typer.echo(
+        say(
             f"{result['store']}: {result['events_per_s']:,.0f} events/s (aim {_AIM_EVENTS_PER_S:,}), acknowledged after "
             f"{result['ack_ms']['p50']:.0f} ms (p99 {result['ack_ms']['p99']:.0f}); "
             f"killed {len(result['kills'])} times, {result['acknowledged']:,} acknowledged, {result['lost']} lost"

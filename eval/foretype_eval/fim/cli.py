@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from foretype_client.ports import GatewayGone
-from rich.console import Console
+from foretype_context.terminal import console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -78,9 +78,9 @@ def _print(summary: dict[str, Any]) -> None:
         if value is not None:
             shown = "–" if interval is None else f"{interval[0]:.1%} to {interval[1]:.1%}"
             table.add_row(name.replace("_", " "), f"{value:.1%}", shown)
-    console = Console()
-    console.print(table)
-    console.print(
+    screen = console()
+    screen.print(table)
+    screen.print(
         f"{summary['n']} items of {summary['clusters']} problems, {summary['executed']} executed, "
         f"{summary['data']['reference_failures']} left out because their reference fails. "
         f"Stop rule: {'; '.join(summary['data']['stop_rules'])}.",

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.profile import Profile
+from foretype_context.terminal import console
 from foretype_context.tokens import TokenizerUnusable, load_tokenizer
 from foretype_models.artifacts import ArtifactError, locate
-from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -110,7 +110,7 @@ def routing(
                 f"{row['imbalance']:.2f}",
                 "–" if row["in_flight_imbalance"] is None else f"{row['in_flight_imbalance']:.2f}",
             )
-    Console().print(table)
+    console().print(table)
 
 
 def prefix_cache(
@@ -165,7 +165,7 @@ def prefix_cache(
         shares = [*row["hit_rate_by_tier"].values(), *row["hit_rate_by_scope"].values()]
         shown = ["–" if share is None else f"{share:.1%}" for share in shares]
         table.add_row(name, f"{row['computed_tokens']:,}", f"{row['cached_share']:.1%}", *shown)
-    Console().print(table)
+    console().print(table)
 
 
 def _break_even(as_json: bool) -> None:
@@ -194,4 +194,4 @@ def _break_even(as_json: bool) -> None:
             f"{row['load_ms']['measured']:.1f}",
             *limits,
         )
-    Console().print(table)
+    console().print(table)

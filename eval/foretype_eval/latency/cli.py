@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from foretype_client.ports import GatewayError, GatewayGone
-from rich.console import Console
+from foretype_context.terminal import console
 
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway import connected
@@ -77,7 +77,7 @@ def latency(
     if as_json:
         print_json(result)
         return
-    console = Console()
-    console.print(table(result))
+    screen = console()
+    screen.print(table(result))
     for note in result["notes"]:
-        console.print(f"note: {note}", highlight=False)
+        screen.print(f"note: {note}", highlight=False)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 from foretype_client.ports import GatewayGone
+from foretype_context.terminal import console
 from foretype_models.artifacts import ArtifactError
 from foretype_models.outside.llama_server import LlamaServerError
-from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -90,4 +90,4 @@ def _print(result: dict[str, Any]) -> None:
     table = Table("", *result["systems"], title=title, title_justify="left")
     for label, cells in table_of(result):
         table.add_row(label, *cells)
-    Console().print(table)
+    console().print(table)

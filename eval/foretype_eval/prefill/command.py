@@ -12,9 +12,9 @@ import typer
 from foretype_context.assemble import ProfileUnusable
 from foretype_context.profile import Budgets
 from foretype_context.templates import UnknownGrammar
+from foretype_context.terminal import console
 from foretype_context.tokens import TokenizerUnusable, load_tokenizer
 from foretype_models.artifacts import ArtifactError, locate
-from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -202,11 +202,11 @@ def prefill(
     if as_json:
         print_json(result)
     else:
-        console = Console()
+        screen = console()
         # In a pipe there is no width to respect, and half a figure is none.
-        if not console.is_terminal:
-            console = Console(width=_PIPE_COLUMNS)
-        console.print(_table(result))
+        if not screen.is_terminal:
+            screen = console(width=_PIPE_COLUMNS)
+        screen.print(_table(result))
 
 
 def _table(result: dict[str, Any]) -> Table:

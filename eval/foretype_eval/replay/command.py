@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from foretype_client.ports import GatewayGone
 from foretype_client.switches import Switches
-from rich.console import Console
+from foretype_context.terminal import console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -131,4 +131,4 @@ def _print(result: dict[str, Any]) -> None:
             str(row["requests"]),
             percent(row["cached_share"]),
         )
-    Console().print(table)
+    console().print(table)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from foretype_context.terminal import say
 
 from foretype_eval.ab.rows import AbInputError, load_rows
 from foretype_eval.compare.runs import RunError, load_run
@@ -54,7 +55,7 @@ def report(
     if as_json:
         print_json(slim)
     else:
-        typer.echo(f"{out} and {out.with_suffix('.json')}")
+        say(f"{out} and {out.with_suffix('.json')}")
 
 
 def _without_samples(figures: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 from foretype_client.ports import GatewayGone
+from foretype_context.terminal import say
 
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, TokenFile, gateway_options
@@ -64,4 +65,4 @@ def results(
     if as_json:
         print_json(report)
     elif write is None:
-        typer.echo(text)
+        say(text)

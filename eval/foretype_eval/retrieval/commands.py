@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from foretype_client.ports import GatewayGone
+from foretype_context.terminal import console, say
 from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.embedder import Embedder
-from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -37,7 +37,7 @@ EmbedderOption = Annotated[
 
 
 def _embedder(path: Path | None) -> Embedder | None:
-    return default_embedder(path, complain=lambda reason: typer.echo(f"note: {reason}", err=True))
+    return default_embedder(path, complain=lambda reason: say(f"note: {reason}", err=True))
 
 
 def index(
@@ -64,7 +64,7 @@ def index(
     table = Table("what", "measured", "aim", title=f"{report['chunks']:,} chunks of {report['files']:,} files")
     for name, row in report["figures"].items():
         table.add_row(name, str(row["value"]), f"{row['at']} {row['aim']}")
-    Console().print(table)
+    console().print(table)
 
 
 def retrieval(
@@ -94,7 +94,7 @@ def retrieval(
     for name, figures in report["rankers"].items():
         cells = [_shown(figures[column]) for column in ("recall@1", "recall@5", "mrr")]
         table.add_row(name.replace("_", " "), *cells, _shown(report["fused_minus"].get(name)))
-    Console().print(table)
+    console().print(table)
 
 
 def crossfile(
@@ -139,7 +139,7 @@ def crossfile(
     table = Table("measure", "off", "on", "on minus off", title=title)
     for name, row in report["measures"].items():
         table.add_row(name.replace("_", " "), _shown(row["off"]), _shown(row["on"]), _shown(row["on_minus_off"]))
-    Console().print(table)
+    console().print(table)
 
 
 def _shown(interval: dict[str, Any] | None) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from foretype_context.terminal import say, say_json
 
 from foretype_models.data import Store
 from foretype_models.table.build import TableError, build_table
@@ -29,9 +29,9 @@ def main(
             bytes_max=bytes_max,
         )
     except (TableError, OSError) as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(1) from error
-    typer.echo(json.dumps(result))
+    say_json(result)
 
 
 if __name__ == "__main__":
