@@ -100,11 +100,10 @@ def test_lines_that_do_not_fit_into_the_tail_are_shown_by_a_new_suffix() -> None
         whole_text(plan, typist.document.snapshot(), typist.offset)
 
 
-@pytest.mark.parametrize("grammar_id", ["qwen2.5-coder", "starcoder2"])
 @pytest.mark.parametrize("layout", ["psm_line_last", "psm_growing"])
 @pytest.mark.parametrize("rest", ["", ")", " + offset" * 8, " + offset" * 80])
-def test_where_the_tail_begins_the_suffix_both_stay_within_its_budget(layout: str, grammar_id: str, rest: str) -> None:
-    one = assembler(layout, grammar_id, suffix_tokens=120)
+def test_where_the_tail_begins_the_suffix_both_stay_within_its_budget(layout: str, rest: str) -> None:
+    one = assembler(layout, "qwen2.5-coder", suffix_tokens=120)
     assert not one.grammar.tail
     plan = Typist(one, SOURCE[:HOLE] + rest + SOURCE[HOLE:], HOLE).plan
     shown = text_of(plan, Kind.TAIL) + text_of(plan, Kind.SUFFIX)
