@@ -18,6 +18,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Route, WebSocketRoute
 
 from foretype_backend.admission.accounts import Accounts
+from foretype_backend.bounds import Bound
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.config import Config
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
@@ -28,6 +29,7 @@ from foretype_backend.doors.http import HttpJobs
 from foretype_backend.doors.infill import InfillDoor
 from foretype_backend.doors.openai import OpenAIDoor
 from foretype_backend.doors.stream import StreamDoor
+from foretype_backend.encoding import EncodePool
 from foretype_backend.engines.port import Engine
 from foretype_backend.identity.directory import Directory
 from foretype_backend.operations.admin import AdminDoor
@@ -38,6 +40,7 @@ from foretype_backend.serve import Service
 from foretype_backend.settings import AdmissionConfig
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.tracing import RequestTracer
+from foretype_backend.turns import Turns
 
 if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_client.tracing.spans import Tracing
@@ -81,8 +84,12 @@ def create_app(
         tracing: takes spans of every request, timed by `time.perf_counter`; closed by the caller.
     """
     limits = config.limits
-    renderer = Renderer(tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens)
+    turns, encoding = Turns(), EncodePool()
+    renderer = Renderer(
+        tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens, pool=encoding
+    )
     keeper = Gatekeeper(config, identity, denied=lambda denial: service.metrics.denied(denial))
+    requests = Bound(config.gateway.max_requests, _per_tenant(keeper, config)[1])
     service = Service(
         engine,
         tokenizer,
@@ -102,6 +109,8 @@ def create_app(
         feedback=feedback or _discard,
         changed=changed or _ignore,
         max_connections=config.gateway.max_connections,
+        max_connections_per_tenant=_per_tenant(keeper, config)[0],
+        turns=turns,
         block=None if quality is None else quality.block,
     )
     service.on_rungs = stream.tell
@@ -120,7 +129,7 @@ def create_app(
             one.tracer = RequestTracer(tracing, pool=name)
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
-    chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes)
+    chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes, pool_of_threads=encoding)
     pools = _services(service, quality)
     others = {name: one.metrics for name, one in pools.items() if one is not service}
     families = functools.partial(service.metrics.families, others)
@@ -151,21 +160,35 @@ def create_app(
             Route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"]),
             *PlaygroundDoor(tokenizer, stream.profile_of, keeper).routes(),
         ],
-        middleware=[Middleware(GuardMiddleware, keeper=keeper, max_body_bytes=limits.max_frame_bytes)],
+        middleware=[
+            Middleware(
+                GuardMiddleware,
+                keeper=keeper,
+                max_body_bytes=limits.max_frame_bytes,
+                requests=requests,
+                turns=turns,
+            )
+        ],
     )
+    app.state.requests = requests
+    app.state.late = service.metrics.watch_loop()
+    service.metrics.watch_held(lambda: requests.statistics().held, lambda: stream.remembered.statistics().held)
     app.state.stream = stream
     app.state.service = service
     app.state.chat = chat
     app.state.siblings = admin.siblings
-    app.state.use = functools.partial(_use, service, stream, keeper)
+    app.state.use = functools.partial(_use, service, stream, keeper, requests)
     return app
 
 
-def _use(service: Service, stream: StreamDoor, keeper: Gatekeeper, config: Config, profile: Profile) -> None:
+def _use(
+    service: Service, stream: StreamDoor, keeper: Gatekeeper, requests: Bound, config: Config, profile: Profile
+) -> None:
     """Put another configuration in place while connections stay open."""
     keeper.use(config)
     service.use(config.limits, _admission(config))
-    stream.limits, stream.max_connections = config.limits, config.gateway.max_connections
+    stream.use(config.limits, config.gateway.max_connections, _per_tenant(keeper, config)[0])
+    requests.in_all, requests.each = config.gateway.max_requests, _per_tenant(keeper, config)[1]
     if profile != stream.profile:
         stream.update_profile(profile)
 
@@ -193,6 +216,14 @@ def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | Non
         accounts.quotas.follow(directory.tenants, asyncio.get_running_loop().time())
     if salts is not None:
         salts.follow(directory.epochs())
+
+
+def _per_tenant(keeper: Gatekeeper, config: Config) -> tuple[int, int]:
+    """Connections and HTTP requests of one tenant; a gateway without identities has only one, who may have everything."""
+    gateway = config.gateway
+    if keeper.identity is None:
+        return gateway.max_connections, gateway.max_requests
+    return gateway.max_connections_per_tenant, gateway.max_requests_per_tenant
 
 
 def _services(fast: Service, quality: QualityPool | None) -> dict[str, Service]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import msgspec
 from foretype_client.wire import Finish, RequestClass, Timings, Usage
 from foretype_context.profile import Stop
 
+from foretype_backend.admission.accounts import refused_cost
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
 from foretype_backend.alarms import Deadline
@@ -18,7 +21,7 @@ from foretype_backend.identity.directory import Principal
 from foretype_backend.output import OutputText, TextDelta
 from foretype_backend.render import Prompt
 
-__all__ = ["Job", "Outcome", "Record"]
+__all__ = ["Claim", "Job", "Limited", "Outcome", "Record", "estimated_tokens", "rate_limited"]
 
 _RETRY_AFTER_MS = 1000.0
 
@@ -41,6 +44,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         objective: the promise it is held to, where it is not that of its class (`fim`).
         repository: with the principal's tenant, whose cache the prompt may share.
         traceparent: the client's span, as it sent it.
+        reservation: claimed before its prompt was encoded; None where nothing was.
     """
 
     key: str
@@ -59,6 +63,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     repository: str = ""
     language: str = ""
     traceparent: str = ""
+    reservation: Reservation | None = None
 
     @property
     def tenant(self) -> str:
@@ -101,6 +106,61 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = _NO_USAGE
     timings_ms: Timings = _NO_TIMINGS
     rest: TextDelta | None = None
+
+
+class Limited(Exception):
+    """A request that its sender's budget does not allow; nothing was done for it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
+class Claim:
+    """On budgets, from before a prompt is encoded until a job takes it over. What no job takes over is settled when the block ends.
+
+    Args:
+        prompt_tokens: about; :meth:`counted` says it exactly.
+        settle: called with the reservation and what the request costs, in tokens.
+    """
+
+    def __init__(
+        self, reservation: Reservation | None, prompt_tokens: int, settle: Callable[[Reservation, int], None]
+    ) -> None:
+        self._reservation = reservation
+        self._settle = settle
+        self._cost_tokens = refused_cost(prompt_tokens)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        reservation = self.take()
+        if reservation is not None:
+            self._settle(reservation, self._cost_tokens)
+
+    def counted(self, prompt_tokens: int) -> None:
+        """The prompt was encoded."""
+        self._cost_tokens = refused_cost(prompt_tokens)
+
+    def take(self) -> Reservation | None:
+        """Hand over to a job, which settles it when it is over."""
+        reservation, self._reservation = self._reservation, None
+        return reservation
+
+
+def estimated_tokens(characters: int) -> int:
+    """Of a text that nobody has counted yet. Low: who fits the budget is not refused for a guess."""
+    return characters // 4
+
+
+def rate_limited(denied: Denied, timings: Timings = _NO_TIMINGS) -> Outcome:
+    """The principal's budget is used up; the refusal says for how long."""
+    what = denied.name.partition(":")[0]
+    retry_ms = None if math.isinf(denied.retry_after_s) else max(1.0, denied.retry_after_s * 1000)
+    message = f"the {what}'s budget is used up" if retry_ms else f"larger than the burst of the {what}'s budget"
+    refused = refusal(Reason.RATE_LIMITED, message, retry_after_ms=retry_ms)
+    return Outcome(reason=Reason.RATE_LIMITED, finish=None, refusal=refused, timings_ms=timings)
 
 
 @dataclass(slots=True, eq=False)
@@ -206,14 +266,6 @@ class Record:
         retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
         refused = refusal(reason, message, field=field, retry_after_ms=retry)
         return Outcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
-
-    def rate_limited(self, denied: Denied, now: float) -> Outcome:
-        """The principal's budget is used up; the refusal says for how long."""
-        what = denied.name.partition(":")[0]
-        retry_ms = None if math.isinf(denied.retry_after_s) else max(1.0, denied.retry_after_s * 1000)
-        message = f"the {what}'s budget is used up" if retry_ms else f"larger than the burst of the {what}'s budget"
-        refused = refusal(Reason.RATE_LIMITED, message, retry_after_ms=retry_ms)
-        return Outcome(reason=Reason.RATE_LIMITED, finish=None, refusal=refused, timings_ms=self.timings(now))
 
     def timings(self, now: float) -> Timings:
         """Split the time of a request into its stages; they add up to `now - received`, in milliseconds."""

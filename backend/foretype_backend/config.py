@@ -52,6 +52,11 @@ __all__ = [
 MIN_TOKEN_CHARS: Final = 16
 _ABOVE_ZERO: Final = (
     "gateway.max_connections",
+    "gateway.max_connections_per_tenant",
+    "gateway.max_http_connections",
+    "gateway.max_requests",
+    "gateway.max_requests_per_tenant",
+    "gateway.http_idle_s",
     "model.context_limit_tokens",
     "model.block_tokens",
     "identity.poll_ms",

@@ -6,6 +6,9 @@ pings, closing and whatever is wrong with a frame are its. It offers an applicat
 `scope["extensions"]`) with two shorter ways, for whole messages of a connection that was accepted: :meth:`FrameProtocol.listen` and
 :meth:`FrameProtocol.write`. Closing, and learning of the end, stay with ASGI.
 
+No read holds the event loop longer than a turn (:mod:`foretype_backend.turns`): a quarter of a megabyte of tiny frames would take
+seconds. What is left of it waits, and nothing more is read meanwhile. Pings of a peer that does not read are answered once, when it reads.
+
 A message that is one frame is unmasked here; its library reads every frame through five generators. All else goes to it, frame by
 frame: see :meth:`FrameProtocol.data_received`.
 """
@@ -13,12 +16,18 @@ frame: see :meth:`FrameProtocol.data_received`.
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any, Final, Protocol, cast
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
+from websockets.frames import Frame as LibraryFrame
 from websockets.http11 import Request
 from websockets.protocol import State
+
+from foretype_backend.turns import TURN_S, Turn
 
 try:
     from websockets.speedups import apply_mask
@@ -35,6 +44,10 @@ _ALONE: Final = frozenset((_TEXT, _BINARY)) | _CONTROL
 """First bytes of frames that need no memory of others: whole messages without extensions, pings and pongs."""
 _UNMASKED: Final = 0
 _HEAD_END: Final = b"\r\n\r\n"
+_PIECE_BYTES: Final = 512
+"""Given to the library at once: 70 frames of nothing, a millisecond or two."""
+_FRAGMENTS_MAX: Final = 1024
+"""Of one message. Empty ones count for nothing in its size, and would be kept without end."""
 _SHORT = struct.Struct("!BB").pack
 _MEDIUM = struct.Struct("!BBH").pack
 _LONG = struct.Struct("!BBQ").pack
@@ -45,12 +58,19 @@ Frame = bytes | str
 class FrameChannel(Protocol):
     """Both directions of an accepted connection."""
 
-    def listen(self, on_frame: Callable[[Frame], None], on_writable: Callable[[], None]) -> None:
-        """Hand over every whole message in the turn in which it arrives, those included that wait already.
+    def listen(
+        self, on_frame: Callable[[Frame], None], on_writable: Callable[[], None], turn: Turn | None = None
+    ) -> None:
+        """Hand over every whole message as it arrives, those included that wait already.
 
         Args:
             on_writable: called when the peer has taken what was too much for it.
+            turn: whose time on the event loop it takes; without one it counts for this connection alone.
         """
+        ...
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do `work` in a turn to come, before any further message is handed over."""
         ...
 
     def write(self, payloads: Sequence[bytes], *, text: bool) -> None:
@@ -84,9 +104,15 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     """The library reads everything to the end: it has had a part of a frame, or something that it alone knows what to do with."""
     _on_frame: Callable[[Frame], None] | None = None
     _on_writable: Callable[[], None] | None = None
+    _turn: Turn | None = None
+    _waits = False
+    """For a turn, or for the peer to take what it got; what came and was not read is in `_part`."""
+    _pong = b""
+    """Owed to a peer that does not read; the latest alone (RFC 6455, section 5.5.3)."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._later: deque[Callable[[], None]] = deque()
         self._extensions: dict[str, object] = {}
         self._part = bytearray()  # of a frame, and before that of the handshake
         self._wanted = 0
@@ -94,25 +120,51 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         self.ready = True
 
     def data_received(self, data: bytes) -> None:
-        """Read what came.
+        """Read what came, for one turn.
 
         A whole message is unmasked and handed over at once. Pings and pongs go to the library as they are. From the first frame on that
         is neither (a fragment, an extension, one that is too large or not masked, a close) it reads all that follows.
         """
-        if self._library_reads or self.conn.state is not State.OPEN:
-            self._handshake(data)
+        if self._waits:
+            self._part += data
             return
+        left_s = TURN_S if self._turn is None else self._turn.left_s()
+        if left_s <= 0 and not self._part:
+            self._hold(data)
+            return
+        self._read(data, left_s)
+
+    def _read(self, data: bytes, left_s: float) -> None:
+        """At least one frame of `data`, and others while there is time."""
+        began = perf_counter()
+        until = began + left_s
+        if not self._library_reads and self.conn.state is State.OPEN:
+            data = self._by_hand(data, until)
+        at = 0
+        while at < len(data) and not self._waits and not self.transport.is_closing():
+            self._handshake(data[at : at + _PIECE_BYTES])
+            at += _PIECE_BYTES
+            if at < len(data) and self._over(until):
+                self._hold(data[at:])
+        if self._later and not self._waits:
+            self._hold(b"")
+        if self._turn is not None:
+            self._turn.spend(perf_counter() - began)
+
+    def _by_hand(self, data: bytes, until: float) -> bytes:
+        """Read whole messages; returns what the library has to read."""
         if self._part:
             self._part += data
             if len(self._part) < self._wanted:
-                return
+                return b""
             data = bytes(self._part)
         at, self._wanted = 0, 0
         while (frame := _frame_at(data, at)) is not None:
             first, start, end = frame
             if first not in _ALONE or end - start > self._max_bytes or self.conn.state is not State.OPEN:
                 self._library_reads = True
-                break
+                self._part.clear()
+                return data[at:]
             if end > len(data):
                 self._wanted = end - at
                 break
@@ -123,9 +175,47 @@ class FrameProtocol(WebSocketsSansIOProtocol):
                 self.frames = [apply_mask(data[start:end], data[start - 4 : start])]
                 self.send_receive_event_to_app()
             at = end
-        self._part = bytearray() if self._library_reads else bytearray(data[at:])
-        if self._library_reads and not self.transport.is_closing():
-            super().data_received(data[at:])
+            if (at < len(data) or self._later) and self._over(until):
+                self._hold(data[at:])
+                return b""
+        self._part = bytearray(data[at:])
+        return b""
+
+    def _over(self, until: float) -> bool:
+        return perf_counter() >= until or bool(self._later) or (self._on_frame is not None and self.read_paused)
+
+    def _hold(self, rest: bytes) -> None:
+        """Keep what was not read for a later turn, and read no more until then."""
+        self._part, self._wanted, self._waits = bytearray(rest), 0, True
+        if not self.read_paused:
+            self.transport.pause_reading()
+            self._again()
+
+    def _again(self) -> None:
+        if self._turn is None:
+            self.loop.call_soon(self._go_on)
+        else:
+            self._turn.again(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self._waits or self.transport.is_closing() or (self._on_frame is not None and self.read_paused):
+            return  # where the peer has to take something first, resume() comes back to it
+        began = perf_counter()
+        if self._later:
+            self._later.popleft()()
+            if self._turn is not None:
+                self._turn.spend(perf_counter() - began)
+        if self._later:
+            self._again()
+            return
+        data, self._waits = bytes(self._part), False
+        self._part.clear()
+        if not self.read_paused:
+            self.transport.resume_reading()
+        self._read(data, max(0.0, TURN_S if self._turn is None else self._turn.left_s()))
+
+    def later(self, work: Callable[[], None]) -> None:
+        self._later.append(work)
 
     def _handshake(self, data: bytes) -> None:
         """Nothing may follow a client's handshake before the answer; where something does, the library goes on reading."""
@@ -143,8 +233,10 @@ class FrameProtocol(WebSocketsSansIOProtocol):
             self._extensions = cast("dict[str, object]", self.scope.setdefault("extensions", {}))
             self._extensions[EXTENSION] = self
 
-    def listen(self, on_frame: Callable[[Frame], None], on_writable: Callable[[], None]) -> None:
-        self._on_frame, self._on_writable = on_frame, on_writable
+    def listen(
+        self, on_frame: Callable[[Frame], None], on_writable: Callable[[], None], turn: Turn | None = None
+    ) -> None:
+        self._on_frame, self._on_writable, self._turn = on_frame, on_writable, turn
         for _ in range(self.queue.qsize()):
             event = self.queue.get_nowait()
             if event["type"] == "websocket.receive":
@@ -179,9 +271,10 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         # No cycles: what a connection holds of its client's source text is freed now, not at the collector's next round.
-        self._on_frame = self._on_writable = None
-        self.ready = True
+        self._on_frame = self._on_writable = self._turn = None
+        self.ready, self._waits, self._pong = True, False, b""
         self._part.clear()
+        self._later.clear()
         self._extensions.pop(EXTENSION, None)
 
     def pause(self) -> None:
@@ -192,7 +285,32 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def resume(self) -> None:
         if self.read_paused and not self.transport.is_closing():
             self.read_paused = False
-            self.transport.resume_reading()
+            if self._waits:
+                self._again()
+            else:
+                self.transport.resume_reading()
+
+    def handle_ping(self) -> None:
+        pong = b"".join(self.conn.data_to_send())
+        if self.ready:
+            self.transport.write(pong)
+        else:
+            self._pong = pong
+
+    def handle_cont(self, event: LibraryFrame) -> None:
+        if len(self.frames) < _FRAGMENTS_MAX:
+            super().handle_cont(event)
+        elif not self.close_sent:
+            self.frames = []
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, "a message in too many fragments")
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+            self.transport.close()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()  # who takes nothing would hold up the close for ever
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -201,6 +319,9 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self.ready = True
+        if self._pong:
+            self.transport.write(self._pong)
+            self._pong = b""
         if self._on_writable is not None:
             self._on_writable()
 

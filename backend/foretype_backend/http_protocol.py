@@ -1,6 +1,7 @@
-"""HTTP/1.1 parsed in C, with a bound on heads, and streamed answers without the detour through ASGI.
+"""HTTP/1.1 parsed in C, with bounds on heads and connections, and streamed answers without the detour through ASGI.
 
-Neither uvicorn's protocol of this kind nor its library bounds a head. ASGI takes a coroutine for every piece of a body, and somebody who
+Neither uvicorn's protocol of this kind nor its library bounds a head, in size or in time; a connection that never says anything stays
+open for ever. Here it has :attr:`Connections.idle_s`, and beyond :attr:`Connections.most` the one that has been silent longest makes room. ASGI takes a coroutine for every piece of a body, and somebody who
 waits for the next one: a task and a queue between an engine's callback and the socket. The scope of a POST offers the extension
 :data:`EXTENSION` instead, see :class:`BodyChannel`. All else is uvicorn's own.
 """
@@ -8,22 +9,51 @@ waits for the next one: a task and a queue between an engine's callback and the 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["EXTENSION", "BodyChannel", "HttpProtocol", "all_here", "body_channel"]
+__all__ = ["EXTENSION", "BodyChannel", "Connections", "HttpProtocol", "all_here", "body_channel", "bounded"]
 
 HEAD_MAX_BYTES: Final = 64 * 1024
 """Of the request line and all headers; more is answered with 400, and the connection ends."""
 EXTENSION: Final = "foretype.body"
+_PIPELINED_MAX: Final = 16
+"""Requests of one connection that wait for the answer to the one before."""
 
 _T = TypeVar("_T")
 
 
+@dataclass(slots=True, eq=False)
+class Connections:
+    """HTTP connections of one server.
+
+    Attributes:
+        most: that may be open.
+        idle_s: that one may be open without a request, or with one whose head does not end.
+        open: all of them.
+        idle: those without a request under way, longest ago first.
+    """
+
+    most: int = 4096
+    idle_s: float = 30.0
+    open: set[HttpProtocol] = field(default_factory=set["HttpProtocol"])
+    idle: OrderedDict[HttpProtocol, None] = field(default_factory=OrderedDict["HttpProtocol", None])
+
+
+def bounded(connections: Connections) -> type[HttpProtocol]:
+    """A protocol of a server with these connections."""
+    return type("BoundedHttpProtocol", (HttpProtocol,), {"held": connections})
+
+
 class HttpProtocol(HttpToolsProtocol):
     """See the module."""
+
+    held: Connections = Connections()
+    _silence: asyncio.TimerHandle | None = None
 
     _in_head = True
     _raw_bytes = 0  # while a head is under way: a field is only known when it has ended
@@ -31,12 +61,53 @@ class HttpProtocol(HttpToolsProtocol):
     served: BodyChannel | None = None
     """Of the request that is being worked on, where its door wants to know when the client leaves."""
 
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        held = self.held
+        held.open.add(self)
+        self._idle()
+        if len(held.open) > held.most:
+            longest, _ = held.idle.popitem(last=False)
+            longest.transport.abort()
+
+    def _idle(self) -> None:
+        """No request is under way: from now on it may be silent for a while."""
+        self.held.idle.setdefault(self)
+        if self._silence is None:
+            self._silence = self.loop.call_later(self.held.idle_s, self._silent)
+
+    def _busy(self) -> None:
+        self.held.idle.pop(self, None)
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+
+    def _silent(self) -> None:
+        self._silence = None
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()  # who does not take its answer would hold up the close for ever
+        else:
+            self.transport.close()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._silent()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._busy()
+        self.held.open.discard(self)
+        super().handle_websocket_upgrade()
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
             self._raw_bytes += len(data)
             if self._raw_bytes > HEAD_MAX_BYTES:
                 self.send_400_response("The head of the request is too large.")
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and not self.transport.is_closing():
+            self._idle()
 
     def on_message_begin(self) -> None:
         self._in_head, self._raw_bytes, self._field_bytes = True, 0, 0
@@ -52,11 +123,16 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
+        if len(self.pipeline) >= _PIPELINED_MAX:
+            raise ValueError("more requests at once than are taken")  # the parser turns it into a 400
+        self._busy()
         super().on_headers_complete()
         if self.scope["method"] == "POST":  # no other answer is streamed
             cast("dict[str, Any]", self.scope)["extensions"] = {EXTENSION: BodyChannel(self, self.cycle)}
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._busy()
+        self.held.open.discard(self)
         super().connection_lost(exc)
         if self.served is not None:
             self.served.client_left()
@@ -121,9 +197,14 @@ class BodyChannel:
         return not self._cycle.flow.write_paused
 
     async def drained(self) -> None:
-        """Return when the client has taken what was too much for it, or has left."""
-        if not self.ready:
-            await self._cycle.flow.drain()
+        """Return when the client has taken what was too much for it, or has left; after a while it is made to."""
+        if self.ready:
+            return
+        try:
+            async with asyncio.timeout(self._protocol.held.idle_s):
+                await self._cycle.flow.drain()
+        except TimeoutError:
+            self._cycle.transport.abort()
 
     def write(self, data: bytes, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         """A piece of the body, which is not empty; the first one behind a head of status 200 with `headers`."""

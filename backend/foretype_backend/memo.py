@@ -73,6 +73,10 @@ class MemoTokenizer:
                 self._tokens -= len(dropped)
         return ids
 
+    def knows(self, text: str) -> bool:
+        """Whether :meth:`encode` only has to look."""
+        return text in self._ids
+
     def count(self, text: str) -> int:
         return self._inner.count(text)
 

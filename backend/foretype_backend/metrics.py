@@ -34,6 +34,8 @@ READ_MS = 750.0
 
 _TTFT_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
+_LAG_BUCKETS_S = (0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
 _TPOT_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5)
 
 
@@ -210,6 +212,17 @@ class Metrics:
         self._watch(
             "foretype_tls_certificate_expires_seconds", "End of the gateway's certificate, Unix time.", expires_s
         )
+
+    def watch_loop(self) -> Callable[[float], None]:
+        """Show how late the event loop is; what is returned takes each sample, in seconds."""
+        told = "How late a timer of the event loop came: what input waits before it is looked at."
+        lag = Histogram("foretype_loop_lag_seconds", told, buckets=_LAG_BUCKETS_S, registry=self.registry)
+        return lag.observe
+
+    def watch_held(self, requests: Callable[[], int], segments_bytes: Callable[[], int]) -> None:
+        """Show what is held for clients beside connections."""
+        self._watch("foretype_http_requests", "HTTP requests that are being answered.", requests)
+        self._watch("foretype_segments_bytes", "Texts that connections remember, as they are bounded.", segments_bytes)
 
     def _watch(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         Gauge(name, documentation, registry=self.registry).set_function(read)

@@ -7,7 +7,6 @@ connection's segment cache; :meth:`Renderer.encode` may run beside it.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from array import array
 from collections.abc import Sequence
@@ -21,9 +20,10 @@ from foretype_context.templates import Grammar, PromptEncoder, SegmentOrder, enc
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission.outcomes import InvalidRequest
+from foretype_backend.encoding import INLINE_CHARS, EncodePool
 from foretype_backend.memo import MemoTokenizer
 
-__all__ = ["MAX_PROMPT_CHARS", "Prompt", "Renderer", "check_order", "resolve"]
+__all__ = ["MAX_PATH_CHARS", "MAX_PROMPT_CHARS", "Prompt", "Renderer", "SessionEncoder", "check_order", "resolve"]
 
 MAX_PROMPT_CHARS: Final = 1 << 19
 """Most characters of one prompt. A digest is 16 bytes and may stand for a megabyte, so the sum is bounded here. It also
@@ -33,8 +33,8 @@ keeps clear of tiktoken's regular expressions, which panic (past `except Excepti
 MAX_PATH_CHARS: Final = 4096
 DIGEST_BYTES: Final = 16
 _NOTHING: Final = re.compile(r"((?!))")
-_INLINE_CHARS: Final = 1 << 16
-"""Longer prompts are encoded in a thread (tiktoken releases the GIL), so that the event loop is never held up."""
+_SEGMENT_CHARS: Final = 64
+"""What a segment costs beside its text, in characters that take as long."""
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,8 @@ def resolve(
 ) -> list[Segment] | list[bytes]:
     """Look up digests and move the cache, by the rule that both ends run.
 
-    Every segment is run through the cache even when the request is refused, or the two ends would drift apart.
+    Every segment is run through the cache even when the request is refused, or the two ends would drift apart; but none of one that
+    has more of them than are allowed.
 
     Returns:
         The segments with their texts, or the digests that are unknown (then nothing else is wrong).
@@ -63,8 +64,10 @@ def resolve(
     Raises:
         InvalidRequest: naming the field of the first offending segment.
     """
+    if len(segments) > max_segments:
+        raise InvalidRequest("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
     found: list[Segment] = []
-    missing: list[bytes] = []
+    missing: dict[bytes, None] = {}
     fault: InvalidRequest | None = None
     size = 0
     for index, wire in enumerate(segments):
@@ -74,8 +77,8 @@ def resolve(
         if problem is not None:
             fault = fault or problem
         elif text is None:
-            if wire.digest is not None and wire.digest not in missing:
-                missing.append(wire.digest)
+            if wire.digest is not None:
+                missing[wire.digest] = None
         else:
             size += len(text)
             found.append(Segment(kind=wire.kind, scope=wire.scope, source=wire.source, text=text))
@@ -83,11 +86,9 @@ def resolve(
         raise fault
     if not segments:
         raise InvalidRequest("segments", "empty; a prompt has at least one segment")
-    if len(segments) > max_segments:
-        raise InvalidRequest("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
     _check_size(size, "segments")
     check_order([wire.kind for wire in segments], grammar)
-    return missing or found
+    return list(missing) or found
 
 
 def _check_size(characters: int, field: str) -> None:
@@ -151,10 +152,31 @@ def _check_source(wire: WireSegment, index: int) -> InvalidRequest | None:
     return None
 
 
+class SessionEncoder(PromptEncoder):
+    """Encodes prompts of one session; see :meth:`Renderer.remembering`."""
+
+    def __init__(self, memo: MemoTokenizer, grammar: Grammar) -> None:
+        super().__init__(memo, grammar)
+        self._memo = memo
+
+    def fresh_chars(self, segments: Sequence[Segment]) -> int:
+        """Characters of a prompt that are not remembered, and have to be encoded."""
+        fresh = segments[self._same(segments) :]
+        return sum(
+            [
+                len(one.source.path) + _SEGMENT_CHARS + (0 if self._memo.knows(one.text) else len(one.text))
+                for one in fresh
+            ]
+        )
+
+
 class Renderer:
     """Renders prompts with one tokenizer and grammar, and checks them against the context of the model."""
 
-    def __init__(self, tokenizer: Tokenizer, grammar: Grammar, *, context_limit_tokens: int) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, grammar: Grammar, *, context_limit_tokens: int, pool: EncodePool | None = None
+    ) -> None:
+        self.pool = pool or EncodePool()
         self.tokenizer = tokenizer
         self.grammar = grammar
         self.context_limit_tokens = context_limit_tokens
@@ -168,26 +190,32 @@ class Renderer:
         """Ids that end a generation: the grammar's end tokens, and every other control token of its, which must not leak."""
         return frozenset(self._control_ids.values())
 
-    def remembering(self) -> PromptEncoder:
+    def remembering(self) -> SessionEncoder:
         """An encoder for the prompts of one session, which resemble each other. It holds ids of source text: drop it with it."""
-        return PromptEncoder(MemoTokenizer(self.tokenizer), self.grammar)
+        return SessionEncoder(MemoTokenizer(self.tokenizer), self.grammar)
+
+    def at_once(
+        self, segments: Sequence[Segment], encoder: SessionEncoder | None = None, *, check: bool = True
+    ) -> Prompt | None:
+        """Encode here and now, where that holds up nobody; None where it belongs in a thread. Raises as :meth:`encode`."""
+        size = sum([len(segment.text) + len(segment.source.path) + _SEGMENT_CHARS for segment in segments])
+        if size > INLINE_CHARS and (encoder is None or encoder.fresh_chars(segments) > INLINE_CHARS):
+            _check_size(size - _SEGMENT_CHARS * len(segments), "segments")
+            return None
+        prompt = self.encode_now(segments, encoder)
+        return self.check(prompt) if check else prompt
 
     async def encode(
-        self, segments: Sequence[Segment], *, encoder: PromptEncoder | None = None, check: bool = True
+        self, segments: Sequence[Segment], *, encoder: SessionEncoder | None = None, tenant: str = ""
     ) -> Prompt:
         """Render and encode. Raises InvalidRequest when the prompt leaves no room for a single token of output.
 
         Args:
             encoder: one that remembers, used for all but very long prompts.
-            check: False leaves a prompt over the context to the caller.
+            tenant: whose it is: a long one waits for the others of its tenant.
         """
-        size = sum(len(segment.text) for segment in segments)
-        _check_size(size, "segments")
-        if size <= _INLINE_CHARS:
-            prompt = self.encode_now(segments, encoder)
-        else:
-            prompt = await asyncio.to_thread(self.encode_now, segments)
-        return self.check(prompt) if check else prompt
+        prompt = self.at_once(segments, encoder)
+        return prompt or self.check(await self.pool.run(tenant, lambda: self.encode_now(segments)))
 
     def encode_now(self, segments: Sequence[Segment], encoder: PromptEncoder | None = None) -> Prompt:
         try:
@@ -203,19 +231,25 @@ class Renderer:
         )
         return Prompt(ids=encoded.ids, text=encoded.text, placed=placed)
 
-    def encode_raw(self, text: str) -> Prompt:
+    async def encode_raw(self, text: str, *, tenant: str = "") -> Prompt:
+        """As :meth:`encode`, of a prompt that its client rendered."""
+        _check_size(len(text), "prompt")
+        if len(text) <= INLINE_CHARS:
+            return self.check(self.raw_now(text), field="prompt")
+        return self.check(await self.pool.run(tenant, lambda: self.raw_now(text)), field="prompt")
+
+    def raw_now(self, text: str) -> Prompt:
         """Encode a prompt that carries the grammar's control tokens itself: they are parsed, the rest is ordinary text.
 
         For doors whose clients render on their own; never for text that comes out of a file.
         """
-        _check_size(len(text), "prompt")
         ids: array[int] = array("Q")
         for part in self._controls.split(text):
             if part in self._control_ids:
                 ids.append(self._control_ids[part])
             elif part:
                 ids.extend(self.tokenizer.encode(part))
-        return self.check(Prompt(ids=ids, text=text), field="prompt")
+        return Prompt(ids=ids, text=text)
 
     def check(self, prompt: Prompt, *, field: str = "segments") -> Prompt:
         if len(prompt.ids) >= self.context_limit_tokens:

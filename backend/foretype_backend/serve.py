@@ -24,14 +24,14 @@ from foretype_client.wire import RequestClass
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission import scheduler
-from foretype_backend.admission.accounts import Accounts
+from foretype_backend.admission.accounts import Accounts, refused_cost
 from foretype_backend.admission.build import make_scheduler, objectives_s
 from foretype_backend.admission.ladder import Ladder
-from foretype_backend.admission.limits import Denied
+from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import SHED, Decision, Reason
 from foretype_backend.admission.scheduler import Scheduler, Ticket
 from foretype_backend.alarms import Alarms, Deadline
-from foretype_backend.completion import Job, Outcome, Record
+from foretype_backend.completion import Claim, Job, Limited, Outcome, Record, estimated_tokens, rate_limited
 from foretype_backend.config import LimitsConfig
 from foretype_backend.engines.port import (
     TOLD,
@@ -40,6 +40,7 @@ from foretype_backend.engines.port import (
     PromptRefused,
 )
 from foretype_backend.generation import Generation
+from foretype_backend.identity.directory import Principal
 from foretype_backend.metrics import Measured, Metrics
 from foretype_backend.output import OutputText, TextDelta
 from foretype_backend.prefix.salt import SaltBook
@@ -53,6 +54,10 @@ _WAITING_TICK_S = 0.02
 """While requests wait: what came too late is refused a few at a time, for a hundred refusals at once hold up everybody else."""
 _SMOOTHING = 0.05
 _DEADLINE_GRAIN_S = 0.005
+_SENDERS_DOING = frozenset(
+    {Reason.EXPIRED, Reason.CANCELLED, Reason.SUPERSEDED, Reason.DISCONNECTED, Reason.RATE_LIMITED}
+)
+"""Ends of requests that never ran and cost their sender something: else a storm of them would be free."""
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -156,6 +161,32 @@ class Service:
         """End everything of a session."""
         self._apply(self._scheduler.disconnect(session, self._now()))
 
+    def claim(
+        self, principal: Principal, class_: RequestClass, *, characters: int, context_tokens: int, max_tokens: int
+    ) -> Claim:
+        """Reserve what a prompt of so many characters may use, before anything is done with it.
+
+        Args:
+            context_tokens: what is more is cut or refused, and counts only for what that costs.
+
+        Raises:
+            Limited: its sender's budget does not allow it.
+        """
+        prompt = estimated_tokens(characters)
+        if self.accounts is None:
+            return Claim(None, prompt, self._settle)
+        tokens = min(prompt, context_tokens) + max_tokens
+        reserved = self.accounts.reserve(principal, class_, tokens, self._now())
+        if isinstance(reserved, Denied):
+            self.metrics.decided(class_, Decision.RATE_LIMITED)
+            self.metrics.refused(class_, Reason.RATE_LIMITED)
+            raise Limited(rate_limited(reserved))
+        return Claim(reserved, prompt, self._settle)
+
+    def _settle(self, reservation: Reservation, tokens: int) -> None:
+        if self.accounts is not None:
+            self.accounts.settle(reservation, tokens, self._now())
+
     async def run(self, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
         """Serve one completion; `deliver` is called with every piece of text and must not block.
 
@@ -170,6 +201,7 @@ class Service:
             output=OutputText(self.tokenizer, job.stop, first_line_tokens=job.max_tokens),
             arrived=self.clock(),
             decision=loop.create_future(),
+            reservation=job.reservation,
         )
         self._records[job.key] = record
         if self.tracer is not None:
@@ -185,7 +217,10 @@ class Service:
             usage = record.usage() if outcome is None else outcome.usage
             if self.accounts is not None:
                 engine_s = 0.0 if record.started is None else self.clock() - record.started
-                self.accounts.over(record.reservation, job.principal, job.class_, usage, engine_s, loop.time())
+                cost = refused_cost(len(job.prompt.ids)) if reason in _SENDERS_DOING else 0
+                self.accounts.over(
+                    record.reservation, job.principal, job.class_, usage, engine_s, loop.time(), refused_tokens=cost
+                )
             ttft_s = None if record.first_text is None else record.first_text - job.received
             self.metrics.finished(job.class_, reason, usage, ttft_s)
             if self.tracer is not None:
@@ -207,10 +242,14 @@ class Service:
         job = record.job
         if self.accounts is not None:
             tokens = len(job.prompt.ids) + (0 if job.prefill_only else job.most_tokens)
-            reserved = self.accounts.reserve(job.principal, job.class_, tokens, loop.time())
+            reserved = (
+                self.accounts.reserve(job.principal, job.class_, tokens, loop.time())
+                if job.reservation is None
+                else self.accounts.resize(job.reservation, tokens, loop.time())
+            )
             if isinstance(reserved, Denied):
                 self.metrics.decided(job.class_, Decision.RATE_LIMITED)
-                return record.rate_limited(reserved, self.clock())
+                return rate_limited(reserved, record.timings(self.clock()))
             record.reservation = reserved
         ticket = self._ticket(job, loop.time())
         try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import sys
 from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from types import FrameType
@@ -18,8 +19,9 @@ from starlette.applications import Starlette
 from foretype_backend.app import stream_door
 from foretype_backend.config import Config
 from foretype_backend.frames import FrameProtocol
-from foretype_backend.http_protocol import HttpProtocol
+from foretype_backend.http_protocol import Connections, bounded
 from foretype_backend.listening import Address, address_of, bind
+from foretype_backend.loop_monitor import watch_loop
 from foretype_backend.operations.certificate import Certificate
 
 __all__ = ["running", "serve_until_told"]
@@ -31,6 +33,9 @@ _SHUTDOWN_S: Final = 3
 
 _YOUNG_OBJECTS: Final = 5_000
 """Looked through by the cycle collector at once, in some 3 ms of a busy machine once a second at 900 requests/s; at 2,000 it is five times as often."""
+
+_SWITCH_S: Final = 0.0005
+"""A thread that encodes lets the event loop have the interpreter after so long; Python's own 5 ms would be added to every wake-up."""
 
 _KEEP_ALIVE_S: Final = 30
 """Longer than clients keep an idle connection, mostly five seconds: who closes first must not be who is just asked again."""
@@ -52,7 +57,7 @@ class _Server(uvicorn.Server):
 def _server(app: Starlette, config: Config, certificate: Certificate | None) -> _Server:
     options = uvicorn.Config(
         app,
-        http=HttpProtocol,
+        http=bounded(Connections(config.gateway.max_http_connections, config.gateway.http_idle_s)),
         ws=FrameProtocol,
         ws_max_size=config.limits.max_frame_bytes * _FRAME_CEILING,
         ws_per_message_deflate=False,
@@ -87,6 +92,8 @@ async def _running(
     app: Starlette, config: Config, listener: socket.socket, certificate: Certificate | None
 ) -> AsyncGenerator[tuple[_Server, Address]]:
     server = _server(app, config, certificate)
+    late = getattr(app.state, "late", _nobody)
+    monitor = asyncio.ensure_future(watch_loop(late, lambda: bool(server.server_state.connections)))
     task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:
@@ -96,9 +103,14 @@ async def _running(
             await asyncio.sleep(0.005)
         yield server, address_of(listener)
     finally:
+        monitor.cancel()
         server.should_exit = True
         await task
         listener.close()
+
+
+def _nobody(_late_s: float) -> None:
+    """Looks at the loop of an application that is no gateway."""
 
 
 async def serve_until_told(
@@ -121,6 +133,7 @@ async def serve_until_told(
         shared: siblings listen on the same socket, so that who moves must not come back to this one.
     """
     told = _Told()
+    sys.setswitchinterval(_SWITCH_S)
     with _signals(told, reload), calm_collector(young_objects=_YOUNG_OBJECTS):
         async with _running(app, config, listener, certificate) as (server, address):
             ready(address)

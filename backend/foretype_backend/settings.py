@@ -30,12 +30,16 @@
 | `limits.max_tokens` | 1024 | most tokens that one request may generate |
 | `limits.max_deadline_ms` | 120000 | longer deadlines are cut to this |
 | `limits.max_frame_bytes` | 1048576 | larger frames are refused, four times larger ones end the connection |
-| `limits.max_segments` | 1024 | segments in one `complete` |
+| `limits.max_segments` | 1024 | segments in one `complete`; at most 4096 |
+| `limits.segments_bytes`, `segments_bytes_per_tenant` | 2147483648, 536870912 | remembered texts of all connections, each counted 256 bytes more than it has; beyond it a connection remembers less |
 | `limits.abort_grace_ms` | 1000 | how long a cancelled request may take to leave the engine |
 | `limits.retry_wait_ms` | 2000 | how long a request waits for a lost engine to come back, once, before its first token |
 | `gateway.workers` | 1 | processes that share the port; an engine in the gateway's own process allows one |
 | `gateway.drain_s` | 10 | on SIGTERM: seconds that clients have to move before connections close |
-| `gateway.max_connections` | 20000 | open stream connections; beyond it a new one is closed with 1013 |
+| `gateway.max_connections`, `max_connections_per_tenant` | 20000, 5000 | open stream connections; beyond it a new one is closed with 1013 |
+| `gateway.max_http_connections` | 4096 | open HTTP connections; beyond it a new one is closed |
+| `gateway.max_requests`, `max_requests_per_tenant` | 2048, 512 | HTTP requests that are being answered; beyond it `overloaded` |
+| `gateway.http_idle_s` | 30 | an HTTP connection without a request, or with a head that does not end, is closed after so many seconds |
 | `gateway.tls_cert_file`, `tls_key_file` | none | PEM files; the gateway then speaks TLS itself |
 | `metrics.port` | none | a port that `/metrics` has of its own, without a token and without TLS; 0 takes a free one |
 | `metrics.host` | `127.0.0.1` | address that it binds |
@@ -117,6 +121,11 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     workers: int = 1
     drain_s: float = 10.0
     max_connections: int = 20_000
+    max_connections_per_tenant: int = 5_000
+    max_http_connections: int = 4_096
+    max_requests: int = 2_048
+    max_requests_per_tenant: int = 512
+    http_idle_s: float = 30.0
     tls_cert_file: str | None = None
     tls_key_file: str | None = None
 
@@ -159,6 +168,8 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_deadline_ms: float = 120_000.0
     max_frame_bytes: int = MAX_FRAME_BYTES
     max_segments: int = 1024
+    segments_bytes: int = 1 << 31
+    segments_bytes_per_tenant: int = 1 << 29
     abort_grace_ms: float = 1000.0
     retry_wait_ms: float = 2000.0
 

@@ -5,7 +5,8 @@ The rule, for every `complete` in the order of the wire and for every segment of
 1. a kind outside `STABLE_KINDS` does not touch the cache: it always travels as text;
 2. a text that the cache holds becomes the most recent one;
 3. a text that it does not hold is inserted as the most recent one, unless it alone is larger than the cache;
-4. after an insertion the least recent texts leave until the sum of UTF-8 bytes fits the capacity.
+4. after an insertion the least recent texts leave until the sum of UTF-8 bytes fits the capacity, and their number
+   :data:`CAPACITY_ENTRIES`: many tiny texts would take a hundred times the memory that their bytes say.
 
 Sender and receiver see the same segments in the same order, so a digest is sent exactly when the receiver can resolve
 it. Where the two ends differ all the same (a gateway that dropped its cache), the receiver answers `need`; the sender
@@ -21,10 +22,13 @@ from typing import Final, NamedTuple
 
 from foretype_context.segments import STABLE_KINDS, Kind, digest_of
 
-__all__ = ["DEFAULT_CAPACITY_BYTES", "SegmentCache", "SegmentCacheStatistics"]
+__all__ = ["CAPACITY_ENTRIES", "DEFAULT_CAPACITY_BYTES", "SegmentCache", "SegmentCacheStatistics"]
 
 DEFAULT_CAPACITY_BYTES: Final = 1 << 20
 """Equal to `wire.SEGMENT_CACHE_BYTES` (a test says so); both ends of version 1 must use it."""
+
+CAPACITY_ENTRIES: Final = 4096
+"""Texts of one cache. An end that bounds bytes alone is asked with `need` for what has left the other."""
 
 
 class SegmentCacheStatistics(NamedTuple):
@@ -99,6 +103,16 @@ class SegmentCache:
         self._texts.clear()
         self._size_bytes = 0
 
+    def shrink(self, entries: int) -> None:
+        """Keep the most recent so many: a receiver's own choice, which costs its sender a `need`."""
+        while len(self._texts) > max(0, entries):
+            self._evict()
+
+    @property
+    def size_bytes(self) -> int:
+        """UTF-8 bytes of all texts."""
+        return self._size_bytes
+
     def statistics(self) -> SegmentCacheStatistics:
         return SegmentCacheStatistics(len(self._texts), self._size_bytes, self._evictions)
 
@@ -108,7 +122,10 @@ class SegmentCache:
             return
         self._texts[digest] = (text, size_bytes)
         self._size_bytes += size_bytes
-        while self._size_bytes > self.capacity_bytes:
-            _, (_, evicted_bytes) = self._texts.popitem(last=False)
-            self._size_bytes -= evicted_bytes
-            self._evictions += 1
+        while self._size_bytes > self.capacity_bytes or len(self._texts) > CAPACITY_ENTRIES:
+            self._evict()
+
+    def _evict(self) -> None:
+        _, (_, evicted_bytes) = self._texts.popitem(last=False)
+        self._size_bytes -= evicted_bytes
+        self._evictions += 1

@@ -7,13 +7,14 @@ ignored, an unknown `type` is `invalid_request`. Both ends import this module; i
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from foretype_context.profile import Profile, Stop
 from foretype_context.segments import Kind, Scope, Source
 
 __all__ = [
+    "MAX_CHANGED",
     "MAX_FRAME_BYTES",
     "MAX_ID_CHARS",
     "SEGMENT_CACHE_BYTES",
@@ -49,6 +50,10 @@ MAX_FRAME_BYTES: Final = 1 << 20
 MAX_ID_CHARS: Final = 64
 SEGMENT_CACHE_BYTES: Final = 1 << 20
 """Size of the segment LRU that both ends of a connection run by the same rule (UTF-8 bytes of the texts)."""
+MAX_CHANGED: Final = 1024
+"""Documents that one `changed` names; who has more sends more frames."""
+_MOST_ITEMS: Final = 4096
+"""Of any other list. In MessagePack a longer one is refused by its head, before a single item of it is made."""
 
 
 class RequestClass(StrEnum):
@@ -117,7 +122,7 @@ class Hello(_Message, frozen=True, kw_only=True, tag="hello"):
     v: int
     client: str = ""
     user: str = ""
-    workspaces: list[Workspace] = []
+    workspaces: Annotated[list[Workspace], msgspec.Meta(max_length=_MOST_ITEMS)] = []
 
 
 class Complete(_Message, frozen=True, kw_only=True, tag="complete", rename={"class_": "class"}):
@@ -135,7 +140,7 @@ class Complete(_Message, frozen=True, kw_only=True, tag="complete", rename={"cla
     document: str = ""
     version: int = 0
     language: str = ""
-    segments: list[WireSegment]
+    segments: Annotated[list[WireSegment], msgspec.Meta(max_length=_MOST_ITEMS)]
     max_tokens: int = 64
     stop: Stop = Stop()
     deadline_ms: float = 10_000.0
@@ -149,17 +154,17 @@ class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
 
 
 class Have(_Message, frozen=True, kw_only=True, tag="have"):
-    digests: list[bytes]
+    digests: Annotated[list[bytes], msgspec.Meta(max_length=_MOST_ITEMS)]
 
 
 class Changed(_Message, frozen=True, kw_only=True, tag="changed"):
-    documents: list[str]
+    documents: Annotated[list[str], msgspec.Meta(max_length=MAX_CHANGED)]
     reason: ChangeReason
 
 
 class Feedback(_Message, frozen=True, kw_only=True, tag="feedback"):
     batch: str
-    events: list[dict[str, object]]
+    events: Annotated[list[dict[str, object]], msgspec.Meta(max_length=_MOST_ITEMS)]
 
 
 class Need(_Message, frozen=True, kw_only=True, tag="need"):

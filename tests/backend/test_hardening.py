@@ -31,7 +31,7 @@ async def raw(world_port: int, data: bytes, *, wait: bool = True) -> bytes:
 
 async def test_connections_beyond_the_limit_are_told_to_try_later() -> None:
     async with gateway() as world, world.peer() as peer:
-        world.app.state.stream.max_connections = 1
+        world.app.state.stream.places.in_all = 1
         async with connect(world.ws_url, proxy=None) as socket:
             with pytest.raises(ConnectionClosed) as closed:
                 await socket.recv()

@@ -117,7 +117,7 @@ async def test_a_long_prompt_is_encoded_off_the_loop_to_the_same_ids() -> None:
 
 
 def test_raw_prompts_parse_control_tokens_and_nothing_else() -> None:
-    prompt = renderer().encode_raw("<|fim_prefix|>a<|fim_midd|><|fim_middle|>")
+    prompt = renderer().raw_now("<|fim_prefix|>a<|fim_midd|><|fim_middle|>")
     assert prompt.ids[0] == TOKENIZER.control("<|fim_prefix|>")
     assert prompt.ids[-1] == TOKENIZER.control("<|fim_middle|>")
     assert TOKENIZER.decode(prompt.ids) == b"a<|fim_midd|>"
@@ -134,7 +134,7 @@ async def test_the_collector_has_no_id_of_a_prompt_to_look_at() -> None:
     prompts = [
         await renderer().encode(segments),
         await renderer().encode(segments, encoder=renderer().remembering()),
-        renderer().encode_raw("x = 1"),
+        renderer().raw_now("x = 1"),
     ]
     for prompt in prompts:
         assert len(prompt.ids) > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,11 +194,12 @@ async def gateway(
     origins: Sequence[str] = (),
     tokenizer: Tokenizer = TOKENIZER,
     with_profile: Profile | None = None,
+    bounds: Mapping[str, Any] | None = None,
     **app_options: Any,
 ) -> AsyncGenerator[World]:
-    """A gateway on a free port of loopback."""
+    """A gateway on a free port of loopback; `bounds` are further fields of `[gateway]`."""
     config = Config(
-        gateway=GatewayConfig(port=0, hosts=tuple(hosts), origins=tuple(origins)),
+        gateway=GatewayConfig(port=0, hosts=tuple(hosts), origins=tuple(origins), **(bounds or {})),
         limits=limits or LimitsConfig(abort_grace_ms=200, retry_wait_ms=500),
         token=token,
     )

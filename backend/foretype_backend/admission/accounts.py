@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from foretype_client.wire import RequestClass, Usage
 
@@ -11,7 +12,15 @@ from foretype_backend.admission.metering import Meter, UsageKey
 from foretype_backend.admission.quota import Quotas
 from foretype_backend.identity.directory import Principal
 
-__all__ = ["Accounts"]
+__all__ = ["Accounts", "refused_cost"]
+
+_REFUSED_SHARE: Final = 8
+"""A prompt that was counted and not computed costs its sender this part of its tokens: what a gateway did for it is not free."""
+
+
+def refused_cost(prompt_tokens: int) -> int:
+    """Tokens that a request costs which its sender made unfit, late or unwanted before it ran."""
+    return prompt_tokens // _REFUSED_SHARE
 
 
 class Accounts:
@@ -28,6 +37,15 @@ class Accounts:
         """Claim tokens before admission; None where nothing bounds the principal."""
         return self.quotas.reserve(principal, class_, tokens, now)
 
+    def resize(self, reservation: Reservation | None, tokens: int, now: float) -> Reservation | Denied | None:
+        """The tokens are counted: claim exactly these."""
+        return None if reservation is None else self.quotas.budgets.resize(reservation, tokens, now)
+
+    def settle(self, reservation: Reservation | None, tokens: int, now: float) -> None:
+        """The request is over before it ran, and costs so many tokens; one that was settled stays as it is."""
+        if reservation is not None:
+            self.quotas.budgets.settle(reservation, tokens, now)
+
     def over(
         self,
         reservation: Reservation | None,
@@ -36,10 +54,15 @@ class Accounts:
         usage: Usage,
         engine_s: float,
         now: float,
+        *,
+        refused_tokens: int = 0,
     ) -> None:
-        """A request is over, however: settle what it reserved, and meter what it used (nothing where it never ran)."""
-        if reservation is not None:
-            self.quotas.budgets.settle(reservation, usage.prompt_tokens + usage.generated_tokens, now)
+        """A request is over, however: settle what it reserved, and meter what it used (nothing where it never ran).
+
+        Args:
+            refused_tokens: what it costs where it used nothing.
+        """
+        self.settle(reservation, usage.prompt_tokens + usage.generated_tokens or refused_tokens, now)
         if usage.prompt_tokens or usage.generated_tokens or engine_s:
             key = UsageKey(principal.tenant, principal.team, principal.user, class_.value, self._day())
             self.meter.add(key, usage, engine_s)

@@ -1,6 +1,7 @@
 """Budgets in tokens: reserve → settle → abandon, so that no disconnect can leak one. Pure; time is passed in.
 
-A request reserves what it may use at most (prompt and `max_tokens`) from every budget it falls under, all or none. When it is over it
+A request reserves what it may use at most (prompt and `max_tokens`) from every budget it falls under, all or none: first by the length of
+its texts, before anything is done for it, then, once they are counted, exactly. When it is over it
 settles what it did use, or abandons; either may be said twice and does no harm. A budget is a bucket that fills at a rate up to
 a burst, so that a quiet minute pays for a busy one. What was used beyond a reservation is taken all the same: the bucket goes into
 debt, and the next request waits for it.
@@ -123,12 +124,24 @@ class Budgets:
         """
         if tokens < 0:
             raise ValueError(f"tokens must not be negative, not {tokens}")
-        found = [(name, bucket) for name in dict.fromkeys(names) if (bucket := self._buckets.get(name)) is not None]
+        self._next += 1
+        claim = Reservation(self._next, 0, tuple(name for name in dict.fromkeys(names) if name in self._buckets))
+        return self._claim(claim, tokens, now)
+
+    def resize(self, reservation: Reservation, tokens: int, now: float) -> Reservation | Denied:
+        """The same claim, of so many tokens in all; denied, it stays as it was. One that is over is no claim any more, and stays so."""
+        if self._live.get(reservation.number) != reservation:
+            return reservation
+        return self._claim(reservation, tokens, now)
+
+    def _claim(self, former: Reservation, tokens: int, now: float) -> Reservation | Denied:
+        found = [(name, bucket) for name in former.names if (bucket := self._buckets.get(name)) is not None]
+        more = tokens - former.tokens
         worst: Denied | None = None
         for name, bucket in found:
             bucket.fill(now)
-            missing = tokens - bucket.level
-            if missing > 0:
+            missing = more - bucket.level
+            if more > 0 and missing > 0:
                 bucket.denied += 1
                 bucket.wanted = max(bucket.wanted, tokens)
                 fits = tokens <= bucket.budget.burst_tokens
@@ -138,17 +151,18 @@ class Budgets:
         if worst is not None:
             return worst
         for _, bucket in found:
-            bucket.level -= tokens
-            bucket.reserved += tokens
-        self._next += 1
-        reservation = Reservation(self._next, tokens, tuple(name for name, _ in found))
+            bucket.level -= more
+            bucket.reserved += more
+        reservation = former._replace(tokens=tokens)
         self._live[reservation.number] = reservation
         return reservation
 
     def settle(self, reservation: Reservation, used_tokens: int, now: float) -> None:
         """The request is over and used so many tokens; what it did not use goes back. Once; later calls change nothing."""
-        if self._live.pop(reservation.number, None) is None:
+        live = self._live.pop(reservation.number, None)
+        if live is None:
             return
+        reservation = live  # it may have been resized since
         for name in reservation.names:
             bucket = self._buckets.get(name)
             if bucket is not None:

@@ -21,10 +21,12 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, InvalidRequest, Reason
 from foretype_backend.chat.templates import Templates, template_name
+from foretype_backend.completion import Claim, Limited
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import EventStream, all_text, read_body, refused
 from foretype_backend.doors.openai import error_body, event, usage_body
-from foretype_backend.identity.directory import Tier
+from foretype_backend.encoding import EncodePool
+from foretype_backend.identity.directory import Principal, Tier
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Prompt
 from foretype_backend.serve import Job, Outcome
@@ -37,6 +39,8 @@ __all__ = ["ChatDoor"]
 
 _FINISH: Final = {Reason.LENGTH: "length", Reason.EXPIRED: "length"}
 _MAX_MESSAGES: Final = 1024
+_INLINE_CHARS: Final = 4096
+"""Of a history, that are counted on the event loop: 3 ms, where they are nothing but line ends."""
 _PER_MESSAGE_TOKENS: Final = 4
 """What a chat template adds to a message, about."""
 
@@ -75,10 +79,18 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ChatDoor:
-    """Args: `pool` None answers every request with what is missing."""
+    """Args: `pool` None answers every request with what is missing; `pool_of_threads` counts long histories."""
 
-    def __init__(self, pool: QualityPool | None, tokenizer: Tokenizer, *, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        pool: QualityPool | None,
+        tokenizer: Tokenizer,
+        *,
+        max_body_bytes: int,
+        pool_of_threads: EncodePool | None = None,
+    ) -> None:
         self._pool = pool
+        self._threads = pool_of_threads or EncodePool()
         self._tokenizer = tokenizer
         self._max_body_bytes = max_body_bytes
         self._numbers = itertools.count(1)
@@ -96,9 +108,11 @@ class ChatDoor:
         received = self._pool.chat.clock()
         try:
             body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
-            job = self._job(self._pool, body, request, received)
+            job = await self._job(self._pool, body, request, received)
         except InvalidRequest as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
+        except Limited as limited:
+            return refused(limited.outcome, error_body)
         tier = job.principal.tier
         if self._pool.pace is not None and self._pool.pace.sheds(tier, asyncio.get_running_loop().time()):
             self._pool.chat.metrics.decided(RequestClass.CHAT, Decision.CLASS_SHED)
@@ -113,13 +127,41 @@ class ChatDoor:
             return self._stream(self._pool, body, job, template, model)
         return await self._whole(self._pool, request, job, template, model)
 
-    def _job(self, pool: QualityPool, body: _Body, request: Request, received: float) -> Job:
+    async def _job(self, pool: QualityPool, body: _Body, request: Request, received: float) -> Job:
         _check(body)
         principal = principal_of(request.scope)
         limit = pool.config.context_limit_tokens
-        tokens = sum(self._tokenizer.count(message.text) + _PER_MESSAGE_TOKENS for message in body.messages)
-        if tokens >= limit:
-            raise InvalidRequest("messages", f"about {tokens} tokens, and the model takes {limit}; send less history")
+        texts = [message.text for message in body.messages]
+        size = sum(map(len, texts))
+        wanted = body.max_completion_tokens or body.max_tokens or limit
+        with pool.chat.claim(
+            principal, RequestClass.CHAT, characters=size, context_tokens=limit, max_tokens=min(wanted, limit)
+        ) as claim:
+            tokens = await self._count(texts, size, principal.tenant)
+            claim.counted(tokens)
+            if tokens >= limit:
+                told = f"about {tokens} tokens, and the model takes {limit}; send less history"
+                raise InvalidRequest("messages", told)
+            return self._made(pool, body, request, received, principal, tokens, claim)
+
+    async def _count(self, texts: list[str], size: int, tenant: str) -> int:
+        if size <= _INLINE_CHARS:
+            counted = sum(map(self._tokenizer.count, texts))
+        else:
+            counted = await self._threads.run(tenant, lambda: sum(len(self._tokenizer.encode(text)) for text in texts))
+        return counted + _PER_MESSAGE_TOKENS * len(texts)
+
+    def _made(
+        self,
+        pool: QualityPool,
+        body: _Body,
+        request: Request,
+        received: float,
+        principal: Principal,
+        tokens: int,
+        claim: Claim,
+    ) -> Job:
+        limit = pool.config.context_limit_tokens
         wanted = body.max_completion_tokens or body.max_tokens or limit
         stops = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
         upstream = _given(
@@ -144,6 +186,7 @@ class ChatDoor:
             principal=principal,
             stop=Stop(strings=stops),
             traceparent=request.headers.get("traceparent", ""),
+            reservation=claim.take(),
         )
 
     async def _whole(self, pool: QualityPool, request: Request, job: Job, template: str, model: str) -> Response:

@@ -17,14 +17,16 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
+from foretype_backend.bounds import Bound
 from foretype_backend.config import Config, is_loopback
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.playground.logins import BrowserLogins
+from foretype_backend.turns import Turn, Turns
 
 if TYPE_CHECKING:  # it brings the database's libraries, which a gateway with one token never loads
     from foretype_backend.identity.identity import Identity
 
-__all__ = ["CLOSE_CREDENTIALS", "CLOSE_FORBIDDEN", "Gatekeeper", "GuardMiddleware", "principal_of"]
+__all__ = ["CLOSE_CREDENTIALS", "CLOSE_FORBIDDEN", "Gatekeeper", "GuardMiddleware", "principal_of", "turn_of"]
 
 CLOSE_CREDENTIALS: Final = 4401
 CLOSE_FORBIDDEN: Final = 4403
@@ -34,7 +36,14 @@ _PROBES: Final = frozenset({"/livez", "/readyz"})
 _PAGES: Final = frozenset({"/playground", "/playground/app.js", "/playground/style.css", "/playground/login"})
 _OPEN_PATHS: Final = _PROBES | _PAGES | {"/healthz", "/health"}
 _SCOPES: Final = (("/metrics", Scope.METRICS), ("/admin/", Scope.ADMIN), ("/v1/chat/", Scope.CHAT))
+_OPERATORS: Final = ("/metrics", "/admin/")
+"""Asked by who has to see what is wrong; they are not counted among the requests that are bounded."""
 _PRINCIPAL: Final = "foretype.principal"
+_TURN: Final = "foretype.turn"
+_REQUEST_S: Final = 0.0004
+"""Of the event loop, that an HTTP request takes at least."""
+_STRANGER: Final = ""
+"""In whose turn requests are refused that nobody's credential came with."""
 _ANYBODY: Final = Principal()
 _OWNER: Final = Principal(credential="token")
 
@@ -43,6 +52,12 @@ def principal_of(scope: Mapping[str, object]) -> Principal:
     """Whom :class:`GuardMiddleware` let in."""
     principal = scope.get(_PRINCIPAL)
     return principal if isinstance(principal, Principal) else _ANYBODY
+
+
+def turn_of(scope: Mapping[str, object]) -> Turn | None:
+    """Whose time on the event loop a request takes."""
+    turn = scope.get(_TURN)
+    return turn if isinstance(turn, Turn) else None
 
 
 class Gatekeeper:
@@ -137,12 +152,18 @@ class Gatekeeper:
 
 
 class GuardMiddleware:
-    """Applies the rules to every HTTP door; `/v1/stream` applies them itself, with close codes."""
+    """Applies the rules to every HTTP door, in the asking tenant's turn; `/v1/stream` applies them itself, with close codes.
 
-    def __init__(self, app: ASGIApp, *, keeper: Gatekeeper, max_body_bytes: int) -> None:
+    Args:
+        requests: that are being answered.
+    """
+
+    def __init__(self, app: ASGIApp, *, keeper: Gatekeeper, max_body_bytes: int, requests: Bound, turns: Turns) -> None:
         self._app = app
         self._keeper = keeper
         self._max_body_bytes = max_body_bytes
+        self._requests = requests
+        self._turns = turns
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -150,6 +171,7 @@ class GuardMiddleware:
             return
         headers = Headers(scope=scope)
         if not self._keeper.listed(headers, any_host=scope["path"] in _PROBES):
+            await self._turns.come(_STRANGER, _REQUEST_S)
             await _refuse(403, "forbidden", "this Host or Origin is not listed; see gateway.hosts and gateway.origins")(
                 scope, receive, send
             )
@@ -157,6 +179,9 @@ class GuardMiddleware:
         principal = (
             _ANYBODY if scope["path"] in _OPEN_PATHS else self._keeper.authenticate(headers, needed(scope["path"]))
         )
+        known = scope["path"] not in _OPEN_PATHS
+        tenant = principal.tenant if known and isinstance(principal, Principal) else _STRANGER
+        await self._turns.come(tenant, _REQUEST_S)
         if principal is Denial.SCOPE:
             message = "this credential lacks the scope for it; see `foretype keys list`"
             await _refuse(403, "forbidden", message)(scope, receive, send)
@@ -172,7 +197,27 @@ class GuardMiddleware:
             )
         else:
             scope[_PRINCIPAL] = principal
+            scope[_TURN] = self._turns.of(principal.tenant)
+            if known and not scope["path"].startswith(_OPERATORS):
+                await self._counted(principal.tenant, scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
+
+    async def _counted(self, tenant: str, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        requests = self._requests
+        if requests.full(tenant):
+            own = requests.own_full(tenant)
+            whose = "your tenant has" if own else "this gateway has"
+            status, code = (429, "rate_limited") if own else (503, "overloaded")
+            response = _refuse(status, code, f"{whose} as many requests under way as it may; try again shortly")
+            response.headers["Retry-After"] = "1"
+            await response(scope, receive, send)
+            return
+        requests.add(tenant)
+        try:
             await self._app(scope, receive, send)
+        finally:
+            requests.add(tenant, -1)
 
 
 def needed(path: str) -> Scope:

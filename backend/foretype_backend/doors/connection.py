@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 from foretype_client.faults import log_fault
@@ -35,19 +35,21 @@ from foretype_client.wire import (
     RequestClass,
 )
 from foretype_context.segments import Segment
-from foretype_context.templates import PromptEncoder
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from foretype_backend.admission.outcomes import InvalidRequest, Reason
+from foretype_backend.bounds import Bound
+from foretype_backend.completion import Claim, Limited
 from foretype_backend.config import LimitsConfig
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
 from foretype_backend.frames import Frame, channel_of
 from foretype_backend.identity.directory import Principal
 from foretype_backend.output import TextDelta
-from foretype_backend.render import Renderer, resolve
+from foretype_backend.render import Prompt, Renderer, SessionEncoder, resolve
 from foretype_backend.serve import Job, Outcome, Service
 from foretype_backend.sessions import BadFrame, Inbox, Outbox, Session, invalid
 from foretype_backend.telemetry.intake import Sender
+from foretype_backend.turns import Turns
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
@@ -59,6 +61,10 @@ HELLO_S: float = 30.0
 CLOSE_POLICY: Final = 1008
 CLOSE_FAULT: Final = 1011
 _OUTBOX_MESSAGES: Final = 512
+_CHANGED_AT_ONCE: Final = 64
+"""Documents that are worked off in one turn, in half a millisecond."""
+_ENTRY_BYTES: Final = 256
+"""What a remembered text takes beside its own bytes."""
 
 _log = logging.getLogger("foretype.gateway")
 _to_msgpack = msgspec.msgpack.Encoder().encode
@@ -81,6 +87,8 @@ class Host(Protocol):
     feedback: FeedbackIntake
     changed: ChangeSink
     left: Callable[[str], None]
+    turns: Turns
+    remembered: Bound
 
     def profile_of(self, tenant: str) -> Profile: ...
     def cancel(self, key: str) -> bool: ...
@@ -100,8 +108,9 @@ class Connection:
         self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
         self._outbox = Outbox(capacity=_OUTBOX_MESSAGES)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._encoder: PromptEncoder | None = None  # most connections are silent, and need none
+        self._encoder: SessionEncoder | None = None  # most connections are silent, and need none
         self._batches = 0
+        self._remembered = 0  # bytes of remembered texts, as they are counted for the tenant
         self._closing = False
         self._told: Profile | None = None
         self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
@@ -110,7 +119,15 @@ class Connection:
     def forget(self) -> None:
         """Drop the texts and ids that are kept for later requests; the client is asked for them again."""
         self.session.cache = SegmentCache(self.session.cache.capacity_bytes)
+        self._count_remembered()
         self._encoder = None
+
+    def _count_remembered(self) -> None:
+        cache = self.session.cache
+        now = cache.size_bytes + _ENTRY_BYTES * len(cache)
+        if now != self._remembered:
+            self.door.remembered.add(self.principal.tenant, now - self._remembered)
+            self._remembered = now
 
     def tell(self) -> None:
         """Send the profile of its tenant, unless it was the last one that was sent."""
@@ -142,12 +159,14 @@ class Connection:
     async def run(self) -> None:
         """Serve until the peer leaves, then end everything it asked for."""
         silent = self._loop.call_later(HELLO_S, self._greeted_or_closed)
-        self._channel.listen(self._came, self._flush)
+        self._channel.listen(self._came, self._flush, self.door.turns.of(self.principal.tenant))
         try:
             while (await self._websocket.receive())["type"] != "websocket.disconnect":
                 pass
         finally:
             silent.cancel()
+            self.session.cache.clear()
+            self._count_remembered()
             self.door.disconnect(self.session.name)
             self.door.left(self.session.name)
             for task in self._tasks:
@@ -194,9 +213,17 @@ class Connection:
             case Have():
                 self._have(message)
             case Changed():
-                self.door.changed(self.session.name, message)
+                self._changed(message)
             case Feedback():
                 self._feedback(message)
+
+    def _changed(self, message: Changed) -> None:
+        """A few names in each turn, all of them before the next frame."""
+        documents = message.documents
+        self.door.changed(self.session.name, msgspec.structs.replace(message, documents=documents[:_CHANGED_AT_ONCE]))
+        rest = documents[_CHANGED_AT_ONCE:]
+        if rest:
+            self._channel.later(lambda: self._changed(msgspec.structs.replace(message, documents=rest)))
 
     def _have(self, message: Have) -> None:
         """Digests the client holds. Nothing is fetched ahead in version 1, so this is checked and not used."""
@@ -227,12 +254,18 @@ class Connection:
         task.add_done_callback(self._tasks.discard)
 
     def _resolve(self, message: Complete) -> list[Segment] | list[bytes]:
-        return resolve(
-            self.session.cache,
-            message.segments,
-            self.door.renderer.grammar,
-            max_segments=self.door.limits.max_segments,
-        )
+        try:
+            return resolve(
+                self.session.cache,
+                message.segments,
+                self.door.renderer.grammar,
+                max_segments=self.door.limits.max_segments,
+            )
+        finally:
+            self._count_remembered()
+            while self.door.remembered.full(self.principal.tenant) and self._remembered:
+                self.session.cache.shrink(len(self.session.cache) // 2)
+                self._count_remembered()
 
     def _cancel(self, id: str) -> None:
         """Cancel a live request, also one whose prompt is still being encoded."""
@@ -247,10 +280,13 @@ class Connection:
     def _complete(self, message: Complete) -> None:
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
         received = self.door.service.clock()
+        segments: list[Segment] | list[bytes] = []
+        fault: InvalidRequest | None = None
         try:
-            segments, fault = self._resolve(message), None
+            if self.session.hello is not None:  # of somebody who has not said it nothing is kept
+                segments = self._resolve(message)
         except InvalidRequest as error:
-            segments, fault = [], error
+            fault = error
         try:
             wanted = self.session.admit(message, self._loop.time())
             if fault is not None:
@@ -275,11 +311,48 @@ class Connection:
         if former is not None and former in self.session.live:
             self._supersede(former)
         known = [segment for segment in segments if isinstance(segment, Segment)]
-        self._spawn(self._serve(message, known, received))
-
-    async def _serve(self, message: Complete, segments: list[Segment], received: float) -> None:
         try:
-            answer = await self._answer(message, segments, received)
+            early = self._early(message, known)
+        except InvalidRequest as error:
+            self.session.ended(message.id)
+            self.send(invalid(error, id=message.id))
+        except Limited as limited:
+            self.session.ended(message.id)
+            self.send(*_answer_of(message.id, limited.outcome))
+        else:
+            self._spawn(self._serve(message, known, early, received))
+
+    def _early(self, message: Complete, segments: list[Segment]) -> _Early:
+        """Within the frame's own turn: claim the budget, then encode what is short. Raises Limited and InvalidRequest."""
+        claim = self._claim(message, segments, self.door.service)
+        if message.class_ is RequestClass.BLOCK and self.door.block is not None:
+            return _Early(claim, None)
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(claim)
+            prompt = self.door.renderer.at_once(segments, self._remembering())
+            undo.pop_all()
+        return _Early(claim, prompt)
+
+    def _claim(self, message: Complete, segments: list[Segment], service: Service) -> Claim:
+        opened = message.stop.opened
+        most = 0 if _is_warm(message) else max(message.max_tokens, 0 if opened is None else opened.max_tokens)
+        characters = sum([len(segment.text) for segment in segments])
+        context = self.door.renderer.context_limit_tokens
+        return service.claim(
+            self.principal, message.class_, characters=characters, context_tokens=context, max_tokens=most
+        )
+
+    def _remembering(self) -> SessionEncoder:
+        if self._encoder is None:
+            self._encoder = self.door.renderer.remembering()
+        return self._encoder
+
+    async def _serve(self, message: Complete, segments: list[Segment], early: _Early, received: float) -> None:
+        try:
+            with early.claim:
+                answer = await self._answer(message, segments, early, received)
+        except Limited as limited:
+            answer = _answer_of(message.id, limited.outcome)
         except InvalidRequest as error:
             answer = (invalid(error, id=message.id),)
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
@@ -291,25 +364,40 @@ class Connection:
             self._unborn.discard(message.id)
         self.send(*answer)
 
-    async def _answer(self, message: Complete, segments: list[Segment], received: float) -> tuple[GatewayMessage, ...]:
+    async def _answer(
+        self, message: Complete, segments: list[Segment], early: _Early, received: float
+    ) -> tuple[GatewayMessage, ...]:
         block = self.door.block if message.class_ is RequestClass.BLOCK else None
+        claim = early.claim
         if block is not None:
-            outcome = await self._run(message, segments, received, block.service, block.renderer)
+            outcome = await self._run(message, segments, received, block.service, block.renderer, claim)
             lost = isinstance(outcome, Outcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over):
                 return _answer_of(message.id, outcome)
-        outcome = await self._run(message, segments, received, self.door.service, self.door.renderer)
+            claim = self._claim(message, segments, self.door.service)
+        with claim:
+            outcome = await self._run(
+                message, segments, received, self.door.service, self.door.renderer, claim, early.prompt
+            )
         return _answer_of(message.id, outcome)
 
     async def _run(
-        self, message: Complete, segments: list[Segment], received: float, service: Service, renderer: Renderer
+        self,
+        message: Complete,
+        segments: list[Segment],
+        received: float,
+        service: Service,
+        renderer: Renderer,
+        claim: Claim,
+        prompt: Prompt | None = None,
     ) -> Outcome | GatewayMessage:
         """Serve in one pool; a message where the request never got so far."""
         deadline = self._loop.time() + min(message.deadline_ms, self.door.limits.max_deadline_ms) / 1000
         own = renderer is self.door.renderer
-        if own and self._encoder is None:
-            self._encoder = renderer.remembering()
-        prompt = await renderer.encode(segments, encoder=self._encoder if own else None)
+        if prompt is None:
+            encoder = self._remembering() if own else None
+            prompt = await renderer.encode(segments, encoder=encoder, tenant=self.principal.tenant)
+        claim.counted(len(prompt.ids))
         if message.id in self._unborn:
             service.metrics.refused(message.class_, Reason.CANCELLED)
             return Done(id=message.id, finish=Finish.CANCELLED)
@@ -318,7 +406,6 @@ class Connection:
             told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
             return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
         room = renderer.context_limit_tokens - len(prompt.ids)
-        warm = message.class_ is RequestClass.WARM or message.max_tokens == 0
         job = Job(
             key=self.session.key(message.id),
             session=self.session.name,
@@ -330,15 +417,27 @@ class Connection:
             document=message.document,
             principal=self.principal,
             stop=message.stop,
-            prefill_only=warm,
+            prefill_only=_is_warm(message),
             repository=self.session.repository_of(message.document),
             language=message.language,
             traceparent=message.traceparent,
+            reservation=claim.take(),
         )
         return await service.run(job, lambda delta: self._deliver(message.id, delta))
 
     def _deliver(self, id: str, delta: TextDelta) -> None:
         self.send(_delta(id, delta))
+
+
+class _Early(NamedTuple):
+    """What a request has when its frame is done with: a claim, and its prompt where that was short."""
+
+    claim: Claim
+    prompt: Prompt | None
+
+
+def _is_warm(message: Complete) -> bool:
+    return message.class_ is RequestClass.WARM or message.max_tokens == 0
 
 
 def _delta(id: str, delta: TextDelta) -> Delta:

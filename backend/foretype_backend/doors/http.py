@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
+from foretype_client.wire import RequestClass
 from foretype_context.profile import Stop
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import SPM, Grammar
@@ -17,16 +19,20 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest
+from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.completion import Claim
+from foretype_backend.doors.auth import turn_of
 from foretype_backend.http_protocol import all_here, body_channel
 from foretype_backend.identity.directory import Principal
 from foretype_backend.output import TextDelta, joined
 from foretype_backend.render import Prompt, Renderer
 from foretype_backend.serve import Job, Outcome, Service
 
-__all__ = ["EventStream", "HttpJobs", "all_text", "fim_segments", "read_body", "refused"]
+__all__ = ["OUTCOME", "EventStream", "HttpJobs", "all_text", "fim_segments", "read_body", "refused", "was_shed"]
 
 CLIENT_GONE: Final = 499
+OUTCOME: Final = "x-foretype-outcome"
+"""Header that says what an empty answer is."""
 BODY_S: float = 30.0
 """A client that dribbles its body keeps a connection no longer than this."""
 
@@ -46,6 +52,7 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
                     raise InvalidRequest("body", f"larger than {max_bytes} bytes")
     except TimeoutError:
         raise InvalidRequest("body", f"did not arrive within {BODY_S:g} s") from None
+    began = time.perf_counter()
     try:
         return msgspec.json.decode(bytes(body), type=type_)
     except msgspec.ValidationError as error:
@@ -56,6 +63,10 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
         raise InvalidRequest(field or "body", message) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise InvalidRequest("body", f"no readable JSON: {type(error).__name__}") from error
+    finally:
+        turn = turn_of(request.scope)
+        if turn is not None:
+            turn.spend(time.perf_counter() - began)
 
 
 def fim_segments(
@@ -107,10 +118,21 @@ class HttpJobs:
         self.renderer = renderer
         self._numbers = itertools.count(1)
 
+    def claim(self, principal: Principal, *, characters: int, max_tokens: int) -> Claim:
+        """Before a prompt is encoded. Raises Limited."""
+        return self.service.claim(
+            principal,
+            RequestClass.INTERACTIVE,
+            characters=characters,
+            context_tokens=self.renderer.context_limit_tokens,
+            max_tokens=max(0, min(max_tokens, self.service.limits.max_tokens)),
+        )
+
     def job(
         self,
         prompt: Prompt,
         *,
+        claim: Claim,
         received: float,
         max_tokens: int,
         stop: Stop,
@@ -135,6 +157,7 @@ class HttpJobs:
             temperature=temperature,
             prefill_only=prefill_only,
             traceparent=traceparent,
+            reservation=claim.take(),
         )
 
 
@@ -147,6 +170,11 @@ async def all_text(
     if outcome is None:
         return None
     return "".join(parts) + (outcome.rest.text if outcome.rest is not None else ""), outcome
+
+
+def was_shed(outcome: Outcome) -> bool:
+    """Refused for load alone: a client of the compatibility doors gets an empty completion, for an error it would show or repeat."""
+    return outcome.reason is Reason.OVERLOADED
 
 
 def refused(outcome: Outcome, body: Callable[[str, str, str | None], Any]) -> Response:

@@ -9,24 +9,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from foretype_context.profile import Profile, Stop
+from foretype_context.segments import Kind, Segment
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.completion import Limited
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.http import EventStream, HttpJobs, all_text, fim_segments, read_body, refused
+from foretype_backend.doors.http import (
+    OUTCOME,
+    EventStream,
+    HttpJobs,
+    all_text,
+    fim_segments,
+    read_body,
+    refused,
+    was_shed,
+)
 from foretype_backend.output import TextDelta
-from foretype_backend.render import Prompt
+from foretype_backend.render import MAX_PATH_CHARS, MAX_PROMPT_CHARS, Prompt
 from foretype_backend.serve import Job, Outcome
 from foretype_backend.sessions import check_stop
 
 __all__ = ["InfillDoor"]
 
 _DEFAULT_PREDICT: Final = 128
+_FILES_MAX: Final = 256
+"""Pieces of other files that are looked at; a context holds fewer."""
+_CUTS_MAX: Final = 3
+"""Attempts to cut a prompt to the context before everything but the typed line is dropped."""
+_LINES: Final = (Kind.PREFIX, Kind.SUFFIX, Kind.TAIL)
+_Files = list[tuple[str, str]]
 _STOP_TYPES: Final = {Reason.STOP: "word", Reason.LENGTH: "limit", Reason.EXPIRED: "limit"}
 
 
@@ -35,10 +52,20 @@ class _Extra(msgspec.Struct, frozen=True):
     filename: str = ""
 
 
+if TYPE_CHECKING:
+    _Extras = msgspec.Struct
+else:
+    _Extras = msgspec.defstruct(
+        "_Extras", [(f"_{at}", _Extra | None, None) for at in range(_FILES_MAX)], array_like=True, frozen=True
+    )
+"""A list of which no more than the first files are made: a megabyte of `{}` would be 350,000 objects."""
+_NO_EXTRAS: Final = _Extras()
+
+
 class _Body(msgspec.Struct, frozen=True, kw_only=True):
     input_prefix: str = ""
     input_suffix: str = ""
-    input_extra: list[_Extra] = []
+    input_extra: _Extras = _NO_EXTRAS
     prompt: str = ""
     n_predict: int = _DEFAULT_PREDICT
     n_indent: int = 0
@@ -58,70 +85,85 @@ class InfillDoor:
     async def infill(self, request: Request) -> Response:
         """`POST /infill`."""
         received = self._jobs.service.clock()
+        principal = principal_of(request.scope)
+        limits = self._jobs.service.limits
         try:
             body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
             check_stop(body.stop, None, None)
-            prompt, truncated = await self._prompt(body)
+            files = _files(body)
+            wanted = limits.max_tokens if body.n_predict < 0 else body.n_predict
+            with self._jobs.claim(principal, characters=_characters(body, files), max_tokens=wanted) as claim:
+                prompt, truncated = await self._prompt(body, files, principal.tenant)
+                claim.counted(len(prompt.ids))
+                job = self._jobs.job(
+                    prompt,
+                    claim=claim,
+                    received=received,
+                    principal=principal,
+                    max_tokens=wanted,
+                    stop=Stop(strings=body.stop, min_indent=body.n_indent if body.n_indent > 0 else None),
+                    temperature=max(0.0, body.temperature or 0.0),
+                    prefill_only=body.n_predict == 0,
+                    traceparent=request.headers.get("traceparent", ""),
+                )
         except InvalidRequest as error:
             return JSONResponse(_error(error.message, "invalid_request", error.field), status_code=400)
-        limits = self._jobs.service.limits
-        job = self._jobs.job(
-            prompt,
-            received=received,
-            principal=principal_of(request.scope),
-            max_tokens=limits.max_tokens if body.n_predict < 0 else body.n_predict,
-            stop=Stop(strings=body.stop, min_indent=body.n_indent if body.n_indent > 0 else None),
-            temperature=max(0.0, body.temperature or 0.0),
-            prefill_only=body.n_predict == 0,
-            traceparent=request.headers.get("traceparent", ""),
-        )
+        except Limited as limited:
+            return refused(limited.outcome, _error)
         if body.stream and body.n_predict != 0:
             return self._stream(body, job, truncated)
         return await self._whole(request, body, job, truncated)
 
-    async def _prompt(self, body: _Body) -> tuple[Prompt, bool]:
+    async def _prompt(self, body: _Body, files: _Files, tenant: str) -> tuple[Prompt, bool]:
         """Render; drop extra files, then far lines, until it fits beside what is to be generated."""
         renderer = self._jobs.renderer
-        room = max(1, min(max(body.n_predict, 1), renderer.context_limit_tokens // 4))
-        limit = renderer.context_limit_tokens - room
-        files = [(extra.filename or "extra", extra.text) for extra in body.input_extra]
-        if any("\n" in name or "\r" in name for name, _ in files):
-            raise InvalidRequest("input_extra", "a filename has no line ending")
+        whole = self._segments(body, files, body.input_prefix, body.input_suffix)
+        prompt = renderer.at_once(whole, check=False)
+        if prompt is not None and len(prompt.ids) <= self._limit(body):
+            return prompt, False
+        return await renderer.pool.run(tenant, lambda: self._cut(body, files, prompt or renderer.encode_now(whole)))
+
+    def _cut(self, body: _Body, files: _Files, prompt: Prompt) -> tuple[Prompt, bool]:
+        """Every piece is counted once; what is dropped is known by its tokens, so that what is left is encoded once more."""
+        limit = self._limit(body)
         prefix, suffix = body.input_prefix, body.input_suffix
-        truncated = False
-        while True:
-            segments = fim_segments(
-                renderer.grammar, prefix, suffix, typed=body.prompt, files=files, layout=self._profile.layout
-            )
-            prompt = await renderer.encode(segments, check=False)
+        for attempt in range(_CUTS_MAX + 1):
             if len(prompt.ids) <= limit:
-                return prompt, truncated
-            truncated = True
-            if files:
-                files = files[:-1]
-            elif prefix or suffix:
-                share = 0.95 * limit / len(prompt.ids)
-                prefix, suffix = _last_lines(prefix, share), _first_lines(suffix, share)
+                return prompt, attempt > 0
+            if attempt < _CUTS_MAX:
+                files, prefix, suffix = _smaller(files, prefix, suffix, prompt, limit)
             else:
-                raise InvalidRequest(
-                    "prompt", f"the typed line alone is {len(prompt.ids)} tokens, the model takes {limit}"
-                )
+                files, prefix, suffix = [], "", ""
+            prompt = self._jobs.renderer.encode_now(self._segments(body, files, prefix, suffix))
+        if len(prompt.ids) <= limit:
+            return prompt, True
+        raise InvalidRequest("prompt", f"the typed line alone is {len(prompt.ids)} tokens, the model takes {limit}")
+
+    def _limit(self, body: _Body) -> int:
+        """Most tokens of a prompt that leave room for what is to be generated."""
+        context = self._jobs.renderer.context_limit_tokens
+        return context - max(1, min(max(body.n_predict, 1), context // 4))
+
+    def _segments(self, body: _Body, files: _Files, prefix: str, suffix: str) -> list[Segment]:
+        grammar, layout = self._jobs.renderer.grammar, self._profile.layout
+        return fim_segments(grammar, prefix, suffix, typed=body.prompt, files=files, layout=layout)
 
     async def _whole(self, request: Request, body: _Body, job: Job, truncated: bool) -> Response:
         found = await all_text(request, lambda deliver: self._run(body, job, deliver))
         if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
         text, outcome = found
-        if outcome.refusal is not None:
+        if outcome.refusal is not None and not was_shed(outcome):
             return refused(outcome, _error)
-        return JSONResponse(_pick(self._answer(text, outcome, truncated, body.n_predict), body.response_fields))
+        answer = _pick(self._answer(text, outcome, truncated, body.n_predict), body.response_fields)
+        return JSONResponse(answer, headers={OUTCOME: str(outcome.reason)} if was_shed(outcome) else None)
 
     def _stream(self, body: _Body, job: Job, truncated: bool) -> Response:
         def on_delta(delta: TextDelta) -> bytes:
             return _event({"content": delta.text, "stop": False})
 
         def on_end(outcome: Outcome) -> bytes:
-            if outcome.refusal is not None:
+            if outcome.refusal is not None and not was_shed(outcome):
                 return _event(_error(outcome.refusal.message, str(outcome.refusal.code), None))
             return _event(_pick(self._answer("", outcome, truncated, body.n_predict), body.response_fields))
 
@@ -173,6 +215,39 @@ class InfillDoor:
                 **_rate("predicted", usage.generated_tokens, predicted_ms),
             },
         }
+
+
+def _files(body: _Body) -> _Files:
+    """Of a body, checked. Raises InvalidRequest."""
+    given: tuple[_Extra | None, ...] = msgspec.structs.astuple(body.input_extra)
+    files = [(extra.filename or "extra", extra.text) for extra in given if extra is not None]
+    if any("\n" in name or "\r" in name for name, _ in files):
+        raise InvalidRequest("input_extra", "a filename has no line ending")
+    if any(len(name) > MAX_PATH_CHARS for name, _ in files):
+        raise InvalidRequest("input_extra", f"a filename has at most {MAX_PATH_CHARS} characters")
+    size = _characters(body, files)
+    if size > MAX_PROMPT_CHARS:
+        raise InvalidRequest("body", f"{size} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
+    return files
+
+
+def _characters(body: _Body, files: _Files) -> int:
+    own = len(body.input_prefix) + len(body.input_suffix) + len(body.prompt)
+    return own + sum(len(name) + len(text) for name, text in files)
+
+
+def _smaller(files: _Files, prefix: str, suffix: str, prompt: Prompt, limit: int) -> tuple[_Files, str, str]:
+    """Without the last files that are too many; where that is not enough, without the lines farthest from the cursor."""
+    counts = [placed.end - placed.start for placed in prompt.placed if placed.segment.kind is Kind.FILE]
+    over = len(prompt.ids) - limit
+    while counts and over > 0:
+        over -= counts.pop()
+    files = files[: len(counts)]
+    if over <= 0:
+        return files, prefix, suffix
+    lines = sum(placed.end - placed.start for placed in prompt.placed if placed.segment.kind in _LINES)
+    share = 0.95 * max(0, lines - over) / max(1, lines)
+    return files, _last_lines(prefix, share), _first_lines(suffix, share)
 
 
 def _rate(name: str, count: int, duration_ms: float) -> dict[str, float]:

@@ -17,8 +17,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.completion import Limited
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.http import EventStream, HttpJobs, all_text, fim_segments, read_body, refused
+from foretype_backend.doors.http import (
+    OUTCOME,
+    EventStream,
+    HttpJobs,
+    all_text,
+    fim_segments,
+    read_body,
+    refused,
+    was_shed,
+)
 from foretype_backend.output import TextDelta
 from foretype_backend.render import Prompt
 from foretype_backend.serve import Job, Outcome
@@ -27,6 +37,8 @@ from foretype_backend.sessions import check_stop
 __all__ = ["OpenAIDoor", "error_body", "event", "usage_body"]
 
 _DEFAULT_MAX_TOKENS: Final = 16  # OpenAI's own default
+_INLINE_IDS: Final = 8192
+"""Token ids that are looked at on the event loop, in a millisecond."""
 _FINISH: Final = {Reason.LENGTH: "length", Reason.EXPIRED: "length"}
 
 
@@ -64,52 +76,71 @@ class OpenAIDoor:
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
         received = self._jobs.service.clock()
+        principal = principal_of(request.scope)
         try:
             body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
-            job = self._jobs.job(
-                await self._prompt(body),
-                received=received,
-                principal=principal_of(request.scope),
-                max_tokens=_DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens,
-                stop=_stop(body),
-                temperature=body.temperature or 0.0,
-                prefill_only=body.max_tokens == 0,
-                traceparent=request.headers.get("traceparent", ""),
-            )
+            _check(body)
+            wanted = _DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+            with self._jobs.claim(principal, characters=_characters(body), max_tokens=wanted) as claim:
+                prompt = await self._prompt(body, principal.tenant)
+                claim.counted(len(prompt.ids))
+                job = self._jobs.job(
+                    prompt,
+                    claim=claim,
+                    received=received,
+                    principal=principal,
+                    max_tokens=wanted,
+                    stop=_stop(body),
+                    temperature=body.temperature or 0.0,
+                    prefill_only=body.max_tokens == 0,
+                    traceparent=request.headers.get("traceparent", ""),
+                )
         except InvalidRequest as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
+        except Limited as limited:
+            return refused(limited.outcome, error_body)
         return self._stream(body, job) if body.stream else await self._whole(request, job)
 
-    async def _prompt(self, body: _Body) -> Prompt:
+    async def _prompt(self, body: _Body, tenant: str) -> Prompt:
         renderer = self._jobs.renderer
-        _check(body)
         prompt = body.prompt
         if isinstance(prompt, list):
-            ids = [part for part in prompt if isinstance(part, int)]
-            if len(ids) == len(prompt) and ids:
-                if min(ids) < 0 or max(ids) >= renderer.tokenizer.vocabulary_tokens:
-                    raise InvalidRequest("prompt", f"token ids must be below {renderer.tokenizer.vocabulary_tokens}")
-                text = renderer.tokenizer.decode(ids).decode("utf-8", "replace")
-                return renderer.check(Prompt(ids=array("Q", ids), text=text), field="prompt")
             if len(prompt) != 1 or not isinstance(prompt[0], str):
-                raise InvalidRequest("prompt", "must be one text, or one list of token ids")
+                return await self._of_ids(prompt, tenant)
             prompt = prompt[0]
         if body.suffix is not None:
-            return await renderer.encode(
-                fim_segments(renderer.grammar, prompt, body.suffix, layout=self._profile.layout)
-            )
+            segments = fim_segments(renderer.grammar, prompt, body.suffix, layout=self._profile.layout)
+            return await renderer.encode(segments, tenant=tenant)
         if not prompt:
             raise InvalidRequest("prompt", "empty; there is nothing to complete")
-        return renderer.encode_raw(prompt)
+        return await renderer.encode_raw(prompt, tenant=tenant)
+
+    async def _of_ids(self, given: list[int | str], tenant: str) -> Prompt:
+        renderer = self._jobs.renderer
+        if len(given) > renderer.context_limit_tokens:
+            told = f"{len(given)} tokens; the model's context is {renderer.context_limit_tokens}. Send fewer"
+            raise InvalidRequest("prompt", told)
+
+        def made() -> Prompt:
+            ids = [part for part in given if isinstance(part, int)]
+            if len(ids) != len(given) or not ids:
+                raise InvalidRequest("prompt", "must be one text, or one list of token ids")
+            if min(ids) < 0 or max(ids) >= renderer.tokenizer.vocabulary_tokens:
+                raise InvalidRequest("prompt", f"token ids must be below {renderer.tokenizer.vocabulary_tokens}")
+            text = renderer.tokenizer.decode(ids).decode("utf-8", "replace")
+            return renderer.check(Prompt(ids=array("Q", ids), text=text), field="prompt")
+
+        return made() if len(given) <= _INLINE_IDS else await renderer.pool.run(tenant, made)
 
     async def _whole(self, request: Request, job: Job) -> Response:
         found = await all_text(request, lambda deliver: self._jobs.service.run(job, deliver))
         if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
         text, outcome = found
-        if outcome.finish is None:
+        if outcome.finish is None and not was_shed(outcome):
             return refused(outcome, error_body)
-        return JSONResponse(self._answer(text, outcome) | {"usage": usage_body(outcome)})
+        headers = {OUTCOME: str(outcome.reason)} if was_shed(outcome) else None
+        return JSONResponse(self._answer(text, outcome) | {"usage": usage_body(outcome)}, headers=headers)
 
     def _stream(self, body: _Body, job: Job) -> Response:
         base = self._answer("", None)
@@ -119,7 +150,7 @@ class OpenAIDoor:
             return event(base | {"choices": [_choice(delta.text, None)]})
 
         def on_end(outcome: Outcome) -> bytes:
-            if outcome.refusal is not None:
+            if outcome.refusal is not None and not was_shed(outcome):
                 return event(error_body(outcome.refusal.message, str(outcome.refusal.code), None)) + b"data: [DONE]\n\n"
             last = event(base | {"choices": [_choice("", outcome)]})
             if with_usage:
@@ -141,6 +172,12 @@ class OpenAIDoor:
             "model": self._profile.model,
             "choices": [_choice(text, outcome)],
         }
+
+
+def _characters(body: _Body) -> int:
+    if isinstance(body.prompt, str):
+        return len(body.prompt) + len(body.suffix or "")
+    return 4 * len(body.prompt) if len(body.prompt) != 1 else len(str(body.prompt[0]))
 
 
 def _check(body: _Body) -> None:

@@ -16,6 +16,7 @@ from foretype_context.profile import Service as Rung
 from starlette.websockets import WebSocket
 
 from foretype_backend.admission.ladder import profile_at
+from foretype_backend.bounds import Bound
 from foretype_backend.config import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
 from foretype_backend.doors.connection import ChangeSink, Connection
@@ -23,6 +24,7 @@ from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
+from foretype_backend.turns import Turns
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
@@ -48,7 +50,9 @@ class StreamDoor:
         feedback: FeedbackSink,
         changed: ChangeSink,
         max_connections: int = 20_000,
+        max_connections_per_tenant: int | None = None,
         block: BlockPool | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.service = service
         self.renderer = renderer
@@ -57,7 +61,11 @@ class StreamDoor:
         self._at: dict[Rung, Profile] = {}
         self.keeper = keeper
         self.limits = limits
-        self.max_connections = max_connections
+        self.places = Bound(max_connections, max_connections_per_tenant or max_connections)
+        """For connections."""
+        self.turns = turns or Turns()
+        self.remembered = Bound(limits.segments_bytes, limits.segments_bytes_per_tenant)
+        """Bytes of the texts of all connections."""
         self.draining = False
         """No connection is taken any more; those that are open were asked to move on."""
         self.block = block
@@ -82,12 +90,20 @@ class StreamDoor:
             return
         connection = Connection(self, websocket, f"c{next(self._names)}", admitted)
         self.connections.add(connection)
+        self.places.add(admitted.tenant)
         self.activity.set()
         try:
             await connection.run()
         finally:
             self.connections.discard(connection)
+            self.places.add(admitted.tenant, -1)
             self.activity.set()
+
+    def use(self, limits: LimitsConfig, max_connections: int, max_connections_per_tenant: int) -> None:
+        """Take other bounds; what is held stays."""
+        self.limits = limits
+        self.places.in_all, self.places.each = max_connections, max_connections_per_tenant
+        self.remembered.in_all, self.remembered.each = limits.segments_bytes, limits.segments_bytes_per_tenant
 
     def cancel(self, key: str) -> bool:
         """End a live request, in whatever pool it is; False when there is none of that key."""
@@ -158,6 +174,8 @@ class StreamDoor:
             return CLOSE_CREDENTIALS, "no or wrong credential"
         if self.draining:
             return CLOSE_RESTART, "this gateway is going away; connect again"
-        if len(self.connections) >= self.max_connections:
+        if self.places.own_full(principal.tenant):
+            return CLOSE_TRY_LATER, "your tenant has all the connections that one may have; close some"
+        if self.places.full(principal.tenant):
             return CLOSE_TRY_LATER, "this gateway has all the connections it takes; try again later"
         return principal

@@ -82,6 +82,25 @@ class _Replica:
     tells: bool = False  # its own events say what it holds
 
 
+class _Placed:
+    """The last prompt of a session for a document.
+
+    Attributes:
+        keys: of its blocks.
+        first: by document, the first block that was read from it, also where that has left `keys` by now; looked for when a
+            document has changed, which few do.
+    """
+
+    __slots__ = ("first", "keys")
+
+    def __init__(self, keys: tuple[bytes, ...]) -> None:
+        self.keys = keys
+        self.first: dict[str, int] | None = None
+
+
+_NOT_PLACED: Final = _Placed(())
+
+
 class PrefixDirectory:
     """See the module.
 
@@ -97,7 +116,7 @@ class PrefixDirectory:
         self._retire_after_s = retire_after_s
         self._entries: dict[bytes, _Entry] = {}
         self._replicas: dict[str, _Replica] = {}
-        self._placed: dict[str, dict[str, tuple[bytes, ...]]] = {}  # session → document → keys of its last prompt
+        self._placed: dict[str, dict[str, _Placed]] = {}  # session → document → its last prompt
         self._released: deque[tuple[float, bytes]] = deque()
 
     # Replicas
@@ -143,8 +162,8 @@ class PrefixDirectory:
         user = session, document
         keys = tuple(block.key for block in chain)
         placed = self._placed.setdefault(session, {})
-        before = placed.pop(document, ())
-        placed[document] = keys
+        before = placed.pop(document, _NOT_PLACED).keys
+        placed[document] = _Placed(keys)
         if len(placed) > DOCUMENTS_MAX:
             self.closed(session, next(iter(placed)), now)
         kept = frozenset(keys)
@@ -169,24 +188,38 @@ class PrefixDirectory:
             blocks whose use by this session ended.
         """
         ended = 0
-        for placed_for, keys in self._placed.get(session, {}).items():
-            first = next((at for at, key in enumerate(keys) if self._touches(key, document, start)), None)
+        for placed_for, placed in self._placed.get(session, {}).items():
+            begin = self._first(placed).get(document)
+            if begin is None:
+                continue
+            keys = placed.keys
+            first = next((at for at in range(begin, len(keys)) if self._touches(keys[at], document, start)), None)
             if first is not None:
                 for key in keys[first:]:
                     self._release(key, (session, placed_for), now)
-                self._placed[session][placed_for] = keys[:first]
+                placed.keys = keys[:first]
                 ended += len(keys) - first
         return ended
 
+    def _first(self, placed: _Placed) -> dict[str, int]:
+        """By document, its first block; made once for each prompt, so that a name costs a look at each, not a walk through all."""
+        if placed.first is None:
+            placed.first = {}
+            for at, key in enumerate(placed.keys):
+                entry = self._entries.get(key)
+                for span in () if entry is None else entry.block.spans:
+                    placed.first.setdefault(span.document, at)
+        return placed.first
+
     def closed(self, session: str, document: str, now: float) -> None:
         """A session closed a document."""
-        for key in self._placed.get(session, {}).pop(document, ()):
+        for key in self._placed.get(session, {}).pop(document, _NOT_PLACED).keys:
             self._release(key, (session, document), now)
 
     def left(self, session: str, now: float) -> None:
         """A session disconnected."""
-        for document, keys in self._placed.pop(session, {}).items():
-            for key in keys:
+        for document, placed in self._placed.pop(session, {}).items():
+            for key in placed.keys:
                 self._release(key, (session, document), now)
 
     # Questions
@@ -244,9 +277,9 @@ class PrefixDirectory:
             for replica in entry.replicas:
                 self._replicas[replica].keys.pop(key, None)
             for session, document in entry.users:
-                keys = self._placed.get(session, {}).get(document, ())
-                if keys:
-                    self._placed[session][document] = ()
+                placed = self._placed.get(session, {}).get(document)
+                if placed is not None:
+                    placed.keys, placed.first = (), None
         return len(gone)
 
     def _of(self, tenant: str, scope: str) -> list[bytes]:
@@ -312,7 +345,7 @@ class PrefixDirectory:
 
     def _touches(self, key: bytes, document: str, start: int) -> bool:
         entry = self._entries.get(key)
-        return entry is None or any(span.document == document and span.end > start for span in entry.block.spans)
+        return entry is not None and any(span.document == document and span.end > start for span in entry.block.spans)
 
 
 def _held(document: str, entries: list[_Entry]) -> Held:

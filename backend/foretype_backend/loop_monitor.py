@@ -1,0 +1,29 @@
+"""How late the event loop is: what any input waits before anybody looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final
+
+__all__ = ["watch_loop"]
+
+_BUSY_S: Final = 0.02
+_CALM_S: Final = 0.25
+"""A gateway that nobody uses does not keep a laptop awake."""
+
+
+async def watch_loop(late: Callable[[float], None], busy: Callable[[], bool]) -> None:
+    """Tell `late` by how many seconds a timer of this loop came late, again and again, until cancelled.
+
+    Samples are spread over time evenly, so that the share of them above a bound is the share of time in which somebody waits longer.
+
+    Args:
+        busy: somebody is connected; fifty samples a second are taken then, else four.
+    """
+    while True:
+        interval_s = _BUSY_S if busy() else _CALM_S
+        due = perf_counter() + interval_s
+        await asyncio.sleep(interval_s)
+        late(max(0.0, perf_counter() - due))
