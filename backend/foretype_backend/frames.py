@@ -298,9 +298,11 @@ class FrameProtocol(WebSocketsSansIOProtocol):
             self._pong = pong
 
     def handle_cont(self, event: LibraryFrame) -> None:
+        if self.close_sent:
+            return
         if len(self.frames) < _FRAGMENTS_MAX:
             super().handle_cont(event)
-        elif not self.close_sent:
+        else:
             self.frames = []
             self.conn.fail(CloseCode.MESSAGE_TOO_BIG, "a message in too many fragments")
             self.transport.write(b"".join(self.conn.data_to_send()))

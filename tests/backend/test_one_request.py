@@ -90,7 +90,12 @@ def level_of(accounts: Accounts) -> float:
 async def test_infill_with_very_many_files_encodes_each_that_is_looked_at_once(files: int) -> None:
     tokenizer = Counting()
     async with gateway(tokenizer=tokenizer) as world, world.http() as http:
-        body = {"input_extra": [{}] * files, "input_prefix": "x = 1\n", "prompt": "y = ", "n_predict": 4}
+        body: dict[str, Any] = {
+            "input_extra": [{}] * files,
+            "input_prefix": "x = 1\n",
+            "prompt": "y = ",
+            "n_predict": 4,
+        }
         answer = await http.post("/infill", json=body)
         assert answer.status_code == 200
         assert len(world.engine.requests) == 1
@@ -128,10 +133,11 @@ async def test_infill_refuses_names_and_texts_that_are_too_long() -> None:
 
 async def test_a_changed_frame_is_bounded_and_worked_off_in_slices_before_the_next_frame() -> None:
     slices: list[int] = []
-    async with (
-        gateway(changed=lambda _session, change: slices.append(len(change.documents))) as world,
-        world.peer() as peer,
-    ):
+
+    def changed(_session: str, change: Changed) -> None:
+        slices.append(len(change.documents))
+
+    async with gateway(changed=changed) as world, world.peer() as peer:
         await peer.send(Changed(documents=[""] * (MAX_CHANGED + 1), reason=ChangeReason.PULL))
         refused = await peer.receive()
         assert isinstance(refused, Error) and (refused.code, refused.field) == (ErrorCode.INVALID_REQUEST, "documents")
@@ -157,7 +163,8 @@ def test_a_name_that_changed_costs_no_walk_through_every_prompt_of_its_session()
         chain = blocks_of(block_keys([at] * 2000, 16, salt=""), [PlacedSegment(segment=only, start=0, end=2000)], 16)
         directory.place(Namespace("a", "r"), "s", f"d{at}", chain, replica="r", now=0.0)
     directory.edited("s", "unknown", 0, 1.0)
-    watched = directory._entries = _Watched(directory._entries)
+    watched = _Watched(vars(directory)["_entries"])
+    setattr(directory, "_entries", watched)  # noqa: B010 - to see what it looks at
     for number in range(1000):
         assert directory.edited("s", f"unknown {number}", 0, 1.0) == 0
     assert watched.looks == 0

@@ -235,7 +235,7 @@ class EventStream(Response):
         outcome = await channel.while_connected(self._run(deliver))
         if outcome is None:
             return
-        if outcome.reason in HTTP_STATUS and not channel.started and waiting is None:
+        if outcome.reason in HTTP_STATUS and not was_shed(outcome) and not channel.started and waiting is None:
             await self._on_refusal(outcome)(scope, receive, send)
             return
         await channel.drained()
