@@ -11,7 +11,7 @@ One table, so that the WebSocket and the HTTP doors never disagree. A :class:`Re
 | cancelled, superseded, document_limit | `done{finish: cancelled}` | 499 |
 | disconnected | nobody is left to answer | 499 |
 | rate_limited | `error{rate_limited, retry_after_ms}` | 429 + Retry-After |
-| overloaded | `error{overloaded, retry_after_ms}` | 503 + Retry-After |
+| overloaded | `error{overloaded, retry_after_ms}` | `/v1/completions`, `/infill`: 200 and nothing; chat: 503 + Retry-After |
 | invalid | `error{invalid_request, field}`; the connection lives | 400 |
 | mismatch | `error{tokenizer_mismatch}` | 400 |
 | engine_lost | `error{engine_unavailable}` | 503 |
