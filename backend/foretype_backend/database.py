@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import psycopg
 from alembic import command
@@ -25,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from foretype_backend.telemetry.errors import StoreError, explain
 
-__all__ = ["Schema", "file_of", "is_there", "mapped", "migrate", "open_database", "place_of", "url_of"]
+__all__ = ["Schema", "file_of", "is_there", "look", "mapped", "migrate", "open_database", "place_of", "url_of"]
 
 _BUSY_MS: Final = 10_000
 _LOCK: Final = 0x666F7265
@@ -124,10 +125,50 @@ def migrate(connection: Connection, schema: Schema, place: str, upgrade: bool, t
     to = to or schema.head
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-    options = {"version_table": schema.version_table}
-    current = MigrationContext.configure(connection, opts=options).get_current_revision()
+    current = _revision(connection, schema)
     if current == to:
         return
+    config = _history(connection, schema, current, place)
+    if not upgrade:
+        raise StoreError(f"{place} has version {current or 'none'}, not {to}; start the gateway once to upgrade it")
+    command.upgrade(config, to)
+
+
+async def look(given: str, schema: Schema) -> None:
+    """Reach a store, and read what version it has; nothing of it is made or changed. One that is yet to be made is all right.
+
+    Raises:
+        StoreError: in the words of :func:`open_database`; a store that it would upgrade is none of that.
+    """
+    url = url_of(given, schema.field)
+    place, file = place_of(url), file_of(url)
+    if file is not None:
+        if not file.exists():
+            return
+        url = url.set(database=f"file:{quote(str(file))}", query={"mode": "ro", "uri": "true"})
+    engine = _engine(url)
+    try:
+        async with mapped(place), engine.connect() as connection:
+            plain = await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await plain.run_sync(_look, schema, place)
+    finally:
+        await engine.dispose()
+
+
+def _look(connection: Connection, schema: Schema, place: str) -> None:
+    current = _revision(connection, schema)
+    if current == schema.head:
+        _check_tables(connection, schema.metadata, place)
+    else:
+        _history(connection, schema, current, place)
+
+
+def _revision(connection: Connection, schema: Schema) -> str | None:
+    return MigrationContext.configure(connection, opts={"version_table": schema.version_table}).get_current_revision()
+
+
+def _history(connection: Connection, schema: Schema, current: str | None, place: str) -> Config:
+    """What leads from `current` to the head. Raises StoreError where nothing does."""
     config = Config()
     config.set_main_option("script_location", str(schema.migrations))
     config.attributes |= {"connection": connection, "schema": schema}
@@ -141,9 +182,7 @@ def migrate(connection: Connection, schema: Schema, place: str, upgrade: bool, t
         raise StoreError(
             f"{place} was migrated halfway: it has tables and no version; restore it from a backup, or move it away"
         )
-    if not upgrade:
-        raise StoreError(f"{place} has version {current or 'none'}, not {to}; start the gateway once to upgrade it")
-    command.upgrade(config, to)
+    return config
 
 
 def _make_file(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tomllib
 from datetime import UTC, datetime
@@ -11,12 +12,13 @@ from typing import Annotated, Final, NamedTuple
 import typer
 from foretype_context.terminal import say, say_json
 
-from foretype_backend.config import ConfigError, load_config
+from foretype_backend.config import Config, ConfigError, load_config
 from foretype_backend.operations.migrating import migrate
+from foretype_backend.operations.unknown import Unknown, unknown
 from foretype_backend.secret_file import make_secret
-from foretype_backend.starting import plan
+from foretype_backend.starting import Start, plan
 
-__all__ = ["Finding", "app", "check_file", "line_of"]
+__all__ = ["Finding", "app", "check_file", "examine", "finding_of", "line_of"]
 
 _TABLE: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
 _LINE: Final = re.compile(r"\(at line (\d+)")
@@ -51,22 +53,36 @@ def line_of(text: str, field: str) -> int:
 
 
 def check_file(path: Path) -> Finding | None:
-    """The first thing that is wrong with a file, or None: as `foretype serve` would say it, and before that nothing is asked."""
+    """The first thing that is wrong with a file, in the words of `foretype serve`; None where that would begin to start."""
     try:
-        certificate = plan(load_config(profile=path)).certificate
-        if certificate is not None and certificate.expired(datetime.now(UTC)):
-            raise ConfigError("gateway.tls_cert_file", f"expired on {certificate.expires:%Y-%m-%d}; renew it")
+        examine(path)
     except ConfigError as error:
-        try:
-            text = path.read_text("utf-8")
-            tomllib.loads(text)
-        except (OSError, UnicodeDecodeError):
-            return Finding(0, error.field, error.message)
-        except tomllib.TOMLDecodeError as bad:
-            at = _LINE.search(str(bad))
-            return Finding(int(at[1]) if at else 0, error.field, error.message)
-        return Finding(line_of(text, error.field), error.field, error.message)
+        return finding_of(path, error)
     return None
+
+
+def examine(path: Path) -> tuple[Config, Start]:
+    """What a gateway would start with. Nothing is asked. Raises ConfigError."""
+    config = load_config(profile=path)
+    start = plan(config)
+    certificate = start.certificate
+    if certificate is not None and certificate.expired(datetime.now(UTC)):
+        # A gateway serves on: behind a proxy that does not look at it, an expired certificate is better than none.
+        raise ConfigError("gateway.tls_cert_file", f"expired on {certificate.expires:%Y-%m-%d}; renew it")
+    return config, start
+
+
+def finding_of(path: Path, error: ConfigError) -> Finding:
+    """An error with its line in the file."""
+    try:
+        text = path.read_text("utf-8")
+        tomllib.loads(text)
+    except (OSError, UnicodeDecodeError):
+        return Finding(0, error.field, error.message)
+    except tomllib.TOMLDecodeError as bad:
+        at = _LINE.search(str(bad))
+        return Finding(int(at[1]) if at else 0, error.field, error.message)
+    return Finding(line_of(text, error.field), error.field, error.message)
 
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The gateway's configuration file.")
@@ -84,17 +100,36 @@ app.command()(migrate)
 def check(
     file: Annotated[Path, typer.Argument(help="the TOML file that `foretype serve --profile` gets")],
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="ask the engine, the stores and the issuer that the file names as well")
+    ] = False,
 ) -> None:
-    """Say what is wrong with a file: line, field, remedy. Exit code 0 where it can be used, 2 where not."""
-    finding = check_file(file)
-    if json:
-        found = [] if finding is None else [finding._asdict()]
-        say_json({"file": str(file), "findings": found})
-    elif finding is None:
-        say(f"{file}: ok")
+    """Say what is wrong with a file: line, field, remedy; and what cannot be known of it. Exit code 0 where it can be used, 2 where not."""
+    findings: list[Finding] = []
+    left: list[Unknown] = []
+    try:
+        config, start = examine(file)
+    except ConfigError as error:
+        findings.append(finding_of(file, error))
     else:
-        say(f"{file}:{finding.line}: {finding.field}: {finding.message}", err=True)
-    raise typer.Exit(0 if finding is None else 2)
+        left = unknown(config)
+        if probe:
+            from foretype_backend.operations.probe import probe as ask
+
+            left = [one for one in left if not one.probed]
+            findings += [finding_of(file, error) for error in asyncio.run(ask(config, start))]
+    if json:
+        not_checked = [{"field": one.field, "message": one.message} for one in left]
+        told = {"file": str(file), "findings": [one._asdict() for one in findings], "unknown": not_checked}
+        say_json(told)
+    else:
+        for finding in findings:
+            say(f"{file}:{finding.line}: {finding.field}: {finding.message}", err=True)
+        if not findings:
+            say(f"{file}: ok")
+        for one in left:
+            say(f"not checked: {one.field}: {one.message}")
+    raise typer.Exit(2 if findings else 0)
 
 
 @app.command("new-secret")
