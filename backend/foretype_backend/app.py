@@ -31,9 +31,10 @@ from foretype_backend.doors.openai import OpenAIDoor
 from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.encoding import EncodePool
 from foretype_backend.engines.port import Engine
-from foretype_backend.identity.directory import Directory
+from foretype_backend.identity.directory import Denial, Directory
 from foretype_backend.operations.admin import AdminDoor
 from foretype_backend.playground.door import PlaygroundDoor
+from foretype_backend.playground.logins import BrowserLogins
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
@@ -88,7 +89,12 @@ def create_app(
     renderer = Renderer(
         tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens, pool=encoding
     )
-    keeper = Gatekeeper(config, identity, denied=lambda denial: service.metrics.denied(denial))
+
+    def denied(denial: Denial) -> None:
+        service.metrics.denied(denial)
+
+    logins = BrowserLogins(None if place is None else place.folder)
+    keeper = Gatekeeper(config, identity, denied=denied, logins=logins)
     requests = Bound(config.gateway.max_requests, _per_tenant(keeper, config)[1])
     service = Service(
         engine,

@@ -24,6 +24,7 @@ _GROUP: Final = "foretype.commands"
 _OWN: Final = {
     "quickstart": "foretype_client.commands.quickstart:quickstart",
     "demo": "foretype_client.commands.demo:demo",
+    "playground": "foretype_client.commands.playground:playground",
     "complete": "foretype_client.commands.complete:complete",
     "explain": "foretype_client.commands.explain:explain",
     "doctor": "foretype_client.commands.doctor:doctor",

@@ -41,6 +41,11 @@
 The server waits by itself; this keeps a burst of keys from becoming a burst of messages."
   :type 'number)
 
+;; Nothing that a project says of its own accord (`.dir-locals.el') chooses a program, or where text goes to; whatever the user
+;; answers there, the default values count.
+(put 'foretype-command 'risky-local-variable t)
+(put 'foretype-options 'risky-local-variable t)
+
 (defconst foretype--rest-delay 0.1
   "Seconds after the cursor was moved without a change before the server is told where it rests.")
 
@@ -356,6 +361,25 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
   (when (foretype--workspace)
     (foretype-mode)))
 
+(defun foretype--elsewhere (run)
+  "RUN as a function that is called as from the home directory, and finds no program of the project that is open.
+Who opens somebody's repository must not run what lies in it."
+  (lambda (&rest arguments)
+    (let* ((root (or (lsp-workspace-root) default-directory))
+           (own (or (file-remote-p root) (file-in-directory-p "~" root)))
+           (exec-path (seq-filter (lambda (folder)
+                                    (and (stringp folder) (file-name-absolute-p folder)
+                                         (or own (not (file-in-directory-p folder root)))))
+                                  (default-value 'exec-path)))
+           (default-directory (if (file-remote-p default-directory) default-directory (expand-file-name "~/"))))
+      (apply run arguments))))
+
+(defun foretype--connection ()
+  "How lsp-mode starts the server."
+  (let ((connection (lsp-stdio-connection (lambda () (default-value 'foretype-command)))))
+    (list :connect (foretype--elsewhere (plist-get connection :connect))
+          :test? (foretype--elsewhere (plist-get connection :test?)))))
+
 ;;;###autoload
 (defun foretype-setup ()
   "Register the language server and start it in buffers of `foretype-modes'."
@@ -364,9 +388,9 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
     :server-id 'foretype
     :add-on? t ; beside the language's own server
     :multi-root t
-    :new-connection (lsp-stdio-connection (lambda () foretype-command))
+    :new-connection (foretype--connection)
     :activation-fn (lambda (_file mode) (apply #'provided-mode-derived-p mode foretype-modes))
-    :initialization-options (lambda () (append foretype-options '(:suggestionGrew t :askEarly t :debounceMs 25)))
+    :initialization-options (lambda () (append (default-value 'foretype-options) '(:suggestionGrew t :askEarly t :debounceMs 25)))
     :notification-handlers (lsp-ht ("foretype/didChangeStatus" #'foretype--told)
                                    ("foretype/suggestionGrew" #'foretype--grew))))
   (add-hook 'lsp-configure-hook #'foretype--configure t)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import closing
+from pathlib import Path
+
 import httpx
 import pytest
 from backend.world import TOKENIZER, gateway, profile
+from e2e.lsp_support import GatewayProcess
 from foretype_backend.playground.logins import BrowserLogins, cookie_name
 from foretype_backend.playground.plans import Pages, difference
 from foretype_context.assemble import Assembler
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
 
 TOKEN = "sesame-open-up-please"
 PAGE = "page-0001"
@@ -48,17 +55,56 @@ def test_what_was_generated_for_an_older_text_is_not_finished() -> None:
     assert pages.finish("b", 1, "1", final=True) is None
 
 
-def test_a_login_ends_by_itself_and_belongs_to_one_port() -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_login_ends_by_itself_and_belongs_to_one_port_and_one_page(tmp_path: Path, shared: bool) -> None:
     now = 0.0
-    logins = BrowserLogins(lambda: now)
-    value = logins.open(TOKEN)
-    assert TOKEN not in value
-    headers = {"host": "localhost:7878", "cookie": f"a=b; {cookie_name('localhost:7878')}={value}"}
+    folder = tmp_path if shared else None
+    logins = BrowserLogins(folder, lambda: now)
+    cookie, page = logins.open(TOKEN)
+    assert TOKEN not in cookie + page
+    name = cookie_name("localhost:7878", secure=False)
+    headers = {"host": "localhost:7878", "cookie": f"a=b; {name}={cookie}", "x-foretype-page": page}
     assert logins.token(headers) == TOKEN
     assert logins.token({**headers, "host": "localhost:9"}) is None
-    assert logins.token({"host": "localhost:7878", "cookie": "foretype_7878=guess"}) is None
-    assert logins.token({"host": "localhost:7878", "cookie": "\x00;=;;"}) is None
-    now = 13 * 3600.0
+    without = {name: value for name, value in headers.items() if name != "x-foretype-page"}
+    assert logins.token(without) is None  # what a service on another port gets to see
+    assert logins.token({**headers, "x-foretype-page": logins.open(TOKEN).page}) is None
+    assert logins.token({**without, "sec-websocket-protocol": f"foretype, foretype.{page}"}) == TOKEN
+    assert logins.token({**headers, "cookie": "foretype_7878=guess"}) is None
+    assert logins.token({**headers, "cookie": "\x00;=;;"}) is None
+    assert logins.token({**headers, "cookie": f"__Host-{name}={cookie}"}) == TOKEN  # what TLS gives
+    now = 9 * 3600.0
+    assert logins.token(headers) is None
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_code_works_once_and_for_a_minute(tmp_path: Path, shared: bool) -> None:
+    now = 0.0
+    folder = tmp_path if shared else None
+    logins, others = BrowserLogins(folder, lambda: now), BrowserLogins(folder, lambda: now)
+    redeemed = others if shared else logins  # another worker
+    code, late = logins.code(TOKEN), logins.code(TOKEN)
+    assert TOKEN not in code
+    assert redeemed.redeem(code) == TOKEN
+    assert logins.redeem(code) is redeemed.redeem(code) is None
+    now = 61.0
+    assert redeemed.redeem(late) is None
+    assert logins.redeem("guess") is logins.redeem("../x") is None
+    headers = {"host": "localhost:7878", "cookie": f"foretype_7878={logins.code(TOKEN)}", "x-foretype-page": ""}
+    assert logins.token(headers) is None
+
+
+def test_who_reads_what_workers_share_has_no_token_and_too_many_logins_forget_the_oldest(tmp_path: Path) -> None:
+    logins = BrowserLogins(tmp_path)
+    first = logins.open(TOKEN)
+    kept = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert kept and all(TOKEN.encode() not in file.read_bytes() for file in kept)
+    assert all(first.cookie not in file.name and file.stat().st_mode & 0o077 == 0 for file in kept)
+    assert (tmp_path / "logins").stat().st_mode & 0o077 == 0
+    for _ in range(1001):
+        logins.code(TOKEN)
+    assert len(list((tmp_path / "logins").iterdir())) == 1000
+    headers = {"host": "h:1", "cookie": f"foretype_1={first.cookie}", "x-foretype-page": first.page}
     assert logins.token(headers) is None
 
 
@@ -106,11 +152,86 @@ async def test_strangers_see_the_page_and_nothing_else() -> None:
         assert (await client.post("/playground/plan", json=question)).status_code == 401
         assert (await client.post("/playground/login", json={"token": "wrong"})).status_code == 401
         entered = await client.post("/playground/login", json={"token": TOKEN})
-        assert entered.status_code == 204 and "HttpOnly" in entered.headers["set-cookie"]
+        assert entered.status_code == 200 and "HttpOnly" in entered.headers["set-cookie"]
+        assert (
+            await client.post("/playground/plan", json=question)
+        ).status_code == 401  # the cookie alone opens nothing
+        client.headers["x-foretype-page"] = entered.json()["page"]
         assert (await client.post("/playground/plan", json=question)).status_code == 200
         elsewhere = {"Origin": "http://localhost:3000"}
         assert (await client.post("/playground/plan", json=question, headers=elsewhere)).status_code == 403
         assert (await client.get("/playground/../app.py")).status_code == 404
+
+
+async def test_a_code_opens_one_page_and_no_token_is_in_what_browsers_keep() -> None:
+    async with gateway(token=TOKEN) as world:
+        base = f"http://127.0.0.1:{world.port}"
+        async with httpx.AsyncClient(base_url=base) as client:
+            assert (await client.post("/playground/code")).status_code == 401
+            wrong = await client.post("/playground/code", headers={"Authorization": "Bearer wrong"})
+            assert wrong.status_code == 401
+            made = await client.post("/playground/code", headers={"Authorization": f"Bearer {TOKEN}"})
+            assert made.json()["seconds"] == 60.0 and TOKEN not in made.text
+            code = made.json()["code"]
+            entered = await client.post("/playground/login", json={"code": code}, headers={"Origin": base})
+            assert entered.status_code == 200 and TOKEN not in entered.text + str(entered.headers)
+            assert "Secure" not in entered.headers["set-cookie"]
+            again = await client.post("/playground/login", json={"code": code})
+            assert again.status_code == 401 and "used" in again.json()["error"]["message"]
+            page = {"x-foretype-page": entered.json()["page"]}
+            question = {"page": PAGE, "before": "x"}
+            assert (await client.post("/playground/plan", json=question, headers=page)).status_code == 200
+
+
+async def test_behind_tls_the_cookie_is_the_hosts_alone() -> None:
+    async with gateway(token=TOKEN) as world, httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}") as client:
+        origin = {"Origin": f"https://127.0.0.1:{world.port}"}  # TLS ends at a proxy
+        entered = await client.post("/playground/login", json={"token": TOKEN}, headers=origin)
+        cookie = entered.headers["set-cookie"]
+        assert cookie.startswith(f"__Host-foretype_{world.port}=") and "Secure" in cookie and "Path=/" in cookie
+
+
+async def test_a_browsers_socket_takes_both_halves_and_the_answer_names_the_protocol() -> None:
+    async with gateway(token=TOKEN) as world, httpx.AsyncClient(base_url=f"http://127.0.0.1:{world.port}") as client:
+        page = (await client.post("/playground/login", json={"token": TOKEN})).json()["page"]
+        cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)
+        url = f"ws://127.0.0.1:{world.port}/v1/stream"
+        protocols = [Subprotocol("foretype"), Subprotocol(f"foretype.{page}")]
+        async with connect(url, additional_headers={"Cookie": cookie}, subprotocols=protocols) as socket:
+            assert socket.subprotocol == "foretype"
+            await socket.send('{"type": "hello", "v": 1, "client": "test"}')
+            assert '"profile"' in str(await socket.recv())
+        async with connect(url, additional_headers={"Cookie": cookie}) as socket:
+            await socket.wait_closed()
+            assert socket.close_code == 4401
+
+
+LONG = "l" * 3_000 + "ong"
+
+
+@pytest.mark.parametrize("token", [TOKEN, LONG])
+@pytest.mark.timeout(120)
+async def test_a_login_holds_at_every_worker_and_a_code_works_once_among_them(tmp_path: Path, token: str) -> None:
+    """Each request over a connection of its own, so that the system hands it to any of them."""
+    (tmp_path / "token").write_text(token)
+    (tmp_path / "token").chmod(0o600)
+    options = ("--workers", "2", "--token-file", tmp_path / "token")
+    with closing(GatewayProcess(tmp_path, options=options)) as served:
+        base = f"http://127.0.0.1:{served.port}"
+        question = {"page": PAGE, "before": "x"}
+
+        def post(path: str, body: object = None, headers: dict[str, str] | None = None) -> httpx.Response:
+            return httpx.post(f"{base}/playground/{path}", json=body, headers=headers, trust_env=False, timeout=20)
+
+        for _ in range(5):
+            code = post("code", headers={"Authorization": f"Bearer {token}"}).json()["code"]
+            entered = await asyncio.gather(*(asyncio.to_thread(post, "login", {"code": code}) for _ in range(8)))
+            assert sorted(one.status_code for one in entered) == [200] + 7 * [401]
+            login = next(one for one in entered if one.status_code == 200)
+            name = cookie_name(f"127.0.0.1:{served.port}", secure=False)
+            headers = {"Cookie": f"{name}={login.cookies[name]}", "x-foretype-page": login.json()["page"]}
+            asked = await asyncio.gather(*(asyncio.to_thread(post, "plan", question, headers) for _ in range(12)))
+            assert {one.status_code for one in asked} == {200}
 
 
 async def test_the_bundle_is_small_and_asks_nobody_else() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
+from e2e.processes import who_was_given
 from foretype_client.commands.quickstart import editor_lines
 
 
@@ -47,5 +50,11 @@ def test_it_shows_suggestions_and_prints_a_line_per_editor(tmp_path: Path) -> No
         "Helix",
         "only when you ask",
         "ends by itself",
+        "/playground#code=",
+        "once, for a minute",
     ):
         assert expected in done.stdout
+    record = json.loads((tmp_path / "gateway.json").read_text())  # it waits for a minute for somebody to come
+    assert record["token"] not in done.stdout
+    assert who_was_given(record["token"]) == []
+    psutil.Process(record["pid"]).terminate()

@@ -66,6 +66,7 @@ class Gatekeeper:
     Args:
         identity: knows everybody's own credentials; without it the gateway has one token, or none.
         denied: told of every credential that was not taken, for the metric.
+        logins: of browsers.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class Gatekeeper:
         config: Config,
         identity: Identity | None = None,
         denied: Callable[[Denial], None] = lambda _: None,
+        logins: BrowserLogins | None = None,
     ) -> None:
         self.identity = identity
-        self.logins = BrowserLogins()
+        self.logins = logins or BrowserLogins()
         self._denied = denied
         self.use(config)
 

@@ -22,6 +22,7 @@ from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gate
 from foretype_backend.doors.connection import ChangeSink, Connection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
 from foretype_backend.identity.directory import Denial, Principal, Scope
+from foretype_backend.playground.logins import PROTOCOL
 from foretype_backend.render import Renderer
 from foretype_backend.serve import Service
 from foretype_backend.turns import Turns
@@ -83,7 +84,8 @@ class StreamDoor:
     async def __call__(self, websocket: WebSocket) -> None:
         """Serve one connection until it ends."""
         admitted = self._admit(websocket)
-        await websocket.accept()
+        offered = websocket.scope.get("subprotocols") or ()
+        await websocket.accept(PROTOCOL if PROTOCOL in offered else None)  # else a browser that offers some gives up
         if isinstance(admitted, tuple):
             code, reason = admitted
             await websocket.close(code, reason)

@@ -20,12 +20,14 @@ from starlette.routing import Route
 from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.doors.auth import Gatekeeper, principal_of
 from foretype_backend.doors.http import read_body
-from foretype_backend.playground.logins import cookie_name
+from foretype_backend.playground.logins import CODE_S, cookie_name
 from foretype_backend.playground.plans import MAX_TEXT_CHARS, Pages
 
 __all__ = ["PlaygroundDoor"]
 
 _MAX_BODY_BYTES: Final = 8 * MAX_TEXT_CHARS
+_MAX_LOGIN_BYTES: Final = 32_768
+"""Of a login: a bearer token of an issuer that lists groups is some kilobytes long."""
 _STATIC: Final = {
     "index.html": "text/html; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
@@ -46,7 +48,10 @@ _Short = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class _Login(msgspec.Struct):
-    token: _Short
+    """Either of them; a code wins."""
+
+    token: str = ""
+    code: _Short = ""
 
 
 class _Ask(msgspec.Struct):
@@ -88,6 +93,7 @@ class PlaygroundDoor:
     def routes(self) -> list[Route]:
         return [
             Route("/playground", self.static, methods=["GET"]),
+            Route("/playground/code", self.code, methods=["POST"]),
             Route("/playground/login", self.login, methods=["POST"]),
             Route("/playground/plan", self.plan, methods=["POST"]),
             Route("/playground/finish", self.finish, methods=["POST"]),
@@ -101,21 +107,36 @@ class PlaygroundDoor:
             return Response(status_code=404)
         return Response(self._static[name], media_type=_STATIC[name], headers=_HEADERS)
 
+    async def code(self, request: Request) -> Response:
+        """What opens a page once, for a minute, in place of the token that this request carries."""
+        token = request.headers.get("authorization", "").partition(" ")[2].strip()
+        if not token:  # a browser has no need of one, and a gateway that asks for no credential neither
+            return _error(400, "invalid_request", "send the token as `Authorization: Bearer TOKEN`", "authorization")
+        return _json({"code": self._keeper.logins.code(token), "seconds": CODE_S})
+
     async def login(self, request: Request) -> Response:
-        """Change a token for a cookie."""
+        """Change a token or a code for the two halves of a login: a cookie, and what the page keeps."""
         try:
-            body = await read_body(request, _Login, max_bytes=4096)
+            body = await read_body(request, _Login, max_bytes=_MAX_LOGIN_BYTES)
         except InvalidRequest as error:
             return _invalid(error)
-        if not self._keeper.authorized({"authorization": f"Bearer {body.token}"}):
+        logins, token = self._keeper.logins, body.token
+        if body.code:
+            token = logins.redeem(body.code)
+            if token is None:
+                return _error(401, "invalid_api_key", "this code was used, or is older than a minute", "code")
+        if not self._keeper.authorized({"authorization": f"Bearer {token}"}):
             return _error(401, "invalid_api_key", "this token is not the gateway's", "token")
-        response = Response(status_code=204)
+        login = logins.open(token)
+        response = _json({"page": login.page})
+        # What a browser says of itself: TLS may end before this gateway.
+        secure = request.headers.get("origin", "").startswith("https://") or request.url.scheme == "https"
         response.set_cookie(
-            cookie_name(request.headers.get("host", "")),
-            self._keeper.logins.open(body.token),
+            cookie_name(request.headers.get("host", ""), secure=secure),
+            login.cookie,
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=secure,
             path="/",
         )
         return response

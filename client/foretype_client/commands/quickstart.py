@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
-import webbrowser
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,8 +15,9 @@ from rich.console import Console
 import foretype_client
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.commands.demo import demo
+from foretype_client.commands.playground import open_page, page_address
 from foretype_client.commands.shared import ModelOption, StateDirOption, client_options, errors_told
-from foretype_client.local import default_state_dir, find_gateway
+from foretype_client.connecting import http_base
 
 __all__ = ["editor_lines", "quickstart"]
 
@@ -77,11 +76,6 @@ def quickstart(
         asyncio.run(_report(options, console, terminal if stay is None else stay))
 
 
-def _has_display() -> bool:
-    """Whether a browser would have a screen: always on Windows and macOS, elsewhere where a display server runs."""
-    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
 async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
     async with open_client(options) as client:
         await client.ready(options.start_timeout_s)
@@ -92,13 +86,13 @@ async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
                 "what your files say. `foretype lsp --unsure` shows all it says, as above.",
                 markup=False,
             )
-        record = await find_gateway(options.state_dir or default_state_dir())
-        where = "" if record is None else f" at {record.base}"
-        if record is not None:
-            page = f"{record.base}/playground#token={record.token}"
-            console.print(f"\nPlayground in a browser: {page}", soft_wrap=True)
-            if stay and _has_display():
-                await asyncio.to_thread(webbrowser.open, page)
+        endpoint = client.session.endpoint
+        where = f" at {http_base(endpoint.url)}"
+        page = await page_address(endpoint)
+        console.print(f"\nPlayground in a browser: {page}", soft_wrap=True)
+        console.print("  (this address works once, for a minute; `foretype playground` makes another)")
+        if stay:
+            await open_page(page)
         if not stay:
             console.print(f"\nThe gateway{where} ends by itself a minute after the last editor left.")
             return

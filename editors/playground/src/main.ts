@@ -7,7 +7,7 @@ import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } f
 import { tags } from '@lezer/highlight';
 import { ghostField, ghostKeys, offer, shown } from './ghost';
 import { Panel } from './panel';
-import { type Done, type Finished, LoginNeeded, type Plan, Stream, post, random } from './protocol';
+import { type Done, type Finished, LoginNeeded, type Plan, Stream, enter, post, random } from './protocol';
 import { CURSOR, SAMPLE } from './sample';
 
 const DEBOUNCE_MS = 50;
@@ -181,16 +181,13 @@ function askForLogin(): void {
   find('token').focus();
 }
 
-async function enter(token: string): Promise<void> {
-  await post('login', { token });
-  login.hidden = true;
-  find('login-error').textContent = '';
-}
-
 login.addEventListener('submit', async (event) => {
   event.preventDefault();
   try {
-    await enter((find('token') as HTMLInputElement).value);
+    await enter({ token: (find('token') as HTMLInputElement).value });
+    (find('token') as HTMLInputElement).value = '';
+    login.hidden = true;
+    find('login-error').textContent = '';
   } catch (error) {
     find('login-error').textContent = error instanceof LoginNeeded ? 'This is not the token of this gateway.' : String(error);
     return;
@@ -202,11 +199,14 @@ login.addEventListener('submit', async (event) => {
 async function start(): Promise<void> {
   panel.stages({});
   view.focus();
-  // `make run` prints an address with the token behind #: it reaches this page and nothing else.
-  const token = new URLSearchParams(location.hash.slice(1)).get('token');
-  if (token) {
+  // `foretype playground` opens an address with a code behind #, which works once, for a minute.
+  const code = new URLSearchParams(location.hash.slice(1)).get('code');
+  if (code) {
     window.history.replaceState(null, '', location.pathname);
-    await enter(token).catch(() => askForLogin());
+    await enter({ code }).catch(() => {
+      // Seen only where nobody is logged in.
+      find('login-error').textContent = 'This address was used before, or is older than a minute: `foretype playground` makes another.';
+    });
   }
   await ask(0);
 }

@@ -31,17 +31,27 @@ export interface Finished {
 /** The gateway wants to know who this is. */
 export class LoginNeeded extends Error {}
 
+const HALF = 'foretype.page';
+const PROTOCOL = 'foretype';
+
+/** This page's half of its login; the cookie is the other. It belongs to this port, which a cookie does not. */
+const half = (): string | null => localStorage.getItem(HALF);
+
+/** Log in with the gateway's token, or with a code that `foretype playground` made. */
+export async function enter(credential: { token: string } | { code: string }): Promise<void> {
+  const { page } = await post<{ page: string }>('login', credential);
+  localStorage.setItem(HALF, page);
+}
+
 export async function post<T>(path: string, body: unknown): Promise<T> {
+  const page = half();
   const answer = await fetch(`/playground/${path}`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json' },
+    headers: { 'content-type': 'application/json', ...(page ? { 'x-foretype-page': page } : {}) },
     body: JSON.stringify(body),
   });
   if (answer.status === 401) {
     throw new LoginNeeded();
-  }
-  if (answer.status === 204) {
-    return undefined as T;
   }
   const value = await answer.json();
   if (!answer.ok) {
@@ -90,7 +100,9 @@ export class Stream {
 
   connected(): Promise<WebSocket> {
     this.opened ??= new Promise((resolve, reject) => {
-      const socket = new WebSocket(`${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/v1/stream`);
+      const page = half();
+      const url = `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/v1/stream`;
+      const socket = new WebSocket(url, page ? [PROTOCOL, `${PROTOCOL}.${page}`] : []);
       this.socket = socket;
       socket.onopen = () => {
         socket.send(JSON.stringify({ type: 'hello', v: 1, client: 'playground' }));

@@ -1,3 +1,5 @@
+import { mkdir } from 'node:fs/promises';
+
 import * as vscode from 'vscode';
 import {
   CloseAction,
@@ -42,6 +44,7 @@ class Extension {
       context.globalStorageUri.fsPath,
       (doing) => this.status.say('starting', doing),
       (line) => this.log.info(line),
+      folders,
     );
     const commands: Record<string, () => unknown> = {
       'foretype.explainSuggestion': () => this.explain(),
@@ -64,6 +67,7 @@ class Extension {
       new Rested((document, position) => this.rested(document, position)),
       ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
       vscode.workspace.onDidChangeConfiguration((event) => this.onConfiguration(event)),
+      vscode.workspace.onDidGrantWorkspaceTrust(() => this.sendOptions()),
     );
   }
 
@@ -75,7 +79,9 @@ class Extension {
       const command = await this.server(settings, signal);
       const options = await this.clientOptions(command);
       if (!signal.aborted) {
-        await this.connect({ command, args: ['lsp', ...settings.get<string[]>('server.arguments', [])] }, options);
+        const cwd = this.context.globalStorageUri.fsPath; // a Python would import from there; the library's choice is the open folder
+        await mkdir(cwd, { recursive: true });
+        await this.connect({ command, args: ['lsp', ...settings.get<string[]>('server.arguments', [])], options: { cwd } }, options);
       }
     } catch (error) {
       if (!signal.aborted) {
@@ -97,12 +103,12 @@ class Extension {
   /** The command of the server: as set, as found, or as this extension installs it. Throws NotInstalled. */
   private async server(settings: vscode.WorkspaceConfiguration, signal: AbortSignal): Promise<string> {
     const setting = settings.get<string>('server.path', '');
-    const found = await locate(setting);
+    const found = await locate(setting, ['foretype'], folders());
     if (found !== undefined) {
       return found;
     }
     if (setting) {
-      throw new NotInstalled(`${setting} is no program: correct or empty foretype.server.path`);
+      throw new NotInstalled(`${setting} is no program: correct or empty foretype.server.path, which takes an absolute path`);
     }
     const installed = await this.installer.command(settings.get<string>('python.path', ''), signal);
     if (installed === undefined) {
@@ -268,6 +274,11 @@ class Extension {
     this.log.error(detail);
     this.status.say('degraded', detail);
   }
+}
+
+/** What is open, as paths of this machine. */
+function folders(): string[] {
+  return (vscode.workspace.workspaceFolders ?? []).map(({ uri }) => uri.fsPath);
 }
 
 let extension: Extension | undefined;

@@ -3,6 +3,8 @@ import { createHash } from 'node:crypto';
 import { access, mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import * as path from 'node:path';
 
+import { locate } from './locate';
+
 const WINDOWS = process.platform === 'win32';
 const PYTHONS = WINDOWS ? ['python', 'python3'] : ['python3.13', 'python3.12', 'python3.11', 'python3', 'python'];
 const PROBE = 'import sys, venv, ensurepip; sys.exit(0 if sys.version_info >= (3, 11) else 3)';
@@ -22,6 +24,7 @@ export class Installer {
     private readonly storage: string,
     private readonly say: (doing: string) => void,
     private readonly log: (line: string) => void,
+    private readonly open: () => string[],
   ) {}
 
   /**
@@ -85,8 +88,9 @@ export class Installer {
   }
 
   private async python(setting: string, signal: AbortSignal): Promise<string> {
-    for (const candidate of setting ? [setting] : PYTHONS) {
-      if (await this.run(signal, candidate, ['-c', PROBE]).then(() => true, () => false)) {
+    for (const name of setting ? [''] : PYTHONS) {
+      const candidate = await locate(setting, [name], this.open());
+      if (candidate && await this.run(signal, candidate, ['-c', PROBE]).then(() => true, () => false)) {
         return candidate;
       }
     }
@@ -98,7 +102,8 @@ export class Installer {
 
   private run(signal: AbortSignal, command: string, args: string[], failure = ''): Promise<void> {
     return new Promise((resolve, reject) => {
-      const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], windowsHide: true, signal });
+      // `-c` and `-m` import from the working directory first: never from a folder that somebody opened.
+      const child = spawn(command, args, { cwd: this.storage, stdio: ['ignore', 'pipe', 'pipe'], windowsHide: true, signal });
       const told = (chunk: Buffer): void => {
         for (const line of chunk.toString().split('\n').filter((text) => text.trim())) {
           this.log(line);

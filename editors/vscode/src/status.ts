@@ -38,6 +38,7 @@ export class StatusItem implements vscode.Disposable {
     const lines = [
       status.model && `model: ${status.model}`,
       status.gateway && `gateway: ${status.gateway}`,
+      !vscode.workspace.isTrusted && 'this folder is not trusted: nothing in it is read but what is open',
       counts.cachedShare !== null && `prompt tokens not computed: ${Math.round(counts.cachedShare * 100)} %`,
       `suggestions: ${counts.suggested}, accepted: ${counts.accepted}`,
       ...status.problems.map((problem) => `setting ${problem}`),

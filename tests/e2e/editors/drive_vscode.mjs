@@ -82,6 +82,10 @@ const commands = {
   text: () => page.evaluate(() => [...document.querySelectorAll('.view-line')].map((node) => node.textContent).join('\n').replaceAll('\u00a0', ' ')),
   // What the editor shows that keys go to.
   active: () => page.evaluate(() => document.activeElement?.closest('.editor-instance')?.querySelector('.view-lines')?.textContent.replaceAll('\u00a0', ' ') ?? ''),
+  // The button of the editor for workspace trust.
+  trust: async () => {
+    await page.locator('.workspace-trust-editor .workspace-trust-buttons-row .monaco-button', { hasText: /^Trust/ }).first().click({ timeout: 60_000 });
+  },
   // Name of the file that the active tab shows.
   tab: () => page.evaluate(() => document.querySelector('.tab.active')?.getAttribute('data-resource-name') ?? ''),
   status: () => page.evaluate(() => document.querySelector('[id="foretype.foretype.foretype.status"], [id*="foretype.status"]')?.getAttribute('aria-label') ?? null),

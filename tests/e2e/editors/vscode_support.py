@@ -36,14 +36,21 @@ def parts():
 
 
 class VsCode:
-    """VS Code with one file open, its cursor at the start."""
+    """VS Code with one file open, its cursor at the start.
 
-    def __init__(self, folder: Path, source: str, settings: dict, *, name="a.py", env_more=None):
+    `files` are written into the open folder before, by their paths; with `trust` VS Code trusts every folder.
+    """
+
+    def __init__(self, folder: Path, source: str, settings: dict, *, name="a.py", env_more=None, files=None, trust=True):
         node, server, tools, chromium = parts()
         self.work = folder / "work"
         (self.work / ".git").mkdir(parents=True)
         self.file = self.work / name
         self.file.write_text(source)
+        for path, text in (files or {}).items():
+            (self.work / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.work / path).write_text(text)
+            (self.work / path).chmod(0o755)
         data, extensions = folder / "data", folder / "extensions"
         (data / "User").mkdir(parents=True)
         self._data = data
@@ -56,7 +63,7 @@ class VsCode:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        quiet = ("--disable-telemetry", "--disable-update-check", "--disable-workspace-trust")
+        quiet = ("--disable-telemetry", "--disable-update-check", *(("--disable-workspace-trust",) if trust else ()))
         self._log = (folder / "code-server.log").open("w")
         self._server = subprocess.Popen(
             [node, server, *places, "--auth", "none", "--bind-addr", f"127.0.0.1:{port}", *quiet],

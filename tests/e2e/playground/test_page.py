@@ -5,6 +5,7 @@ import json
 import os
 from pathlib import Path
 
+import httpx
 import pytest
 from e2e.lsp_support import gateway
 from e2e.playground.page_support import MISSING, Page
@@ -122,7 +123,27 @@ def test_a_gateway_with_a_token_asks_for_it_once_and_the_page_never_keeps_it(pag
         assert page.do("shown", selector=".ghost") is not None
         (cookie,) = page.do("cookies")
         assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and TOKEN not in cookie["value"]
-        assert page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
-        page.do("open", url=f"{url}#token={TOKEN}")
+        kept = page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})")
+        assert TOKEN not in kept and cookie["value"] not in kept
+        assert page.evaluate("document.getElementById('token').value") == ""
+        page.do(
+            "open", url=f"{url}#token={TOKEN}"
+        )  # in a profile of its own: not logged in, and an address holds no token
+        page.until("document.getElementById('login').hidden", False)
+
+
+def test_an_address_with_a_code_opens_the_page_once(page, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").chmod(0o600)
+    with gateway(tmp_path, options=("--token-file", tmp_path / "token")) as running:
+        url = f"http://127.0.0.1:{running.port}/playground"
+        made = httpx.post(f"{url}/code", headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False)
+        address = f"{url}#code={made.json()['code']}"
+        page.do("open", url=address)
         assert page.do("shown", selector=".ghost") is not None
+        assert page.evaluate("location.href") == url
+        assert page.evaluate("document.getElementById('login').hidden")
+        page.do("open", url=address)
+        page.until("document.getElementById('login').hidden", False)
+        page.until("document.getElementById('login-error').textContent.includes('foretype playground')")
         assert page.evaluate("location.href") == url

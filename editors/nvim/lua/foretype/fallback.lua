@@ -177,13 +177,15 @@ local function attach(bufnr)
     return -- `:edit` reads a file anew, and detaches it
   end
   if not client() then
-    if vim.fn.executable(settings.cmd[1]) == 0 then
+    local command = require('foretype.lsp').command(settings.cmd)
+    if not command then
       return -- Neovim would stop with a message at each file; `:checkhealth foretype` says it once
     end
     local root = root_of(vim.api.nvim_buf_get_name(bufnr))
     client_id = vim.lsp.start_client({
       name = 'foretype',
-      cmd = settings.cmd,
+      cmd = command,
+      cmd_cwd = vim.loop.os_homedir(), -- `python -m` imports from there: never from a repository
       root_dir = root,
       workspace_folders = { { uri = vim.uri_from_fname(root), name = root } },
       init_options = vim.tbl_extend('keep', settings.options, {

@@ -12,12 +12,12 @@ function M.check()
     return
   end
   info(vim.lsp.inline_completion and "Neovim's own inline completion, made safe to accept" or 'ghost text drawn by the plugin')
-  local command = settings.cmd[1]
-  if vim.fn.executable(command) == 0 then
-    bad(command .. " is no program: install Foretype (pip install 'foretype[local]') or set `cmd`")
+  local program = require('foretype.lsp').program(settings.cmd[1])
+  if not program then
+    bad(settings.cmd[1] .. " is no program: install Foretype (pip install 'foretype[local]') or set `cmd`")
     return
   end
-  ok(vim.fn.exepath(command))
+  ok(program)
   local lsp = require('foretype.lsp')
   local client = lsp.client()
   if not client then

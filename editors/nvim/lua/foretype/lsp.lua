@@ -42,4 +42,39 @@ function M.utf16_length(text)
   return units
 end
 
+local function inside(root, folder)
+  return folder == root or folder:sub(1, #root + 1) == root .. '/'
+end
+
+--- The program of a command, or nil: an absolute path, or a name that is found at an absolute place of the PATH outside of the
+--- working directory. Who opens somebody's repository must not run what lies in it.
+function M.program(name)
+  local windows = vim.fn.has('win32') == 1
+  local absolute = windows and '^%a:[\\/]' or '^/'
+  local path = vim.fn.expand(name)
+  if path:match(absolute) then
+    return vim.fn.executable(path) == 1 and path or nil
+  end
+  if name:find('[\\/]') then
+    return nil
+  end
+  local function real(folder)
+    return (vim.loop.fs_realpath(folder) or folder):gsub('\\', '/')
+  end
+  local here, home = real(vim.fn.getcwd()), real(vim.loop.os_homedir())
+  for _, folder in ipairs(vim.split(vim.env.PATH or '', windows and ';' or ':', { plain = true })) do
+    local found = folder .. '/' .. name .. (windows and '.exe' or '')
+    local own = inside(here, home) or not inside(here, real(folder))
+    if folder:match(absolute) and own and vim.fn.executable(found) == 1 then
+      return found
+    end
+  end
+end
+
+--- The command as it is run, or nil where there is no such program.
+function M.command(cmd)
+  local program = M.program(cmd[1])
+  return program and vim.list_extend({ program }, vim.list_slice(cmd, 2)) or nil
+end
+
 return M

@@ -116,8 +116,13 @@ local function hide_what_does_not_fit(bufnr)
 end
 
 function M.setup(settings)
+  local command = require('foretype.lsp').command(settings.cmd)
+  if not command then
+    return -- `:checkhealth foretype` says so
+  end
   vim.lsp.config('foretype', {
-    cmd = settings.cmd,
+    cmd = command,
+    cmd_cwd = vim.loop.os_homedir(), -- `python -m` imports from there: never from a repository
     filetypes = settings.filetypes,
     root_markers = settings.root_markers,
     -- Neovim asks 200 ms after the last key. It tells of that key at once, so that the server can ask the model long before.
