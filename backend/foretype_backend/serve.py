@@ -37,6 +37,7 @@ from foretype_backend.engines.port import (
     TOLD,
     Engine,
     EngineUnavailable,
+    Fault,
     PromptRefused,
 )
 from foretype_backend.generation import Generation
@@ -102,7 +103,7 @@ class Service:
             clock=clock,
         )
         self._cached_share = 0.0
-        self._logged = ""
+        self._logged: Fault | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._alarms: Alarms | None = None
         self.metrics = Metrics(
@@ -364,12 +365,12 @@ class Service:
             record.guard.move(min(grace, record.job.deadline) if record.started is None else grace)
 
     def _told(self, error: EngineUnavailable) -> str:
-        """What a client hears of it. Where the engine is a server the log has the rest, once for as long as it stays the same."""
+        """What a client hears of it. Where the engine is a server that is no place and none of its words, which may quote the prompt."""
         if not getattr(self.engine, "remote", False):
             return str(error)
-        if str(error) != self._logged:
-            self._logged = str(error)
-            _log.warning("the engine: %s", error)
+        if error.fault is not self._logged:
+            self._logged = error.fault
+            _log.warning("%r: %s", self.engine, TOLD[error.fault])
         return TOLD[error.fault]
 
     def _fault(self, record: Record, error: Exception) -> Outcome:

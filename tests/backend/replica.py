@@ -28,6 +28,7 @@ class Replica:
         salting: `keeps` apart what is under different salts, `ignores` them, or `refuses` the field.
         counting: `cached` tokens, the `prompt` alone, or `nothing`.
         chats: whether it has a chat template.
+        echoes: its errors quote what it was asked.
         probed: prompts of one token of output that were asked whole, by their salts.
     """
 
@@ -51,6 +52,7 @@ class Replica:
         self.salting = "keeps"
         self.counting = "cached"
         self.chats = True
+        self.echoes = False
         self.probed: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -115,7 +117,7 @@ class Replica:
                 return JSONResponse({"error": {"message": "unknown field cache_salt"}}, 400)
             if self.behaviour in ("error", "busy"):
                 status = 500 if self.behaviour == "error" else 503
-                return JSONResponse({"error": {"message": "told to"}}, status)
+                return JSONResponse({"error": {"message": str(body) if self.echoes else "told to"}}, status)
             if any(not 0 <= one < self.vocabulary for one in body["prompt"]):
                 return JSONResponse({"error": {"message": "Token id is out of vocabulary"}}, 400)
             if not body.get("stream"):
