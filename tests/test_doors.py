@@ -158,3 +158,32 @@ def test_text_goes_to_a_terminal_by_one_way() -> None:
             assert name not in ways and name not in ("sys.stdout.write", "sys.stderr.write"), (
                 f"{path}:{call.lineno} prints: go through foretype_context.terminal"
             )
+
+
+READERS = {
+    "context/foretype_context/small_files.py": "the reader",
+    "context/foretype_context/git.py": "what git said on its standard error",
+    "context/foretype_context/tokens.py": "tokenizers that the user or the gateway named",
+    "client/foretype_client/adaptive/mixture.py": "a file of the package",
+    "client/foretype_client/commands/shared.py": "the token's file, which the user named",
+    "client/foretype_client/local.py": "the private gateway's log",
+    "client/foretype_client/telemetry/spool.py": "the spool in the state directory",
+    "client/foretype_client/tokenizers.py": "the cache directory",
+    "lsp_server/foretype_lsp/connection.py": "the token's file, which the user named",
+    "retrieval/foretype_retrieval/cli.py": "the file that the user named",
+    "retrieval/foretype_retrieval/embed.py": "a table that the user named",
+}
+
+
+def test_files_of_a_folder_are_read_by_one_reader() -> None:
+    for path, tree in trees().items():
+        if path in READERS or path.startswith("retrieval/training/"):
+            continue
+        if path.startswith(("context/", "client/", "lsp_server/", "retrieval/")):
+            for name, call in calls(tree):
+                reads = (
+                    name == "open"
+                    or name.endswith((".read_text", ".read_bytes"))
+                    or (isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "read_bytes"))
+                )
+                assert not reads, f"{path}:{call.lineno} reads a file: go through foretype_context.small_files"

@@ -32,6 +32,7 @@ def write_curve(log: Path, folder: Path) -> None:
     """Writes ``loss.json`` and ``loss.png`` for a run's log."""
     import matplotlib
 
+    matplotlib.rcdefaults()  # a `matplotlibrc` of the working directory has been read, and may say anything
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -16,6 +16,7 @@ from typing import Final
 from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
 from foretype_context.ignored import Rules, is_ignored, rules_below, rules_of_user
 from foretype_context.languages import PLAINTEXT, language_of
+from foretype_context.small_files import read_small
 from foretype_context.tokens import well_formed
 
 from foretype_retrieval.index import FileState
@@ -157,18 +158,12 @@ def read_source(root: Path, path: str) -> tuple[str, FileState] | None:
     The state is taken before the content: a file that changes while it is read is seen as changed by the next scan.
     Invalid UTF-8 is replaced character by character.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        handle = os.open(root / path, flags)
+        status = os.lstat(root / path)
+        if not stat.S_ISREG(status.st_mode) or not wanted(path, status.st_size):
+            return None
+        data = read_small(root / path, MAX_CODE_BYTES)
     except (OSError, ValueError):
-        return None
-    try:
-        with os.fdopen(handle, "rb") as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode) or not wanted(path, status.st_size):
-                return None
-            data = stream.read(MAX_CODE_BYTES + 1)
-    except OSError:
         return None
     text = data.decode("utf-8", "replace") if wanted(path, len(data), data[:_HEAD_BYTES]) else ""
     return text, FileState(status.st_size, status.st_mtime_ns)

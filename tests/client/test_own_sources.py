@@ -1,5 +1,6 @@
 """Imports, recent edits and open documents: signatures without any index."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -196,3 +197,26 @@ def test_open_secrets_are_not_shown_to_other_files(root: Path, source: OwnSource
     source.opened(uri, "API_KEY=abc\n")
     source.changed(uri, "API_KEY=abcd\n")
     assert ask(source, root, "x = 1\n", path="notes.txt") == []
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "device", "pipe"])
+def test_a_link_that_leads_out_of_the_folder_is_not_followed(
+    root: Path, clock: Clock, tmp_path_factory: pytest.TempPathFactory, kind: str
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    (home / "private.py").write_text("def secret_of_mine() -> int: ...\n")
+    if kind == "file":
+        (root / "shop" / "private.py").symlink_to(home / "private.py")
+    elif kind == "folder":
+        (root / "shop" / "cart.py").unlink()
+        (root / "lib").symlink_to(home, target_is_directory=True)
+    elif kind == "device":
+        (root / "shop" / "private.py").symlink_to("/dev/zero")
+    else:
+        os.mkfifo(root / "shop" / "private.py")
+    module = "lib" if kind == "folder" else "shop"
+    source = OwnSource([root], dependencies=True, clock=clock)
+    assert ask(source, root, f"from {module}.private import secret_of_mine\nx = ") == []
+    (root / "shop" / "here.py").write_text("def shown() -> int: ...\n")
+    (root / "shop" / "link.py").symlink_to("here.py")  # what stays inside is followed
+    assert len(ask(source, root, "from shop.link import shown\nx = ")) == 1

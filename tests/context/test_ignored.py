@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import subprocess
 from pathlib import Path
 
@@ -53,3 +55,35 @@ def test_what_is_elsewhere_or_unreadable_is_not_left_out(root: Path, tmp_path_fa
     assert not Ignored(root)(root / "local.py")
     (root / "pkg" / ".gitignore").write_bytes(b"\xff\xfe[\n***\n!\n\\\n")
     assert Ignored(root)(root / "pkg" / "tmp_a.py") in (True, False)
+
+
+@pytest.mark.parametrize("kind", ["link", "device", "pipe", "large", "folder"])
+def test_an_ignore_file_is_a_small_regular_file_or_says_nothing(
+    root: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = root / ".gitignore"
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    elif kind == "large":
+        file.write_text("local.py\n" + "#\n" * 100_000)
+    else:
+        (root / "rules").write_text("local.py\n")
+        file.symlink_to("/dev/zero" if kind == "device" else "rules")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            assert not Ignored(root)(root / "local.py") and Ignored(root)(root / "pkg" / "deep" / "local.py") is False
+    assert len(caplog.records) <= 1, "one notice"
+
+
+def test_patterns_beyond_the_bounds_are_left_out_with_one_notice(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The bound is of all the files that a path meets: depth does not add up."""
+    (root / ".gitignore").write_text("*a*a*a*a*b\n" + "*" * 16_000 + "\n" + "".join(f"n{at}\n" for at in range(990)))
+    (root / "pkg" / ".gitignore").write_text("".join(f"m{at}\n" for at in range(30)))
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            ignored = Ignored(root)
+            assert ignored(root / "n989") and ignored(root / "pkg" / "m9") and not ignored(root / "pkg" / "m10")
+    assert [record.getMessage().split(":")[1].split(" of ")[0].strip() for record in caplog.records] == ["2", "20"]

@@ -116,3 +116,28 @@ async def test_a_folders_modules_would_run_where_python_looks_into_the_working_d
     )
     await process.wait()
     assert {f"module_{name}" for name in MODULES} & set(trap.sprung())
+
+
+async def test_ignore_files_and_sources_that_hurt_hold_nobody_up(tmp_path: Path) -> None:
+    trap = Trap(tmp_path / "made", "plain")
+    for name in MODULES:
+        (trap.folder / f"{name}.py").unlink()
+    for number in range(200):
+        (trap.folder / ("a" * 60 + f"{number:03}.py")).write_text("x = 1\n")
+    (trap.folder / ".gitignore").write_text("".join(f"{'*a' * 7}*b{number}\n" for number in range(300)))
+    for name, target in (("zero", "/dev/zero"), ("loop", "loop/.gitignore"), ("host", "/etc/passwd")):
+        (trap.folder / name).mkdir()
+        (trap.folder / name / ".gitignore").symlink_to(target)
+        (trap.folder / name / "a.py").write_text("y = 1\n")
+    (trap.folder / "pipe").mkdir()
+    os.mkfifo(trap.folder / "pipe" / ".gitignore")
+    os.mkfifo(trap.folder / "pipe" / "a.py")
+    (trap.folder / "lib.py").unlink()
+    (trap.folder / "lib.py").symlink_to("/dev/zero")
+    (trap.folder / "package.json").symlink_to("/dev/zero")
+    async with keeping() as kept:
+        await opened_in_an_editor(trap, tmp_path, kept.url)
+        for arguments in (("complete", f"{trap.file}:5:25", "--gateway", kept.url), ("index", ".")):
+            code, said = await command(trap, tmp_path, *arguments)
+            assert code == 0, said
+    assert trap.sprung() == []

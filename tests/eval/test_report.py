@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -128,3 +130,10 @@ def test_retention_is_not_guessed() -> None:
 def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["report"]).exit_code == 2
     assert CliRunner().invoke(app, ["report", str(tmp_path)]).exit_code == 2
+
+
+def test_a_matplotlibrc_of_the_working_directory_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nfont.size: 99\n")
+    code = "from foretype_eval.report.plots import _pyplot; p = _pyplot().rcParams; print(p['text.usetex'], p['font.size'])"
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "False 10.0\n"

@@ -14,6 +14,7 @@ from typing import Final
 
 from foretype_context.exclude import reason_to_exclude
 from foretype_context.languages import language_of
+from foretype_context.small_files import read_small
 
 __all__ = ["BYTES_MAX", "FILES_MAX", "FILE_BYTES_MAX", "learn_neighbours", "neighbours_of"]
 
@@ -55,7 +56,7 @@ def neighbours_of(root: Path) -> Iterator[tuple[Path, str]]:
     room = BYTES_MAX
     for _, path in found[:FILES_MAX]:
         try:
-            data = path.read_bytes()
+            data = read_small(path, FILE_BYTES_MAX)
             text = data.decode("utf-8")
         except (OSError, UnicodeDecodeError):
             continue

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 from foretype_context.document import Document, Snapshot
 from foretype_context.exclude import MAX_CURRENT_BYTES, reason_to_exclude
+from foretype_context.small_files import read_small
 from foretype_context.templates import UnknownGrammar
 from foretype_context.terminal import console
 from foretype_context.tokens import TokenizerUnusable, UnknownControl
@@ -106,7 +107,7 @@ def read_source(path: Path) -> str:
         size_bytes = path.stat().st_size
         if size_bytes > MAX_CURRENT_BYTES:
             raise BadInput(f"{path} is {size_bytes:,} bytes; completion stops at {MAX_CURRENT_BYTES:,}")
-        data = path.read_bytes()
+        data = read_small(path, MAX_CURRENT_BYTES, links=True)
     except FileNotFoundError:
         raise BadInput(f"no such file: {path}") from None
     except (OSError, ValueError) as error:

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from foretype_context.exclude import reason_to_exclude
+from foretype_context.small_files import NotSmall, read_small
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import Import
@@ -35,6 +36,7 @@ _SCRIPT_ENDINGS: Final = (
     "/index.d.ts",
     "/index.js",
 )
+_PACKAGES: Final = frozenset({"site-packages", "node_modules"})
 _ENVIRONMENTS: Final = (".venv", "venv", "env")
 
 
@@ -81,14 +83,19 @@ class Files:
             return text
         try:
             status = path.stat()
-            state = status.st_mtime_ns, status.st_size
-            known = self._read.get(path)
-            if known is not None and known[0] == state:
-                self._read.move_to_end(path)
-                return known[1]
-            text = "" if status.st_size > _BYTES_MAX else self._shown(path, path.read_bytes(), installed)
         except (OSError, ValueError):
             return ""
+        state = status.st_mtime_ns, status.st_size
+        known = self._read.get(path)
+        if known is not None and known[0] == state:
+            self._read.move_to_end(path)
+            return known[1]
+        try:
+            text = self._shown(path, read_small(path, _BYTES_MAX, links=True), installed)
+        except OSError as error:
+            if not isinstance(error, NotSmall):
+                return ""
+            text = ""
         self._read[path] = state, text
         if len(self._read) > _KEPT:
             self._read.popitem(last=False)
@@ -146,6 +153,8 @@ class Resolver:
             if len(self._known) > 4096:
                 self._known.clear()
             found, installed = self._look(root, folder, module, level, language)
+            if found is not None and _is_led_out(found, root, installed):
+                found = None
             known = self._known[key] = now, found, installed
         return known[1], known[2]
 
@@ -181,6 +190,14 @@ def _first(candidates: Sequence[Iterator[Path]] | Iterator[Iterator[Path]]) -> P
             except (OSError, ValueError):
                 continue
     return None
+
+
+def _is_led_out(path: Path, root: Path, installed: bool) -> bool:
+    """Whether a link in the folder leads out of it, to what is no installed package either."""
+    real = Path(os.path.realpath(path))
+    if not path.is_relative_to(root) or real.is_relative_to(os.path.realpath(root)):
+        return False
+    return not installed or _PACKAGES.isdisjoint(real.parts)
 
 
 def _above(folder: Path, levels: int) -> Path:
@@ -245,8 +262,7 @@ def _types_of(root: Path, module: str) -> Path | None:
 
 def _declared(folder: Path) -> Path | None:
     try:
-        with (folder / "package.json").open("rb") as stream:
-            said: object = json.loads(stream.read(_BYTES_MAX))
+        said: object = json.loads(read_small(folder / "package.json", _BYTES_MAX, links=True))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(said, dict):

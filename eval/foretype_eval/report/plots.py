@@ -73,6 +73,7 @@ def _pyplot() -> Any:
         import matplotlib
     except ImportError as error:
         raise NoPlots("plots need matplotlib; install it with `pip install 'foretype[report]'`") from error
+    matplotlib.rcdefaults()  # a `matplotlibrc` of the working directory has been read, and may say anything
     matplotlib.use("svg")
     matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
     matplotlib.rcParams["svg.hashsalt"] = "foretype"  # equal input, equal bytes
