@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import httpx
 import msgspec
 import typer
+from foretype_context.terminal import say
 
 from foretype_client.client import open_client
 from foretype_client.commands.shared import (
@@ -56,7 +57,7 @@ def playground(
                 return await page_address(client.session.endpoint)
 
         page = asyncio.run(address())
-        typer.echo(page)
+        say(page)
         if browser or (browser is None and sys.stdout.isatty()):
             asyncio.run(open_page(page, anywhere=bool(browser)))
 
