@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from e2e.lsp_support import DEADLINE_S, SOURCE, URI, editor, gateway
 from e2e.processes import who_was_given
 
-TOKEN = "sesame-open-up-please"
+TOKEN = f"sesame-{secrets.token_hex(8)}"  # other tests on the machine have tokens too
 
 
 @pytest.fixture
