@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +46,21 @@ print(json.dumps({"text": text, "metrics": metrics, "own": own, "files": files, 
 """
 
 
-def sandbox() -> list[str]:
-    """The command in front of another one. Skips where bubblewrap, or what it needs of the kernel, is not to be had."""
+def sandbox(*seen: Path) -> list[str]:
+    """The command in front of another one, which sees the checkout, its Python and `seen`, wherever they lie.
+
+    Skips where bubblewrap, or what it needs of the kernel, is not to be had.
+    """
     if shutil.which("bwrap") is None:
         pytest.skip("no bubblewrap here: apt-get install bubblewrap")
     command = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--perms", "1777", "--tmpfs", "/tmp"]
-    needed = sorted({ROOT, Path(sys.base_prefix), Path(sys.prefix)})
+    needed = sorted({ROOT, Path(sys.base_prefix), Path(sys.prefix), *seen})
     hidden = sorted({Path("/root"), *(closed for one in needed for closed in _closed(one))})
     for path in hidden:
         command += ["--perms", "0755", "--tmpfs", str(path)]
-    for path in needed:  # all that is seen of what is hidden
+    for path in needed:  # all that is seen of what is hidden, /tmp among it
         for parent in reversed(path.parents):
-            if any(one in parent.parents for one in hidden):
+            if any(one in parent.parents for one in (Path("/tmp"), *hidden)):
                 command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", str(path), str(path)]
     command += ["--die-with-parent", "--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", os.environ["PATH"]]
@@ -93,3 +97,14 @@ def test_a_gateway_runs_without_rights_on_a_read_only_root() -> None:
     assert told["files"].pop("/tmp/x")[0] == "written"
     assert {name for name, _ in told["files"].values()} <= {"OSError", "PermissionError"}, told["files"]
     assert not (ROOT / "x").exists()
+
+
+def test_a_checkout_in_the_folder_of_temporary_files_is_seen_in_the_sandbox() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)
+        (checkout := Path(folder) / "work" / "checkout").mkdir(parents=True)
+        (checkout / "file").write_text("seen")
+        done = subprocess.run(
+            [*sandbox(checkout), "cat", str(checkout / "file")], capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, "seen"), done.stderr

@@ -33,12 +33,12 @@ def kubectl() -> str | None:
 
 
 @functools.cache
-def render(overlay: str) -> list[dict[str, Any]]:
+def render(overlay: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
     """All objects of an overlay. Raises FileNotFoundError without kubectl, and CalledProcessError."""
     command = kubectl()
     if command is None:
         raise FileNotFoundError("there is no kubectl: requirements/kubectl.sh gets one")
-    done = subprocess.run([command, "kustomize", str(FOLDER / overlay)], capture_output=True, text=True, check=True)
+    done = subprocess.run([command, "kustomize", str(folder / overlay)], capture_output=True, text=True, check=True)
     assert not done.stderr, done.stderr  # a warning: something is written in a form that is going away
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 

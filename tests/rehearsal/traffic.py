@@ -1,0 +1,121 @@
+"""Connections on their way to containers, and the people who make them, with the client that editors use."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from foretype_client.ports import Call
+from foretype_client.session import Session
+from foretype_client.wire import Delta, Done
+from foretype_context.segments import Kind, Scope, Segment, Source
+
+__all__ = ["Answer", "Way", "asking", "complete"]
+
+ABOVE = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
+
+
+class Way:
+    """A published port or a service: what comes to `address:port` goes to the next of `targets()`, connection by connection."""
+
+    def __init__(self, address: str, port: int, targets: Callable[[], list[tuple[str, int]]]) -> None:
+        self._targets, self._turn = targets, 0
+        self.faults: list[str] = []
+        self._loop = asyncio.new_event_loop()
+        up = threading.Event()
+
+        def run() -> None:
+            server = self._loop.run_until_complete(asyncio.start_server(self._carry, address, port))
+            up.set()
+            self._loop.run_forever()
+            server.close()
+
+        threading.Thread(target=run, daemon=True).start()
+        if not up.wait(10):
+            raise OSError(f"cannot listen on {address}:{port}")
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        targets = self._targets()
+        self._turn += 1
+        try:
+            if targets:
+                far_reader, far_writer = await asyncio.open_connection(*targets[self._turn % len(targets)])
+                await asyncio.gather(self._pour(reader, far_writer), self._pour(far_reader, writer))
+            else:
+                self.faults.append("there is nobody to send it to")
+        except OSError as error:
+            self.faults.append(f"{targets}: {error}")
+        finally:
+            writer.close()
+
+    async def _pour(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+class Answer:
+    """What one request was told."""
+
+    def __init__(self, text: str, done: Done) -> None:
+        self.text, self.cached, self.prompt = text, done.usage.cached_tokens, done.usage.prompt_tokens
+        self.finish = done.finish
+
+
+@asynccontextmanager
+async def asking(url: str, key: str, folder: Path) -> AsyncIterator[Session]:
+    """A connection as editors hold it."""
+    session = Session(
+        url.replace("http", "ws", 1) + "/v1/stream",
+        token=key,
+        token_in_clear=True,  # an Ingress, whose part the rehearsal plays, ends TLS
+        client_name="rehearsal",
+        clock=time.monotonic,
+        rng=random.Random(0),
+        cache_dir=folder,
+    )
+    await session.start()
+    try:
+        async with asyncio.timeout(30):
+            await session.ready()
+        yield session
+    finally:
+        await session.close()
+
+
+async def complete(session: Session, name: str, typed: str, document: str = "file:///w/a.py") -> Answer:
+    """One suggestion. Raises what the session raises."""
+
+    def segment(kind: Kind, text: str) -> Segment:
+        source = Source(document=document, path="a.py", version=1, start=0, end=len(text))
+        return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
+
+    call = Call(
+        id=name,
+        document=document,
+        version=1,
+        language="python",
+        segments=[
+            segment(Kind.PATH, ""),
+            segment(Kind.PREFIX, ABOVE),
+            segment(Kind.SUFFIX, "\n"),
+            segment(Kind.MIDDLE, f"def function_40(value):\n    return {typed}"),
+        ],
+        prompt_tokens=None,
+        max_tokens=8,
+        deadline_ms=30_000.0,
+    )
+    text = ""
+    async for event in session.complete(call):
+        if isinstance(event, Delta):
+            text += event.text
+        else:
+            return Answer(text, event)
+    raise AssertionError("no end")
