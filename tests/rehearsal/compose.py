@@ -160,7 +160,7 @@ class Compose:
 
     def _volume(self, text: str, image: Image) -> Bind:
         source, target, *options = text.split(":")
-        if source.startswith("."):
+        if source.startswith((".", "/")):
             path = (self._deploy / source).resolve()
             if not path.exists():
                 raise Failed(f"{source} is not there")
