@@ -74,11 +74,11 @@ def commits_of(repo: Path, selection: str | int, *, suffixes: Sequence[str]) -> 
         RepositoryError: not a repository, or an unknown range.
     """
     globs = [f"*{suffix}" for suffix in suffixes]
+    found = _repository(repo)
     try:
-        found = _repository(repo)
         pick = ["-n", str(selection)] if isinstance(selection, int) else [found.revisions(selection)]
     except GitError as error:
-        raise RepositoryError(str(error)) from error
+        raise RepositoryError(f"--commits {selection}: {error}") from error
     return _git(repo, "log", "--no-merges", "--format=%H", *pick, "--", *globs).decode().split()
 
 
