@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from foretype_backend.config import Config, ConfigError, read_token
 from foretype_backend.launch import Parts, check_profile, prepare
 from foretype_backend.operations.certificate import Certificate
-from foretype_backend.places import epochs_path, identity_url, own_salt_path
+from foretype_backend.places import epochs_path, identity_url, own_salt_path, usage_path
 from foretype_backend.secret_file import SALT_FIELD, check_secret_files, read_secret
 from foretype_backend.tenants import check_tenants
 
@@ -122,6 +122,8 @@ def _check_state(config: Config) -> None:
             read_secret(SALT_FIELD, own, own)
         else:
             _check_makeable(SALT_FIELD, own, "name a file that holds the secret")
+    if config.identity.on:
+        _check_makeable("state_dir", usage_path(config) / "rows", "name a directory where usage can wait for its store")
 
 
 def _check_traces(config: Config) -> None:

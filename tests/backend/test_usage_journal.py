@@ -8,13 +8,18 @@ import sys
 from pathlib import Path
 
 import httpx
+import msgspec
+import pytest
 from backend.identity_world import NOW_MS
 from backend.test_gateway_process import serving
 from backend.test_tenants_apart import keys_of
 from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
+from foretype_backend.config import ConfigError, load_config
 from foretype_backend.identity.journal import UsageJournal
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
+from foretype_backend.secret_file import make_secret
+from foretype_backend.starting import plan
 from foretype_client.wire import Usage
 
 KEY = UsageKey("acme", "", "ann", "interactive", "2026-09-22")
@@ -84,6 +89,19 @@ async def test_a_batch_whose_acknowledgement_was_lost_counts_once(tmp_path: Path
     await writer.close()
     assert (await used(tmp_path, "2026-09")).requests == 2
     assert [path.name for path in (tmp_path / "usage").iterdir()] == ["killed.lock"]
+
+
+def test_a_state_directory_that_cannot_be_is_told_by_the_check_too(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "usage").write_text("no folder")
+    make_secret(tmp_path / "salt")
+    profile = tmp_path / "team.toml"
+    profile.write_text(
+        f'[engine]\nname = "scripted"\n[identity]\nurl = "{tmp_path / "i.db"}"\nsalt_file = "{tmp_path / "salt"}"\n'
+    )
+    config = msgspec.structs.replace(load_config(profile=profile), state_dir=tmp_path / "state")
+    with pytest.raises(ConfigError, match=r"state_dir: .* is no folder; name a directory where usage can wait"):
+        plan(config)
 
 
 def test_half_a_line_costs_its_row_and_a_disk_that_comes_back_has_all(tmp_path: Path) -> None:
