@@ -20,7 +20,7 @@ from foretype_context.templates import Grammar, PromptEncoder, SegmentOrder, enc
 from foretype_context.tokens import Tokenizer
 
 from foretype_backend.admission.outcomes import InvalidRequest
-from foretype_backend.encoding import INLINE_CHARS, EncodePool
+from foretype_backend.encoding import INLINE_CHARS, EncodePool, is_short
 from foretype_backend.memo import MemoTokenizer
 
 __all__ = ["MAX_PATH_CHARS", "MAX_PROMPT_CHARS", "Prompt", "Renderer", "SessionEncoder", "check_order", "resolve"]
@@ -161,13 +161,14 @@ class SessionEncoder(PromptEncoder):
 
     def fresh_chars(self, segments: Sequence[Segment]) -> int:
         """Characters of a prompt that are not remembered, and have to be encoded."""
-        fresh = segments[self._same(segments) :]
-        return sum(
-            [
-                len(one.source.path) + _SEGMENT_CHARS + (0 if self._memo.knows(one.text) else len(one.text))
-                for one in fresh
-            ]
-        )
+        return sum([_work_chars(one, known=self._memo.knows(one.text)) for one in segments[self._same(segments) :]])
+
+
+def _work_chars(segment: Segment, *, known: bool = False) -> int:
+    """What it takes to encode a segment, in characters of ordinary text that take as long; very many where it takes too long for the loop."""
+    path, text = segment.source.path, "" if known else segment.text
+    size = len(text) + len(path) + _SEGMENT_CHARS
+    return size if is_short(text) and is_short(path) else size + INLINE_CHARS
 
 
 class Renderer:
@@ -198,9 +199,9 @@ class Renderer:
         self, segments: Sequence[Segment], encoder: SessionEncoder | None = None, *, check: bool = True
     ) -> Prompt | None:
         """Encode here and now, where that holds up nobody; None where it belongs in a thread. Raises as :meth:`encode`."""
-        size = sum([len(segment.text) + len(segment.source.path) + _SEGMENT_CHARS for segment in segments])
-        if size > INLINE_CHARS and (encoder is None or encoder.fresh_chars(segments) > INLINE_CHARS):
-            _check_size(size - _SEGMENT_CHARS * len(segments), "segments")
+        work = sum([_work_chars(segment) for segment in segments])
+        if work > INLINE_CHARS and (encoder is None or encoder.fresh_chars(segments) > INLINE_CHARS):
+            _check_size(sum([len(segment.text) + len(segment.source.path) for segment in segments]), "segments")
             return None
         prompt = self.encode_now(segments, encoder)
         return self.check(prompt) if check else prompt
@@ -234,7 +235,7 @@ class Renderer:
     async def encode_raw(self, text: str, *, tenant: str = "") -> Prompt:
         """As :meth:`encode`, of a prompt that its client rendered."""
         _check_size(len(text), "prompt")
-        if len(text) <= INLINE_CHARS:
+        if is_short(text):
             return self.check(self.raw_now(text), field="prompt")
         return self.check(await self.pool.run(tenant, lambda: self.raw_now(text)), field="prompt")
 

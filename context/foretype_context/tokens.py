@@ -31,6 +31,7 @@ __all__ = [
     "TokenizerUnusable",
     "UnknownControl",
     "cut_points",
+    "has_blanks",
     "load_tokenizer",
     "split_pieces",
     "tokenizer_from_bytes",
@@ -41,11 +42,18 @@ _CACHE_ENTRIES: Final = 20_000
 _CACHED_PIECE_CHARS: Final = 2_000
 _CACHE_WHOLES: Final = 256
 _CACHED_WHOLE_CHARS: Final = 40_000
-_MOST_BLANKS: Final = 200_000
-"""tiktoken panics (a BaseException, past every `except Exception`) between 600,000 and 1,000,000 white-space characters in a
-row: its regular-expression engine runs out of stack. Longer runs are encoded in parts of this length, by every process alike.
+_MOST_BLANKS: Final = 4096
+"""White-space characters in a row that are encoded in one piece: tiktoken's regular expressions take time in the square of a run that
+ends in something else (half a second for 60,000), and panic (a BaseException, past every `except Exception`) between 600,000 and
+1,000,000. Longer runs are encoded in parts of this length, by every process alike.
 """
-_LONG_BLANK: Final = re.compile(rf"\s{{{_MOST_BLANKS}}}")
+_LONG_BLANK: Final = re.compile(rf"(?<!\s)\s{{{_MOST_BLANKS},}}")
+
+
+def has_blanks(text: str, length: int) -> bool:
+    """Whether so many white-space characters may stand in a row: none do where this is False. Costs next to nothing."""
+    step = length // 2  # a run of this length holds a whole block of half of it, wherever it begins
+    return any(text[at : at + step].isspace() for at in range(0, len(text) - step + 1, step))
 
 
 class TokenizerUnusable(Exception):
@@ -187,9 +195,11 @@ class _Tiktoken(_Base):
 
             text = unicodedata.normalize("NFC", text)
         text = well_formed(text)
-        if len(text) <= _MOST_BLANKS or _LONG_BLANK.search(text) is None:
+        if not has_blanks(text, _MOST_BLANKS):
             return self._encode(text)
-        edges = [0, *(found.end() for found in _LONG_BLANK.finditer(text)), len(text)]
+        runs = _LONG_BLANK.finditer(text)
+        cuts = (at for run in runs for at in range(run.start() + _MOST_BLANKS, run.end() + 1, _MOST_BLANKS))
+        edges = [0, *cuts, len(text)]
         return [identity for start, end in itertools.pairwise(edges) for identity in self._encode(text[start:end])]
 
 

@@ -1,6 +1,7 @@
 """One request cannot stop a gateway: what is asked is bounded, counted once, and paid for before it is worked on."""
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -320,7 +321,6 @@ def test_a_claim_that_is_resized_takes_and_gives_back_exactly(steps: list[tuple[
 
 async def test_a_tenant_waits_for_its_own_long_texts_and_nobody_elses() -> None:
     pool, order = EncodePool(), list[str]()
-    import threading
 
     first, others = threading.Event(), threading.Event()
 
@@ -421,3 +421,40 @@ def test_what_is_taken_and_given_back_is_nothing(steps: list[tuple[str, int]]) -
         assert not bound.full("c") or bound.statistics().held >= 10
         bound.add(tenant, -amount)
     assert bound.statistics() == (0, 0)
+
+
+async def test_white_space_that_ends_in_something_else_is_no_work_for_the_loop() -> None:
+    """A tokenizer's regular expression takes the square of its length."""
+    threads: list[int] = []
+
+    class Noting(Counting):
+        def encode(self, text: str) -> list[int]:
+            if " " * 2000 in text:
+                threads.append(threading.get_ident())
+            return super().encode(text)
+
+    async with gateway(tokenizer=Noting()) as world, world.peer() as peer, world.http() as http:
+        text = " " * 15_000 + "a"
+        await peer.ask("a", segments=segments(prefix=text))
+        for path, body in (
+            ("/v1/completions", {"prompt": text}),
+            ("/v1/completions", {"prompt": text, "suffix": "\n"}),
+            ("/infill", {"input_prefix": text}),
+            ("/infill", {"input_extra": [{"filename": " " * 4000 + "a"}]}),
+        ):
+            assert (await http.post(path, json=body)).status_code == 200
+    assert len(threads) >= 5 and threading.get_ident() not in threads
+
+
+def test_a_long_run_of_white_space_is_encoded_in_parts() -> None:
+    asked: list[int] = []
+    inner: Any = TOKENIZER
+    encode = inner._encode
+    inner._encode = lambda text: asked.append(len(text)) or encode(text)
+    try:
+        for blanks in (4095, 4096, 4097, 50_000):
+            text = "x" + " " * blanks + "a"
+            assert TOKENIZER.decode(TOKENIZER.encode(text)).decode() == text
+        assert max(asked) <= 4096 + 2
+    finally:
+        inner._encode = encode

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from foretype_client.ports import GatewayError, GatewayGone
-from foretype_context.terminal import console
+from rich.console import Console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -47,7 +47,7 @@ def load(
         float, typer.Option(min=1, help="Scenarios: requests/s that the engine has slots for.")
     ] = 200.0,
     times: Annotated[float, typer.Option(min=0.1, help="overload: of the capacity, that is asked.")] = 3.0,
-    pairs: Annotated[int, typer.Option(min=1, help="fairness: runs without and with the flood.")] = 5,
+    pairs: Annotated[int, typer.Option(min=1, help="fairness, hostile: runs without and with the flood.")] = 5,
     idle_s: Annotated[float, typer.Option(min=1, help="sessions: silence before memory is measured.")] = 60.0,
     events: Annotated[int, typer.Option(min=1, help="churn: connects, cancels and disconnects.")] = 20_000,
     peer: Annotated[
@@ -101,7 +101,7 @@ def load(
     if as_json:
         print_json(result)
     elif scenario is not None:
-        console().print_json(data=result)
+        Console().print_json(data=result)
     else:
         _print(result)
 
@@ -115,7 +115,7 @@ def _run(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    screen = console()
+    console = Console()
     where = result.get("peer") or f"{result['developers']} developers"
     table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {where}")
     for column in ("ms", "n", "p50", "p95", "p99", "max"):
@@ -136,7 +136,7 @@ def _print(result: dict[str, Any]) -> None:
             table.add_row(
                 name, *("–" if row[key] is None else f"{row[key]:g}" for key in ("n", "p50", "p95", "p99", "max"))
             )
-    screen.print(table)
+    console.print(table)
     for name in (
         "verdict",
         "availability",
@@ -153,4 +153,4 @@ def _print(result: dict[str, Any]) -> None:
     ):
         if name in result:
             shown = "highest rate" if name == "verdict" else name.replace("_", " ")
-            screen.print(f"{shown}: {result[name]}", highlight=False)
+            console.print(f"{shown}: {result[name]}", highlight=False)

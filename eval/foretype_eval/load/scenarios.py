@@ -19,6 +19,7 @@ from foretype_eval.load.developer import Habits
 from foretype_eval.load.drive import Progress
 from foretype_eval.load.fairness import fairness, make_keys
 from foretype_eval.load.gateway import Target, cores, pinned, target, team_target
+from foretype_eval.load.hostile import hostile, left_behind
 from foretype_eval.load.overload import MIX, overload
 from foretype_eval.load.rolling import rolling
 from foretype_eval.load.scripts import Step
@@ -26,9 +27,11 @@ from foretype_eval.load.sessions import sessions
 
 __all__ = ["SCENARIOS", "ScenarioOptions", "run_scenario"]
 
-SCENARIOS: Final = ("overload", "fairness", "sessions", "churn", "rolling")
+SCENARIOS: Final = ("overload", "fairness", "sessions", "churn", "rolling", "hostile")
 _PATIENT: Final = Habits(supersede=0.0, cancel=0.0, early=0.0, branch=0.0)
 """People who wait for every answer: what they do not get, they were refused."""
+_SLOTS: Final = 64
+"""Of the engine in `hostile`: the gateway's default."""
 _WAITING: Final = 256
 """Requests that may wait: the gateway's default."""
 
@@ -39,7 +42,7 @@ class ScenarioOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         capacity: requests per second that the scripted engine is given slots for.
         times: of the capacity, that `overload` asks.
-        pairs: of runs without and with the flood, in `fairness`.
+        pairs: of runs without and with the flood, in `fairness` and `hostile`.
         idle_s: silence before `sessions` looks at the memory.
         events: connects, cancels and disconnects of `churn`.
         workers: of the gateway that `rolling` restarts.
@@ -74,9 +77,14 @@ async def run_scenario(name: str, options: ScenarioOptions, *, progress: Progres
         GatewayGone: the gateway cannot be started, or broke connections that it must not.
         WorkloadError: there is no code here to type.
     """
-    run = {"overload": _overload, "fairness": _fairness, "sessions": _sessions, "churn": _churn, "rolling": _rolling}[
-        name
-    ]
+    run = {
+        "overload": _overload,
+        "fairness": _fairness,
+        "sessions": _sessions,
+        "churn": _churn,
+        "rolling": _rolling,
+        "hostile": _hostile,
+    }[name]
     report = await run(options, progress)
     return {"scenario": name, "seconds": options.load.seconds, "frame_ms": options.load.frame_ms, **report}
 
@@ -141,6 +149,33 @@ async def _fairness(options: ScenarioOptions, progress: Progress) -> dict[str, A
                 for crowd in crowds:
                     crowd.close()
             return {"slots": options.slots, **report, "leaked_slots": await leaked(scene.found)}
+
+
+async def _hostile(options: ScenarioOptions, progress: Progress) -> dict[str, Any]:
+    load = msgspec.structs.replace(options.load, habits=_PATIENT, slots=_SLOTS)
+    with tempfile.TemporaryDirectory(prefix="foretype-load-") as folder:
+        store = str(Path(folder) / "identity.db")
+        keys = await make_keys(store, ["quiet", "hostile"], secrets.token_bytes)
+        more = f"[identity]\nurl = {msgspec.json.encode(store).decode()}\n"
+        async with _scene(load, waiting=_WAITING, team=True, more=more) as scene:
+            crowd = Crowd(
+                scene.found._replace(endpoint=Endpoint(scene.found.endpoint.url, keys["quiet"])), scene.scripts, load
+            )
+            try:
+                await crowd.connect(progress)
+                report = await hostile(
+                    crowd,
+                    scene.found,
+                    keys["hostile"],
+                    rate=load.rate,
+                    pairs=options.pairs,
+                    seconds=load.seconds,
+                    idle=load.idle,
+                    progress=progress,
+                )
+            finally:
+                crowd.close()
+            return {**report, "leaked": await left_behind(scene.found)}
 
 
 async def _sessions(options: ScenarioOptions, progress: Progress) -> dict[str, Any]:
