@@ -13,6 +13,7 @@ from foretype_eval.cli import bench
 from foretype_eval.load.aborts import AbortLog, relayed_s
 from foretype_eval.load.connection import Connection, open_connection
 from foretype_eval.load.drive import schedule
+from foretype_eval.load.hostile import quantile
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 from foretype_eval.load.run import LoadOptions, run_load
 from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
@@ -149,6 +150,17 @@ async def test_every_scenario_runs_and_reports_what_it_is_for() -> None:
     assert sum(found["churn"]["events"].values()) >= 60 and not any(found["churn"]["left"].values())
     assert found["rolling"]["restarts"] == 2 and found["rolling"]["lost_acknowledged"] == 0
     assert found["rolling"]["outcomes"]["answered"] > 0
+    hostile = found["hostile"]
+    assert hostile["leaked"] == 0 and hostile["refused"] > 0 and hostile["loop_lag_p99_ms"] > 0
+    assert len(hostile["attack"]) > 10 and all(count > 0 for count in hostile["attack"].values())
+    assert hostile["beside"][0]["first_texts"] > 0 and set(hostile["resident_mib"]) == {"before", "most", "after"}
+
+
+def test_a_quantile_of_a_histogram_is_that_of_its_bucket() -> None:
+    inf = float("inf")
+    assert quantile({0.01: 98.0, 0.02: 100.0, inf: 100.0}, 0.99) == pytest.approx(0.015)
+    assert quantile({0.01: 10.0, inf: 100.0}, 0.99) == 0.01, "no less is known than the last bound"
+    assert quantile({}, 0.99) is None and quantile({inf: 0.0}, 0.5) is None
 
 
 @pytest.mark.parametrize("arguments", [["--scenario", "storm"], ["--scenario", "churn", "--peer", "litellm"]])
