@@ -200,14 +200,14 @@ async def cancel_storm(to: _Attacker) -> None:
 
 
 async def slow_readers(to: _Attacker) -> None:
-    writers = [await to.stream(reads=False) for _ in range(20)]
+    writers = [await to.stream(reads=False) for _ in range(10)]
     number = 0
     while to.on:
         for writer in writers:
             number += 1
-            writer.write(_complete(f"s{number}", [_segment("prefix", "x = 1\n")], max_tokens=900))
+            writer.write(_complete(f"s{number}", [_segment("prefix", "x = 1\n")], max_tokens=300))
             to.count("slow readers")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(1.0)  # the engine's slots are what `fairness` is about
 
 
 async def idle_connections(to: _Attacker) -> None:

@@ -39,7 +39,7 @@ async def hostile(
         key: of the hostile tenant.
         idle: connections of each sort that it opens and leaves silent.
 
-    Keys: `alone`, `beside` (each run's `ttft_ms` of interactive requests, and how many were `refused` or `unanswered`), `moved_ms` (p99 beside
+    Keys: `alone`, `beside` (each run's `ttft_ms` of interactive requests, of that the wait for a slot in `queued_ms`, and how many were `refused` or `unanswered`), `moved_ms` (p99 beside
     less p99 alone, pair by pair), `moved_p99_ms` (their median), `noise_ms` (what p99 differs by from one run alone to the next),
     `loop_lag_p99_ms` (beside; by the gateway's own count, None where it has none), `refused` (of the attack), `attack` (what was
     sent, by kind), `resident_mib` (`before`, `most`, `after`).
@@ -141,6 +141,7 @@ def _row(books: Recorder) -> dict[str, Any]:
     answered = len(books.ttft_s.get("interactive", []))
     return {
         "ttft_ms": percentiles_ms(books.ttft_s.get("interactive", [])),
+        "queued_ms": percentiles_ms(books.queued_s.get("interactive", [])),
         "asked": books.requests,
         "first_texts": answered,
         "refused": sum(books.refused.values()),
