@@ -44,8 +44,8 @@ _ALONE: Final = frozenset((_TEXT, _BINARY)) | _CONTROL
 """First bytes of frames that need no memory of others: whole messages without extensions, pings and pongs."""
 _UNMASKED: Final = 0
 _HEAD_END: Final = b"\r\n\r\n"
-_PIECE_BYTES: Final = 512
-"""Given to the library at once: 70 frames of nothing, a millisecond or two."""
+_PIECE_BYTES: Final = 128
+"""Given to the library at once: 18 frames of nothing, some 0.4 ms."""
 _FRAGMENTS_MAX: Final = 1024
 """Of one message. Empty ones count for nothing in its size, and would be kept without end."""
 _SHORT = struct.Struct("!BB").pack

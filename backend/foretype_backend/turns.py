@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 __all__ = ["TURN_S", "Turn", "Turns", "TurnsStatistics"]
 
-TURN_S: Final = 0.002
+TURN_S: Final = 0.0005
 
 
 class TurnsStatistics(NamedTuple):
