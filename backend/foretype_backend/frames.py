@@ -144,7 +144,7 @@ class FrameProtocol(WebSocketsSansIOProtocol):
         while at < len(data) and not self._waits and not self.transport.is_closing():
             self._handshake(data[at : at + _PIECE_BYTES])
             at += _PIECE_BYTES
-            if at < len(data) and self._over(until):
+            if at < len(data) and self.handshake_initiated and self._over(until):
                 self._hold(data[at:])
         if self._later and not self._waits:
             self._hold(b"")
