@@ -127,7 +127,7 @@ def foreign(name: str) -> Image | None:
             "exec postgres -c listen_addresses='*' -k /tmp"
         )
         data = "/var/lib/postgresql/data"
-        environment = {"PATH": f"{folder}:{_PATH}", "PGDATA": data, "PGHOST": "/tmp", "LC_ALL": "C"}
+        environment = {"PATH": f"{folder}:{_PATH}", "PGDATA": data, "PGHOST": "127.0.0.1", "LC_ALL": "C"}
         return Image(("sh", "-ec", make), (), environment, "999:999", {data: (999, 0o700)})
     if name.startswith("redis:"):
         # That image's server is built with protected mode off.
