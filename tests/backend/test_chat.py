@@ -12,6 +12,7 @@ from foretype_backend.chat.pace import Pace
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, Templates, template_name
 from foretype_backend.config import Config, ConfigError, LimitsConfig
+from foretype_backend.engines.port import TOLD, Fault
 from foretype_backend.identity.directory import Tier
 from foretype_backend.server import running
 from foretype_backend.settings import PoolsConfig, QualityConfig
@@ -163,17 +164,17 @@ async def test_a_pool_that_is_missing_or_away_says_so() -> None:
     async with gateway(quality=away) as world, world.http() as http:
         answer = await http.post("/v1/chat/completions", json=ASK)
         assert answer.status_code == 503
-        assert "cannot connect" in answer.json()["error"]["message"]
+        assert answer.json()["error"]["message"] == TOLD[Fault.LOST]
         await world.idle()
     await away.close()
 
 
-async def test_a_server_that_fails_is_told_in_its_words() -> None:
+async def test_a_server_that_fails_is_told_in_our_words() -> None:
     async with chatting() as (world, upstream), world.http() as http:
         upstream.broken = True
         answer = await http.post("/v1/chat/completions", json=ASK)
         assert answer.status_code == 503
-        assert "no memory" in answer.json()["error"]["message"]
+        assert answer.json()["error"]["message"] == TOLD[Fault.ERROR], "the server's own words may name hosts"
 
 
 async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one() -> None:

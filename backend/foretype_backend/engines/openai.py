@@ -193,13 +193,20 @@ class OpenAIEngine:
         return self._body(as_token_ids(prompt) if self._features.token_ids else as_text(prompt), 1, {})
 
     async def scrape(self) -> VllmMetrics:
-        """Read `/metrics`; what it does not say stays as it was. Another process than before has everything to prove again."""
+        """Read `/metrics`. Another process than before has everything to prove again.
+
+        What it does not say stays as it was, but for how full its cache is: an old figure of that is wrong.
+        """
+        said = False
         with contextlib.suppress(httpx.HTTPError, ValueError):
             response = await self._http().get(self._config.root("/metrics"))
             if response.status_code == 200:
                 before, self.metrics = self.metrics.started_s, read_metrics(response.text)
+                said = True
                 if before is not None and before != self.metrics.started_s:
                     self._salting.forget()
+        if not said:
+            self.metrics = self.metrics._replace(kv_use=None)
         return self.metrics
 
     async def _look_again(self) -> None:
@@ -308,7 +315,7 @@ class OpenAIEngine:
             if not stream.over:
                 self._drop(stream)
                 told = error_of(self._url, error) if isinstance(error, httpx.HTTPError) else error
-                if isinstance(told, EngineUnavailable) and told.fault is Fault.LOST:
+                if isinstance(told, EngineUnavailable) and told.fault in (Fault.LOST, Fault.CERTIFICATE):
                     self._salting.forget()
                 raise told from None
             yield self._end(EngineFinish.ABORTED)

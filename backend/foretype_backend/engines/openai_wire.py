@@ -246,7 +246,10 @@ def status_error(url: str, status: int, body: str) -> EngineUnavailable | Prompt
 def error_of(url: str, error: httpx.HTTPError) -> EngineUnavailable:
     """The typed error for a transport error."""
     if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
-        return EngineUnavailable(f"{url}: cannot connect ({error}); is the server running, and the URL right?")
+        fault = Fault.CERTIFICATE if "certificate" in str(error).lower() else Fault.LOST
+        return EngineUnavailable(
+            f"{url}: cannot connect ({error}); is the server running, and the URL right?", fault=fault
+        )
     if isinstance(error, httpx.TimeoutException):
         silent = f"{url}: said nothing for too long; raise 'idle_timeout_s', or look at the server"
         return EngineUnavailable(silent, fault=Fault.SILENT)

@@ -30,6 +30,7 @@ class Fault(StrEnum):
     """What is wrong with an engine that cannot serve; also the metric's label."""
 
     LOST = "lost"  # not there: the connection cannot be made or broke, the process ended, it was never started
+    CERTIFICATE = "certificate"  # it is there, and nobody can know that it is itself
     SILENT = "silent"  # it took the request and says nothing
     GARBAGE = "garbage"  # it answers what is no answer
     ERROR = "error"  # it says itself that it failed
@@ -38,6 +39,7 @@ class Fault(StrEnum):
 
 TOLD: Final = {
     Fault.LOST: "the engine cannot be reached; retry",
+    Fault.CERTIFICATE: "the engine's certificate cannot be trusted; tell who runs this gateway",
     Fault.SILENT: "the engine says nothing; retry",
     Fault.GARBAGE: "the engine's answer makes no sense; retry",
     Fault.ERROR: "the engine failed; retry",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from foretype_client.ports import GatewayError, GatewayGone
-from rich.console import Console
+from foretype_context.terminal import console
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -98,10 +98,8 @@ def load(
                 result = _run(run_peer(beside, progress=progress))
     except (GatewayGone, GatewayError, WorkloadError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
-    if as_json:
+    if as_json or scenario is not None:
         print_json(result)
-    elif scenario is not None:
-        Console().print_json(data=result)
     else:
         _print(result)
 
@@ -115,7 +113,7 @@ def _run(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    console = Console()
+    screen = console()
     where = result.get("peer") or f"{result['developers']} developers"
     table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {where}")
     for column in ("ms", "n", "p50", "p95", "p99", "max"):
@@ -136,7 +134,7 @@ def _print(result: dict[str, Any]) -> None:
             table.add_row(
                 name, *("–" if row[key] is None else f"{row[key]:g}" for key in ("n", "p50", "p95", "p99", "max"))
             )
-    console.print(table)
+    screen.print(table)
     for name in (
         "verdict",
         "availability",
@@ -153,4 +151,4 @@ def _print(result: dict[str, Any]) -> None:
     ):
         if name in result:
             shown = "highest rate" if name == "verdict" else name.replace("_", " ")
-            console.print(f"{shown}: {result[name]}", highlight=False)
+            screen.print(f"{shown}: {result[name]}", highlight=False)

@@ -119,6 +119,7 @@ async def _attack(found: Target, key: str, seconds: float, idle: int) -> Report:
     orders = Orders(found.endpoint.url, key, seconds, idle)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
+        "-P",
         "-m",
         "foretype_eval.load.attack",
         stdin=asyncio.subprocess.PIPE,
