@@ -14,10 +14,10 @@ PACKAGES = ("client", "lsp_server", "context", "retrieval", "backend", "eval", "
 
 STARTERS = {
     "context/foretype_context/git.py": "the door to git",
-    "client/foretype_client/local.py": "the private gateway",
+    "client/foretype_client/private_gateway/finding.py": "the private gateway",
     "retrieval/foretype_retrieval/worker.py": "the indexing process",
     "retrieval/foretype_retrieval/embedding.py": "the embedding process",
-    "backend/foretype_backend/engines/embedded_process.py": "the engine's process",
+    "backend/foretype_backend/engines/embedded/process.py": "the engine's process",
     "backend/foretype_backend/operations/workers.py": "the gateway's workers",
 }
 """Modules of what users and operators run that start processes, and which. Benches and the laboratory start what they measure."""
@@ -166,9 +166,9 @@ READERS = {
     "context/foretype_context/tokens.py": "tokenizers that the user or the gateway named",
     "client/foretype_client/adaptive/mixture.py": "a file of the package",
     "client/foretype_client/commands/shared.py": "the token's file, which the user named",
-    "client/foretype_client/local.py": "the private gateway's log",
+    "client/foretype_client/private_gateway/finding.py": "the private gateway's log",
     "client/foretype_client/telemetry/spool.py": "the spool in the state directory",
-    "client/foretype_client/tokenizers.py": "the cache directory",
+    "client/foretype_client/session/tokenizers.py": "the cache directory",
     "lsp_server/foretype_lsp/connection.py": "the token's file, which the user named",
     "retrieval/foretype_retrieval/cli.py": "the file that the user named",
     "retrieval/foretype_retrieval/embed.py": "a table that the user named",

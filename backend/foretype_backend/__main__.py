@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from foretype_backend.cli import serve
+from foretype_backend.start.cli import serve
 
 __all__ = ["main"]
 

@@ -12,14 +12,14 @@ from foretype_context.document import Snapshot
 from foretype_context.plan import PlanState
 from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import TokenizerUnusable
+from foretype_wire.credentials import TokenInClear
+from foretype_wire.messages import RequestClass
 
 from foretype_client.client import Client
 from foretype_client.commands.asking import ask
-from foretype_client.connecting import http_base, is_loopback
-from foretype_client.credentials import TokenInClear
 from foretype_client.ports import Endpoint, GatewayGone
-from foretype_client.tokenizers import TokenizerUnavailable
-from foretype_client.wire import RequestClass
+from foretype_client.session.connecting import http_base, is_loopback
+from foretype_client.session.tokenizers import TokenizerUnavailable
 
 __all__ = ["ChatRefused", "Tiers", "stream_chat"]
 

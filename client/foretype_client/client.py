@@ -17,28 +17,28 @@ import msgspec
 from foretype_context.assemble import Assembler
 from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
+from foretype_wire.messages import Profile, Workspace
 
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import learn_neighbours
 from foretype_client.adaptive.table import shipped_table
-from foretype_client.cache import CompletionCache
-from foretype_client.feedback import Feedback
-from foretype_client.flow import CompletionFlow, FlowOptions
-from foretype_client.local import default_state_dir, ensure_gateway
-from foretype_client.policy import Policy, PolicyOptions
+from foretype_client.feedback.feedback import Feedback
+from foretype_client.flow.cache import CompletionCache
+from foretype_client.flow.flow import CompletionFlow, FlowOptions
+from foretype_client.flow.tracing import FlowTracer, TracedGateway
+from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, Gateway, GatewayGone
-from foretype_client.session import Session
-from foretype_client.sources.shelf import Sources
+from foretype_client.private_gateway.finding import default_state_dir, ensure_gateway
+from foretype_client.session.session import Session
+from foretype_client.session.tokenizers import TokenizerUnavailable
+from foretype_client.sources.all_sources import Sources
 from foretype_client.telemetry.observer import FlowObserver, Observers
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.sender import Telemetry, head_of
 from foretype_client.telemetry.spool import Spool, user_of
-from foretype_client.tokenizers import TokenizerUnavailable
-from foretype_client.tracing.flow import FlowTracer, TracedGateway
-from foretype_client.wire import Profile, Workspace
 
 if TYPE_CHECKING:
-    from foretype_client.tracing.spans import Tracing
+    from foretype_wire.tracing.spans import Tracing
 
 __all__ = ["Assemblers", "Client", "ClientOptions", "open_client"]
 

@@ -12,9 +12,8 @@ from typing import Protocol
 import msgspec
 from foretype_context.profile import Profile, Stop
 from foretype_context.segments import Segment
-
-from foretype_client.credentials import keep_secret, without_credentials
-from foretype_client.wire import ChangeReason, Delta, Done, ErrorCode, RequestClass
+from foretype_wire.credentials import keep_secret, without_credentials
+from foretype_wire.messages import ChangeReason, Delta, Done, ErrorCode, RequestClass
 
 __all__ = ["Call", "Clock", "CompletionStream", "Endpoint", "Gateway", "GatewayError", "GatewayGone"]
 

@@ -3,7 +3,7 @@
 A prompt is a list of segments. *Which* segments are kept is decided by budget, age and the cursor; *where* they stand is
 decided by stability alone, so that what does not change stays byte for byte where it was (design, section 4).
 
-These types cross the wire (:mod:`foretype_client.wire`), so they cost msgspec and nothing else.
+These types cross the wire (:mod:`foretype_wire.messages`), so they cost msgspec and nothing else.
 """
 
 from __future__ import annotations

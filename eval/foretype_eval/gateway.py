@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from foretype_client.local import ensure_gateway, find_gateway
 from foretype_client.ports import Endpoint
-from foretype_client.session import Session
+from foretype_client.private_gateway.finding import ensure_gateway, find_gateway
+from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler
 from foretype_context.profile import Profile
 from foretype_context.tokens import load_tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from foretype_client.credentials import allowed_in_clear
+from foretype_wire.credentials import allowed_in_clear
 
 from foretype_eval.console import fail
 from foretype_eval.gateway import GatewayOptions

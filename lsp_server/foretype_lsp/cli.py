@@ -83,7 +83,7 @@ def main(overrides: dict[str, object] | None = None, log_file: Path | None = Non
     import asyncio
     import logging
 
-    from foretype_lsp.stdio import keep_stdout
+    from foretype_lsp.transport.stdio import keep_stdout
 
     out_fd = keep_stdout()  # before anything is imported that could print
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from foretype_client.policy import PolicyOptions
-from foretype_client.suggestion import FlowState, Suggestion
+from foretype_client.flow.suggestion import FlowState, Suggestion
+from foretype_client.policy.trigger import PolicyOptions
 
 from foretype_lsp.indexing import Indexing
 from foretype_lsp.options import Options, Problem
@@ -25,8 +25,8 @@ from foretype_lsp.status import Status
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
-    from foretype_client.tracing.spans import Tracing
-    from foretype_client.wire import Profile
+    from foretype_wire.messages import Profile
+    from foretype_wire.tracing.spans import Tracing
 
 __all__ = ["STATUS_POLL_S", "Connection"]
 
@@ -120,9 +120,9 @@ class Connection:
     def _client_options(self, options: Options) -> tuple[ClientOptions, Problem | None]:
         """Blocking: reads the token file, and asks git about the folders."""
         from foretype_client.client import ClientOptions
-        from foretype_client.flow import FlowOptions
-        from foretype_client.inflight import AnswerRules
-        from foretype_client.workspaces import workspace_of
+        from foretype_client.flow.flow import FlowOptions
+        from foretype_client.flow.inflight import AnswerRules
+        from foretype_wire.workspace import workspace_of
 
         server = self._server
         token, problem = options.token or None, None
@@ -153,7 +153,7 @@ class Connection:
 
 def _open_tracing() -> Tracing | None:
     """As the environment says. Blocking: it imports OpenTelemetry where somebody asks for traces."""
-    from foretype_client.tracing.opening import TracingUnusable, open_tracing
+    from foretype_wire.tracing.opening import TracingUnusable, open_tracing
 
     try:
         return open_tracing("foretype-lsp", environ=os.environ, clock=time.monotonic)

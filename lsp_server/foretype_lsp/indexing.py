@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from foretype_client.sources.shelf import Sources
+from foretype_client.sources.all_sources import Sources
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 

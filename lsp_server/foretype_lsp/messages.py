@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from foretype_lsp.positions import Position
+from foretype_lsp.documents.positions import Position
 
 __all__ = [
     "Completion",

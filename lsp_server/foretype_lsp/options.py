@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Annotated, Any, Final, cast
 
 import msgspec
-from foretype_client.connecting import without_credentials
-from foretype_client.switches import Switches
+from foretype_client.policy.switches import Switches
+from foretype_client.session.connecting import without_credentials
 from msgspec import Meta
 
 __all__ = ["IndexOptions", "LogLevel", "Options", "Problem", "parse"]
@@ -57,7 +57,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         suggestion_grew: the client understands `foretype/suggestionGrew`: it is answered with the beginning of a line, and told
             when there is more.
         ask_early: the editor asks some time after each key: when the debounce ends the model is asked, before the editor asks.
-        policies: parts of the client's policy, each a boolean (`foretype_client.switches`).
+        policies: parts of the client's policy, each a boolean (`foretype_client.policy.switches`).
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
         trusted: the user trusts who made the open folders. If not, nothing in them is read: what the editor has open is all
             that is known, and no git runs. Whatever is no boolean counts as `false`.

@@ -10,12 +10,12 @@ import logging
 from functools import partial
 from typing import Final
 
-from foretype_client.collector import calm_collector, collect_when_idle
-from foretype_client.faults import keep_texts_out, log_fault
+from foretype_wire.garbage_collection import calm_collector, collect_when_idle
+from foretype_wire.redaction import keep_texts_out, log_fault
 
 from foretype_lsp.connection import Connection
 from foretype_lsp.server import Server
-from foretype_lsp.stdio import FdWriter, read_forever, watch_process
+from foretype_lsp.transport.stdio import FdWriter, read_forever, watch_process
 
 __all__ = ["run"]
 

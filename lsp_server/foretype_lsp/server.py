@@ -17,23 +17,23 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from cattrs import Converter
-from foretype_client.sources.shelf import Sources
+from foretype_client.sources.all_sources import Sources
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from foretype_lsp import messages
-from foretype_lsp.asking import Flow
 from foretype_lsp.chat.commands import ACTION_KINDS, Chat
-from foretype_lsp.documents import Documents, Held, Outcome, path_of
+from foretype_lsp.documents.documents import Documents, Held, Outcome, path_of
+from foretype_lsp.documents.positions import Encoding
 from foretype_lsp.globs import first_match
 from foretype_lsp.log import set_level
 from foretype_lsp.options import Options, Problem, parse
-from foretype_lsp.positions import Encoding
-from foretype_lsp.protocol import Protocol as JsonRpc
 from foretype_lsp.status import Counts, Status, StatusMachine
-from foretype_lsp.stdio import process_alive
-from foretype_lsp.suggesting import Suggestions
+from foretype_lsp.suggestions.handlers import Suggestions
+from foretype_lsp.suggestions.waiting_requests import Flow
+from foretype_lsp.transport.protocol import Protocol as JsonRpc
+from foretype_lsp.transport.stdio import process_alive
 
 __all__ = ["DID_CHANGE_STATUS", "STATUS", "Server"]
 

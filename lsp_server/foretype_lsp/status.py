@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
-from foretype_client.connecting import without_credentials
+from foretype_client.session.connecting import without_credentials
 from foretype_context.profile import Service
 
 __all__ = ["Counts", "State", "Status", "StatusMachine"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from foretype_backend.admission.outcomes import Decision
 from foretype_backend.admission.pressure import Pressure
 from foretype_backend.admission.scheduler import Limits, Refuse, Scheduler, Start, Ticket
-from foretype_client.wire import RequestClass
+from foretype_wire.messages import RequestClass
 
 __all__ = ["Result", "Simulation", "typing_tenant"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import openvino_genai as genai
-from foretype_backend.engines.openvino_pipeline import OpenVinoPipeline
+from foretype_backend.engines.embedded.openvino_pipeline import OpenVinoPipeline
 
 
 def exact_cached_tokens(pipeline: OpenVinoPipeline, ids: list[int]) -> int:

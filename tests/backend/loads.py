@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 from backend.world import World, complete
-from foretype_client.wire import Cancel, Done, Error
+from foretype_wire.messages import Cancel, Done, Error
 
 __all__ = ["Load", "done", "load", "loaded"]
 

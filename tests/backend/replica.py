@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import uvicorn
-from foretype_backend.engines.prefix import ShadowPrefixCache
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse

@@ -8,12 +8,12 @@ from backend.world import complete, gateway, scripted, segments
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
+from foretype_backend.config.settings import PricesConfig
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.report import usage_report
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
-from foretype_backend.settings import PricesConfig
-from foretype_client.wire import Cancel, Done, Error, ErrorCode, Usage
+from foretype_wire.messages import Cancel, Done, Error, ErrorCode, Usage
 
 DAY = "2026-09-22"
 KEY = UsageKey("acme", "", "ann", "interactive", DAY)

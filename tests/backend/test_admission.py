@@ -18,8 +18,8 @@ from foretype_backend.admission.scheduler import (
     Stop,
     Ticket,
 )
-from foretype_backend.admission.shares import Shares
-from foretype_client.wire import RequestClass
+from foretype_backend.admission.tenant_shares import Shares
+from foretype_wire.messages import RequestClass
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -31,14 +31,14 @@ from backend.replica import Replica
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER, TOKENIZER_PATH, Peer, segments
 from foretype_backend.admission.limits import Budget
-from foretype_backend.config import Config
+from foretype_backend.config.load import Config
+from foretype_backend.config.secret_files import make_secret
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore
-from foretype_backend.secret_file import make_secret
-from foretype_backend.server import running
-from foretype_client.wire import VERSION, Changed, ChangeReason, Feedback, Hello, Profile, Workspace
+from foretype_backend.transport.server import running
 from foretype_eval.postgres import NoPostgres, Postgres, postgres
 from foretype_eval.postgres import available as postgres_available
+from foretype_wire.messages import VERSION, Changed, ChangeReason, Feedback, Hello, Profile, Workspace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -51,7 +51,7 @@ SERVE = ("-m", "foretype_backend", "serve", "--port", "0", "--log-level", "debug
 PLANT = """
 import logging, os, urllib.request
 from prometheus_client import Gauge
-from foretype_backend.serve import Service
+from foretype_backend.serving.serve import Service
 
 run = Service.run
 

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
-from foretype_backend.chat.pace import Pace
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, Templates, template_name
-from foretype_backend.config import Config, ConfigError, LimitsConfig
+from foretype_backend.chat.tpot import Pace
+from foretype_backend.config.load import Config, ConfigError, LimitsConfig
+from foretype_backend.config.settings import PoolsConfig, QualityConfig
 from foretype_backend.engines.port import TOLD, Fault
 from foretype_backend.identity.directory import Tier
-from foretype_backend.server import running
-from foretype_backend.settings import PoolsConfig, QualityConfig
-from foretype_client.wire import Done, RequestClass
+from foretype_backend.transport.server import running
+from foretype_wire.messages import Done, RequestClass
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette

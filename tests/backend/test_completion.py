@@ -4,12 +4,12 @@ import msgspec
 import pytest
 from backend.world import TOKENIZER
 from foretype_backend.admission.outcomes import FINISHES, HTTP_STATUS, Reason
-from foretype_backend.completion import Job, Record
 from foretype_backend.engines.port import Chunk
-from foretype_backend.output import OutputText
-from foretype_backend.render import Prompt
-from foretype_client.wire import ErrorCode
+from foretype_backend.serving.completion import Job, Record
+from foretype_backend.serving.output_text import OutputText
+from foretype_backend.serving.render import Prompt
 from foretype_context.profile import Stop
+from foretype_wire.messages import ErrorCode
 from hypothesis import given
 from hypothesis import strategies as st
 

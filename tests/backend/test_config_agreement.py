@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from backend.test_faults import certificate
-from foretype_client.cli import app
+from foretype_client.commands.cli import app
 from foretype_models.artifacts import locate
 from typer.testing import CliRunner
 

@@ -16,7 +16,7 @@ from backend.test_config_agreement import OPENAI
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER
 from foretype_backend.identity.store import IdentityStore
-from foretype_client.cli import app
+from foretype_client.commands.cli import app
 from foretype_models.artifacts import locate
 from typer.testing import CliRunner
 

@@ -1,6 +1,6 @@
 """Who asks more than its part, of what can be served."""
 
-from foretype_backend.admission.demand import Demand, Load, heavy
+from foretype_backend.admission.tenant_demand import Demand, Load, heavy
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -15,9 +15,9 @@ import psutil
 import pytest
 import pytest_asyncio
 from backend.tiny_gguf import write_tiny_gguf
-from foretype_backend.engines.embedded import EmbeddedEngine
-from foretype_backend.engines.embedded_config import EmbeddedConfig
-from foretype_backend.engines.load import UnknownEngine, load_engine
+from foretype_backend.engines.by_name import UnknownEngine, load_engine
+from foretype_backend.engines.embedded.config import EmbeddedConfig
+from foretype_backend.engines.embedded.engine import EmbeddedEngine
 from foretype_backend.engines.port import (
     Chunk,
     EngineFinish,
@@ -292,7 +292,7 @@ async def test_a_model_that_vanished_fails_requests_with_the_reason_until_it_is_
 async def test_the_process_ends_when_the_gateway_is_killed(model: Path) -> None:
     script = f"""
 import asyncio
-from foretype_backend.engines.load import load_engine
+from foretype_backend.engines.by_name import load_engine
 async def main():
     engine = load_engine("embedded", model={str(model)!r}, threads=1)
     await engine.start()

@@ -14,13 +14,13 @@ import openvino_genai as genai
 import pytest
 from backend.exact_cache import exact_cached_tokens
 from backend.tiny_gguf import write_tiny_gguf
-from foretype_backend.engines.embedded_loop import WorkerLoop
-from foretype_backend.engines.gguf_header import BadModelFile, kv_block_bytes, read_header
-from foretype_backend.engines.ipc import Cancel, Ended, Output, Report, Submit
-from foretype_backend.engines.jobs import Limits
-from foretype_backend.engines.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
-from foretype_backend.engines.pipeline import PipelineError, Sampling
-from foretype_backend.engines.prefix import ShadowPrefixCache
+from foretype_backend.engines.embedded.gguf_header import BadModelFile, kv_block_bytes, read_header
+from foretype_backend.engines.embedded.ipc import Cancel, Ended, Output, Report, Submit
+from foretype_backend.engines.embedded.jobs import Limits
+from foretype_backend.engines.embedded.loop import WorkerLoop
+from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
+from foretype_backend.engines.embedded.pipeline import PipelineError, Sampling
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 
 CHUNK = 128
 POOL_BLOCKS = 400

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from foretype_backend.engines.embedded_loop import WorkerLoop
-from foretype_backend.engines.ipc import (
+from foretype_backend.engines.embedded.ipc import (
     Cancel,
     Ended,
     FrameDecoder,
@@ -18,9 +17,10 @@ from foretype_backend.engines.ipc import (
     decode_report,
     encode,
 )
-from foretype_backend.engines.jobs import Limits
-from foretype_backend.engines.pipeline import PipelineError, Read, Sampling
-from foretype_backend.engines.prefix import ShadowPrefixCache
+from foretype_backend.engines.embedded.jobs import Limits
+from foretype_backend.engines.embedded.loop import WorkerLoop
+from foretype_backend.engines.embedded.pipeline import PipelineError, Read, Sampling
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -211,7 +211,7 @@ def test_frames_survive_any_cut_of_the_stream(sizes: list[int], piece: int) -> N
 
 def test_the_gateways_process_imports_no_openvino_which_would_hold_its_lock_while_it_computes() -> None:
     code = (
-        "import sys, foretype_backend.engines.embedded, foretype_backend.engines.embedded_loop;"
+        "import sys, foretype_backend.engines.embedded.engine, foretype_backend.engines.embedded.loop;"
         "print([m for m in sys.modules if m.split('.')[0] in ('openvino', 'openvino_genai', 'numpy')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import uvicorn
-from foretype_backend.engines.load import load_engine
-from foretype_backend.engines.openai import OpenAIEngine
+from foretype_backend.engines.by_name import load_engine
+from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import (
     Chunk,
     EngineFinish,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from foretype_backend.engines import prepared
-from foretype_backend.engines.pipeline import PipelineError
-from foretype_backend.engines.prepared import PreparedModels
+from foretype_backend.engines.embedded import prepared_models
+from foretype_backend.engines.embedded.pipeline import PipelineError
+from foretype_backend.engines.embedded.prepared_models import PreparedModels
 
 
 class Opened(NamedTuple):
@@ -190,7 +190,7 @@ def test_a_model_that_is_bad_itself_says_so_and_leaves_nothing(folder: Path, mod
 
 
 def test_a_large_model_is_not_kept_twice(folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "MODEL_BYTES_MAX", 3)
+    monkeypatch.setattr(prepared_models, "MODEL_BYTES_MAX", 3)
     library = Library()
     assert open_(folder, model, library) == "made"
     assert library.opened == [(model, False)] and not folder.exists()

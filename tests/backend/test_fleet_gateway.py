@@ -15,18 +15,18 @@ import httpx
 import pytest
 from backend.replica import Replica
 from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
-from foretype_backend.config import ConfigError, load_config
-from foretype_backend.launch import prepare
-from foretype_backend.pools.attach import attach_pool, attach_purger
-from foretype_backend.pools.build import make_pool
-from foretype_backend.pools.config import FastConfig
-from foretype_backend.pools.pool import ReplicaPool
+from foretype_backend.config.load import ConfigError, load_config
+from foretype_backend.fleet.build import make_pool
+from foretype_backend.fleet.config import FastConfig
+from foretype_backend.fleet.doors import attach_pool, attach_purger
+from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.cli import app as prefix_commands
 from foretype_backend.prefix.epochs import EpochFile, EpochsUnreadable, WorkerPurger, read_epochs
 from foretype_backend.prefix.salt import SaltBook
-from foretype_client.wire import VERSION, Changed, ChangeReason, Done, Hello, Workspace
+from foretype_backend.start.parts import prepare
 from foretype_context.segments import Source
 from foretype_models.artifacts import locate
+from foretype_wire.messages import VERSION, Changed, ChangeReason, Done, Hello, Workspace
 from msgspec.structs import replace
 from typer.testing import CliRunner
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 import uvicorn
 from backend.world import Delta, gateway, until
-from foretype_backend.frames import EXTENSION, FrameProtocol, channel_of
-from foretype_client.wire import Hello, Profile
+from foretype_backend.transport.websocket_frames import EXTENSION, FrameProtocol, channel_of
+from foretype_wire.messages import Hello, Profile
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol

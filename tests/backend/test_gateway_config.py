@@ -2,9 +2,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from foretype_backend.config import Config, ConfigError, is_loopback, load_config
+from foretype_backend.config.load import Config, ConfigError, is_loopback, load_config
 from foretype_backend.doors.auth import Gatekeeper
-from foretype_backend.launch import make_profile, prepare
+from foretype_backend.start.parts import make_profile, prepare
 from foretype_models.artifacts import FOLDER
 
 LONG = "0123456789abcdef"

@@ -16,12 +16,12 @@ from pathlib import Path
 import httpx
 import pytest
 from backend.tiny_gguf import write_tiny_gguf
-from foretype_backend.config import Config, GatewayConfig
-from foretype_backend.listening import bind
-from foretype_client.session import Session
-from foretype_client.wire import GatewayMessage, Goaway, Hello
+from foretype_backend.config.load import Config, GatewayConfig
+from foretype_backend.transport.sockets import bind
+from foretype_client.session.session import Session
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import FOLDER
+from foretype_wire.messages import GatewayMessage, Goaway, Hello
 from msgspec import msgpack
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -164,7 +164,7 @@ async def test_a_port_in_use_is_refused_with_the_remedy() -> None:
 
 
 def test_the_announcement_appears_whole(tmp_path: Path) -> None:
-    from foretype_backend.private import announced
+    from foretype_backend.start.announcement import announced
 
     with announced(tmp_path, host="127.0.0.1", port=1, token="t", version="0") as path:
         assert json.loads(path.read_text())["pid"] == os.getpid()

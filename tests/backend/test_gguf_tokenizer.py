@@ -7,8 +7,8 @@ from typing import Any
 import gguf
 import pytest
 from context.tiny import KINDS, raw
-from foretype_backend.engines.gguf_header import BadModelFile
-from foretype_backend.engines.gguf_tokenizer import tokenizer_of
+from foretype_backend.engines.embedded.gguf_header import BadModelFile
+from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_context.templates import detect, grammar
 from foretype_context.tokens import PROBE, tokenizer_from_bytes
 from foretype_models.artifacts import locate

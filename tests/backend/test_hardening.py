@@ -7,15 +7,15 @@ from hashlib import blake2b
 
 import pytest
 from backend.world import TOKEN, complete, gateway, scripted, segment, segments, until
-from foretype_backend.config import Config, GatewayConfig
+from foretype_backend.config.load import Config, GatewayConfig
+from foretype_backend.config.settings import IdentityConfig
 from foretype_backend.database import place_of, url_of
 from foretype_backend.doors import connection as stream_connection
 from foretype_backend.doors import http as http_door
 from foretype_backend.doors import stream as stream_door
 from foretype_backend.identity.keys import mint
-from foretype_backend.settings import IdentityConfig
-from foretype_client.wire import Complete, Delta, Done, Need
 from foretype_context.segments import Kind
+from foretype_wire.messages import Complete, Delta, Done, Need
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 

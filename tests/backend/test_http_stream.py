@@ -15,9 +15,9 @@ import httpx
 import pytest
 from backend.test_faults import certificate
 from backend.world import until
-from foretype_backend.engines import http_stream
-from foretype_backend.engines.http_stream import Answer, HttpStreams
-from foretype_backend.engines.openai_wire import Event, Events
+from foretype_backend.engines.openai import http_stream
+from foretype_backend.engines.openai.events import Event, Events
+from foretype_backend.engines.openai.http_stream import Answer, HttpStreams
 from foretype_backend.engines.port import EngineUnavailable
 from hypothesis import given
 from hypothesis import strategies as st

@@ -13,6 +13,7 @@ from backend.world import gateway, until
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import UsageKey, UsageRow
+from foretype_backend.config.settings import OidcConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS
 from foretype_backend.identity.directory import Denial, Directory, KeyRecord, Principal, Scope, Tenant, User
 from foretype_backend.identity.keys import ApiKey, matches, mint, parse, redacted
@@ -21,9 +22,8 @@ from foretype_backend.identity.schema import flushes, metadata
 from foretype_backend.identity.store import IdentityStore, NotThere
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_backend.identity.watch import JwksWatch
-from foretype_backend.settings import OidcConfig
 from foretype_backend.telemetry.errors import StoreError
-from foretype_client.cli import app
+from foretype_client.commands.cli import app
 from foretype_eval import postgres
 from hypothesis import given
 from hypothesis import strategies as st

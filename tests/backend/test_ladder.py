@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from backend.admission_world import Simulation, typing_tenant
 from backend.world import gateway, profile
-from foretype_backend.admission.ladder import RUNGS, Ladder, profile_at
+from foretype_backend.admission.degradation import RUNGS, Ladder, profile_at
 from foretype_backend.admission.outcomes import SHED
 from foretype_backend.admission.pressure import Pressure
-from foretype_backend.app import stream_door
-from foretype_client.wire import Profile, RequestClass
+from foretype_backend.start.app import stream_door
 from foretype_context.profile import Service
 from foretype_lsp.status import State, StatusMachine
+from foretype_wire.messages import Profile, RequestClass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,5 +1,5 @@
 from backend.world import TOKENIZER
-from foretype_backend.memo import MemoTokenizer
+from foretype_backend.serving.encoded_texts import MemoTokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,13 +11,13 @@ from backend.loads import done, loaded
 from backend.replica import Replica
 from backend.wires import Wire, wire
 from backend.world import TOKENIZER, World, gateway, until
-from foretype_backend.config import LimitsConfig
-from foretype_backend.engines.openai import OpenAIEngine
+from foretype_backend.config.load import LimitsConfig
+from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import Engine
-from foretype_backend.engines.vllm_server import VllmServerEngine
-from foretype_backend.pools.health import HealthOptions, Standing
-from foretype_backend.pools.pool import PoolOptions, ReplicaPool
-from foretype_client.wire import Done, Error, ErrorCode
+from foretype_backend.engines.vllm.server import VllmServerEngine
+from foretype_backend.fleet.health import HealthOptions, Standing
+from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
+from foretype_wire.messages import Done, Error, ErrorCode
 
 LIMITS = LimitsConfig(max_deadline_ms=2_000, abort_grace_ms=100, retry_wait_ms=100)
 LOST = {ErrorCode.ENGINE_UNAVAILABLE, ErrorCode.EXPIRED}

@@ -12,19 +12,19 @@ from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_chat import ASK, pool_of
 from backend.world import TOKENIZER, World, complete, gateway, profile, scripted, segment, segments
 from foretype_backend.admission.accounts import Accounts
+from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.limits import Budget, Budgets, Denied
-from foretype_backend.bounds import Bound
-from foretype_backend.config import LimitsConfig
-from foretype_backend.encoding import INLINE_CHARS, EncodePool
-from foretype_backend.engines.prefix import block_keys
+from foretype_backend.config.load import LimitsConfig
+from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.prefix.chain import blocks_of
 from foretype_backend.prefix.directory import PrefixDirectory
 from foretype_backend.prefix.salt import Namespace
-from foretype_client.segment_cache import CAPACITY_ENTRIES
-from foretype_client.wire import MAX_CHANGED, Changed, ChangeReason, Done, Error, ErrorCode, Need
+from foretype_backend.serving.encoding import INLINE_CHARS, EncodePool
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.tokens import CutRule
+from foretype_wire.messages import MAX_CHANGED, Changed, ChangeReason, Done, Error, ErrorCode, Need
+from foretype_wire.segment_cache import CAPACITY_ENTRIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

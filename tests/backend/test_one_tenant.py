@@ -12,13 +12,13 @@ import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_frames import HANDSHAKE, Wire, configured, masked
 from backend.world import World, complete, gateway, scripted, until
-from foretype_backend.config import LimitsConfig
+from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors import stream as stream_door
 from foretype_backend.doors.http import OUTCOME
-from foretype_backend.frames import FrameProtocol
 from foretype_backend.identity.directory import Tenant
-from foretype_backend.turns import Turns
-from foretype_client.wire import Done, Error, ErrorCode
+from foretype_backend.serving.turns import Turns
+from foretype_backend.transport.websocket_frames import FrameProtocol
+from foretype_wire.messages import Done, Error, ErrorCode
 from uvicorn.server import ServerState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed

@@ -15,14 +15,14 @@ import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_gateway_process import SERVE, serving
 from backend.world import complete, gateway, profile, segments
-from foretype_backend.config import Config, GatewayConfig, LimitsConfig
+from foretype_backend.config.check import check_file
+from foretype_backend.config.load import Config, GatewayConfig, LimitsConfig
 from foretype_backend.identity.directory import Scope
-from foretype_backend.operations.config_check import check_file
 from foretype_backend.operations.reload import Reloader
 from foretype_backend.operations.status import table
-from foretype_client.cli import app
-from foretype_client.wire import Done, Goaway, Hello, Profile
+from foretype_client.commands.cli import app
 from foretype_models.artifacts import locate
+from foretype_wire.messages import Done, Goaway, Hello, Profile
 from msgspec import json as msgspec_json
 from msgspec import structs
 from rich.console import Console
@@ -124,7 +124,7 @@ async def test_a_reload_changes_what_it_can_and_names_the_rest() -> None:
 
 
 def test_a_file_that_cannot_be_used_changes_nothing(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    from foretype_backend.config import load_config
+    from foretype_backend.config.load import load_config
 
     path = tmp_path / "team.toml"
     path.write_text("[limits]\nmax_running = 0\n")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from foretype_backend.config import LimitsConfig
-from foretype_backend.sessions import Session
-from foretype_client.wire import VERSION, Hello, Workspace
+from foretype_backend.config.load import LimitsConfig
+from foretype_wire.gateway_protocol import Session
+from foretype_wire.messages import VERSION, Hello, Workspace
 
 
 @pytest.mark.parametrize(

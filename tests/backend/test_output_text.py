@@ -3,7 +3,7 @@ import math
 import pytest
 from backend.world import TOKENIZER
 from foretype_backend.engines.port import Chunk, EngineUnavailable
-from foretype_backend.output import OutputText
+from foretype_backend.serving.output_text import OutputText
 from foretype_context.profile import Opened, Stop
 from hypothesis import given
 from hypothesis import strategies as st

@@ -19,14 +19,14 @@ from foretype_backend.engines.port import (
     GenerationRequest,
     Origin,
 )
-from foretype_backend.engines.vllm_server import VllmServerEngine
-from foretype_backend.pools.health import HealthOptions, Standing
-from foretype_backend.pools.pool import PoolOptions, ReplicaPool
-from foretype_backend.pools.warm import WarmOptions
+from foretype_backend.engines.vllm.server import VllmServerEngine
+from foretype_backend.fleet.health import HealthOptions, Standing
+from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
+from foretype_backend.fleet.routing.router import Route
+from foretype_backend.fleet.routing.speculation import SpeculationOptions
+from foretype_backend.fleet.warmups import WarmOptions
 from foretype_backend.prefix.retire_feed import Purge, Retire
 from foretype_backend.prefix.salt import tier_namespace
-from foretype_backend.routing.router import Route
-from foretype_backend.routing.speculation import SpeculationOptions
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from prometheus_client import CollectorRegistry, generate_latest
 

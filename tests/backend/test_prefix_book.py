@@ -13,8 +13,8 @@ import redis.asyncio
 from backend.redis_server import redis_server
 from backend.world import until
 from foretype_backend.engines.port import Origin
-from foretype_backend.pools.retire import RetireSender
-from foretype_backend.prefix.book import FORGET_AFTER_S, CacheBook
+from foretype_backend.fleet.retire import RetireSender
+from foretype_backend.prefix.placements import FORGET_AFTER_S, CacheBook
 from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
 from foretype_backend.prefix.salt import SaltBook, tier_namespace, tier_secret
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source

@@ -6,14 +6,14 @@ import random
 
 import pytest
 from backend.exact_cache import exact_cached_tokens
-from foretype_backend.engines.embedded_loop import WorkerLoop
-from foretype_backend.engines.gguf_header import kv_block_bytes, read_header
-from foretype_backend.engines.ipc import Ended, Output, Report, Submit
-from foretype_backend.engines.jobs import Limits
-from foretype_backend.engines.load import load_engine
-from foretype_backend.engines.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
+from foretype_backend.engines.by_name import load_engine
+from foretype_backend.engines.embedded.gguf_header import kv_block_bytes, read_header
+from foretype_backend.engines.embedded.ipc import Ended, Output, Report, Submit
+from foretype_backend.engines.embedded.jobs import Limits
+from foretype_backend.engines.embedded.loop import WorkerLoop
+from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.engines.port import GenerationParams, GenerationRequest
-from foretype_backend.engines.prefix import ShadowPrefixCache
 from foretype_models.artifacts import locate
 
 pytestmark = pytest.mark.engine

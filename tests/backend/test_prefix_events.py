@@ -11,11 +11,11 @@ import pytest
 import zmq
 import zmq.asyncio
 from backend.world import until
+from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.engines.port import Origin
-from foretype_backend.engines.prefix import block_keys
-from foretype_backend.pools.kv_events import follow_events
-from foretype_backend.prefix.book import CacheBook
+from foretype_backend.fleet.kv_events import follow_events
 from foretype_backend.prefix.events import BadEvents, CacheChange, EventBook, is_local_endpoint
+from foretype_backend.prefix.placements import CacheBook
 from hypothesis import example, given
 from hypothesis import strategies as st
 

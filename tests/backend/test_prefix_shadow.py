@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from foretype_backend.engines.prefix import ShadowPrefixCache, block_keys, shared_tokens
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, block_keys, shared_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import redis
 from backend.redis_server import redis_server
-from foretype_backend.prefix.envelope import HEADER_BYTES, BadEnvelope, pack, unpack
-from foretype_backend.prefix.gate import CostGate, Health, Standing
+from foretype_backend.prefix.chunk_format import HEADER_BYTES, BadEnvelope, pack, unpack
 from foretype_backend.prefix.redis_chunks import RedisChunks, StoreRefused, StoreUnavailable
 from foretype_backend.prefix.retire_feed import STREAM, Purge, Retire, RetireFeed, decode, encode, read_stream
 from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import BadPlacement, Placed, Placement, SpanIndex, placement_of, to_parameters
+from foretype_backend.prefix.tier_policy import CostGate, Health, Standing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

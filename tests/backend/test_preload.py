@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from backend.test_fleet_gateway import LINES, bodies, fleet  # type: ignore[attr-defined]
 from backend.world import until
-from foretype_backend.pools.pool import ReplicaPool
+from foretype_backend.fleet.pool import ReplicaPool
 from foretype_client.client import ClientOptions, open_client
-from foretype_client.policy import PolicyOptions
-from foretype_client.switches import Switches
-from foretype_client.wire import Workspace
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import PolicyOptions
 from foretype_context.document import Document, Edit
+from foretype_wire.messages import Workspace
 
 
 @pytest.mark.parametrize("preload", [True, False])

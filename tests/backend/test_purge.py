@@ -21,13 +21,13 @@ from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.purges import FRESH_S, GONE_S, GatewayRow, Presence, Purges, heard
 from foretype_backend.identity.store import IdentityStore, NotThere
 from foretype_backend.identity.watch import DirectoryWatch
-from foretype_backend.operations.siblings import Place
+from foretype_backend.operations.worker_peers import Place
 from foretype_backend.prefix.epochs import read_epochs
 from foretype_backend.prefix.purge import Purged
 from foretype_backend.prefix.salt import SaltBook
-from foretype_client.wire import VERSION, Done, Hello, Need, Workspace
 from foretype_eval import postgres
 from foretype_models.artifacts import locate
+from foretype_wire.messages import VERSION, Done, Hello, Need, Workspace
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.client import connect

@@ -4,11 +4,11 @@ import pytest
 from backend.world import TOKENIZER, segment, segments
 from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.doors.http import fim_segments
-from foretype_backend.render import Renderer, check_order, resolve
-from foretype_client.segment_cache import SegmentCache
-from foretype_client.wire import WireSegment
+from foretype_backend.serving.render import Renderer, check_order, resolve
 from foretype_context.segments import STABLE_KINDS, Kind, digest_of
 from foretype_context.templates import GRAMMARS, encode_prompt, grammar
+from foretype_wire.messages import WireSegment
+from foretype_wire.segment_cache import SegmentCache
 from hypothesis import given
 from hypothesis import strategies as st
 

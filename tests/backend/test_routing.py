@@ -6,8 +6,8 @@ import math
 from collections import Counter
 
 import pytest
-from foretype_backend.routing.ring import Ring
-from foretype_backend.routing.router import Choice, NoReplica, Route, Router, RoutingOptions
+from foretype_backend.fleet.routing.ring import Ring
+from foretype_backend.fleet.routing.router import Choice, NoReplica, Route, Router, RoutingOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from foretype_backend.engines.jobs import Action, Add, Drop, End, Ending, Job, Limits, Produced
-from foretype_backend.engines.prefix import ShadowPrefixCache, block_keys
-from foretype_backend.engines.schedule import Scheduler
+from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, Job, Limits, Produced
+from foretype_backend.engines.embedded.schedule import Scheduler
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, block_keys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

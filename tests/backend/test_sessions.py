@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from backend.world import complete
 from foretype_backend.admission.outcomes import InvalidRequest
-from foretype_backend.config import LimitsConfig
-from foretype_backend.sessions import BadFrame, Inbox, Outbox, Session
-from foretype_client.wire import Ack, Cancel, Delta, Done, Finish, Hello
+from foretype_backend.config.load import LimitsConfig
+from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session
+from foretype_wire.messages import Ack, Cancel, Delta, Done, Finish, Hello
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ import re
 import pytest
 from backend.world import World, gateway, scripted, until
 from foretype_backend.doors import connection
-from foretype_backend.http_protocol import HttpProtocol
+from foretype_backend.transport.http_protocol import HttpProtocol
 
 UPGRADE = (
     "GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"

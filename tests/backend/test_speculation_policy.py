@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretype_backend.routing.speculation import SpeculationOptions, SpeculationPolicy, Verdict
+from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy, Verdict
 from hypothesis import given
 from hypothesis import strategies as st
 

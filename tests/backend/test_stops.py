@@ -1,5 +1,5 @@
 import pytest
-from foretype_backend.stops import StopScanner
+from foretype_backend.serving.stops import StopScanner
 from foretype_context.profile import Opened, Stop
 from foretype_context.syntax import indent_columns
 from hypothesis import example, given

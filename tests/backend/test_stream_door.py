@@ -9,10 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted, segment, segments, until
-from foretype_backend.app import stream_door
-from foretype_backend.config import LimitsConfig
+from foretype_backend.config.load import LimitsConfig
+from foretype_backend.start.app import stream_door
 from foretype_backend.telemetry.intake import Sender
-from foretype_client.wire import (
+from foretype_context.profile import Opened
+from foretype_context.segments import Kind, digest_of
+from foretype_wire.messages import (
     MAX_FRAME_BYTES,
     Ack,
     Cancel,
@@ -32,8 +34,6 @@ from foretype_client.wire import (
     RequestClass,
     Stop,
 )
-from foretype_context.profile import Opened
-from foretype_context.segments import Kind, digest_of
 from websockets.exceptions import ConnectionClosed
 
 

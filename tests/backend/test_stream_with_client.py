@@ -13,13 +13,13 @@ from backend.world import TOKEN, TOKENIZER_PATH, World, gateway, profile, script
 from context.tiny import tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_client.ports import Call, GatewayError
-from foretype_client.session import Session
-from foretype_client.wire import ChangeReason, Delta, Done, Finish
+from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler
 from foretype_context.document import Document, Edit
 from foretype_context.plan import PlanState
 from foretype_context.templates import GRAMMARS
 from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_wire.messages import ChangeReason, Delta, Done, Finish
 
 SOURCE = Path(__file__).read_text("utf-8")
 
@@ -115,7 +115,7 @@ async def test_cancel_of_the_client_frees_the_engine() -> None:
 
 
 async def test_a_gateway_that_forgot_asks_again_and_the_client_never_notices() -> None:
-    from foretype_backend.app import stream_door
+    from foretype_backend.start.app import stream_door
 
     async with gateway(scripted("x\n")) as world, session_of(world) as session:
         calls = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 4)

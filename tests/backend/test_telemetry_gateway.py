@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from backend.telemetry_world import Clock, accept, display, files_with, opportunity, sample, sink_in
 from backend.world import gateway
-from foretype_backend.cli import serve
+from foretype_backend.start.cli import serve
 from foretype_backend.telemetry.errors import StoreError
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.privacy import Privacy
 from foretype_backend.telemetry.sink import TelemetrySink
 from foretype_backend.telemetry.store import Consent, Store
-from foretype_client.wire import Ack, Error, ErrorCode, Feedback, Hello, Profile
+from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, Hello, Profile
 
 USER = "0123456789abcdef0123456789abcdef"
 SENDER = Sender("c1", user=USER)

@@ -8,7 +8,7 @@ import pytest
 from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opportunity, sample, survive
 from foretype_backend.telemetry.intake import Received, Sender, read, safe_name
 from foretype_backend.telemetry.schema import EVENT_COLUMNS
-from foretype_client.telemetry.events import Display
+from foretype_wire.telemetry import Display
 from hypothesis import given
 from hypothesis import strategies as st
 

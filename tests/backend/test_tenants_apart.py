@@ -16,11 +16,11 @@ from backend.identity_world import NOW_MS, minted, record
 from backend.replica import Replica
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER, TOKENIZER_PATH
-from foretype_backend.config import ConfigError, load_config
+from foretype_backend.config.load import ConfigError, load_config
+from foretype_backend.config.secret_files import make_secret
+from foretype_backend.config.tenants import check_tenants
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.store import IdentityStore
-from foretype_backend.secret_file import make_secret
-from foretype_backend.tenants import check_tenants
 
 LINES = "".join(f"value_{at} = compute({at}, 'some text that makes tokens')\n" for at in range(40))
 SERVE = (sys.executable, "-m", "foretype_backend", "serve", "--port", "0", "--no-telemetry")

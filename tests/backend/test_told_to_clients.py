@@ -16,10 +16,10 @@ from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.replica import Replica
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER, TOKENIZER_PATH, gateway
-from foretype_backend.admission.ladder import RUNGS, Ladder, Service
-from foretype_backend.engines.openai_wire import OpenAIConfig
+from foretype_backend.admission.degradation import RUNGS, Ladder, Service
+from foretype_backend.engines.openai.events import OpenAIConfig
+from foretype_backend.fleet.config import FastConfig, FastProblem
 from foretype_backend.identity.directory import Scope, Tenant
-from foretype_backend.pools.config import FastConfig, FastProblem
 
 PASSWORD = "hunter2"
 SERVE = (sys.executable, "-m", "foretype_backend", "serve", "--port", "0", "--no-telemetry", "--log-level", "debug")

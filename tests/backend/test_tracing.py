@@ -17,15 +17,15 @@ import pytest
 from backend.test_chat import ASK, chatting
 from backend.world import complete, gateway, scripted, until
 from client.traces import Traces, is_child, times_ms, traceparent
-from foretype_backend.config import Config, ConfigError, load_config
-from foretype_backend.operations.config_check import check_file
+from foretype_backend.config.check import check_file
+from foretype_backend.config.load import Config, ConfigError, load_config
+from foretype_backend.config.settings import TracingConfig
 from foretype_backend.operations.reload import fixed_changes
-from foretype_backend.server import running
-from foretype_backend.settings import TracingConfig
+from foretype_backend.transport.server import running
 from foretype_client.client import ClientOptions, open_client
-from foretype_client.tracing.exporting import exporting_tracing
-from foretype_client.wire import Done, Error
 from foretype_context.document import Document, Edit
+from foretype_wire.messages import Done, Error
+from foretype_wire.tracing.exporting import exporting_tracing
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from starlette.applications import Starlette
 from starlette.requests import Request

@@ -14,13 +14,13 @@ from backend.identity_world import NOW_MS
 from backend.test_gateway_process import serving
 from backend.test_tenants_apart import keys_of
 from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
-from foretype_backend.config import ConfigError, load_config
+from foretype_backend.config.load import ConfigError, load_config
+from foretype_backend.config.secret_files import make_secret
 from foretype_backend.identity.journal import UsageJournal
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
-from foretype_backend.secret_file import make_secret
-from foretype_backend.starting import plan
-from foretype_client.wire import Usage
+from foretype_backend.start.plan import plan
+from foretype_wire.messages import Usage
 
 KEY = UsageKey("acme", "", "ann", "interactive", "2026-09-22")
 ONE = Usage(prompt_tokens=7, generated_tokens=2)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_backend.config import ConfigError, load_config
-from foretype_backend.engines.acceptance import AcceptanceBook, AcceptanceCollector
+from foretype_backend.config.load import ConfigError, load_config
+from foretype_backend.engines.draft_acceptance import AcceptanceBook, AcceptanceCollector
 from foretype_backend.engines.port import (
     EngineUnavailable,
     GenerationParams,
@@ -16,17 +16,17 @@ from foretype_backend.engines.port import (
     Origin,
     PromptRefused,
 )
-from foretype_backend.engines.vllm import VllmEngine
-from foretype_backend.engines.vllm_options import VllmOptions, check_memory, check_profile, engine_arguments
-from foretype_backend.engines.vllm_request import (
+from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_backend.engines.vllm.options import VllmOptions, check_memory, check_profile, engine_arguments
+from foretype_backend.engines.vllm.request import (
     logprobs_of,
     sampling_arguments,
     tier_parameters,
     without_end,
 )
-from foretype_backend.launch import prepare
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.prefix.spans import Placed, placement_of
+from foretype_backend.start.parts import prepare
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from prometheus_client import CollectorRegistry, generate_latest
 

@@ -20,8 +20,8 @@ from foretype_backend.engines.port import (
     Origin,
     PromptRefused,
 )
-from foretype_backend.engines.vllm_metrics import VllmMetrics, read_metrics
-from foretype_backend.engines.vllm_server import ReplicaIdentity, VllmServerEngine
+from foretype_backend.engines.vllm.metrics import VllmMetrics, read_metrics
+from foretype_backend.engines.vllm.server import ReplicaIdentity, VllmServerEngine
 
 PROMPT = list(range(1, 50))
 

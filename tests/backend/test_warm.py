@@ -10,10 +10,10 @@ from collections import Counter
 from backend.replica import Replica
 from backend.test_pool import QUICK, pool_of  # type: ignore[attr-defined]
 from backend.world import until
+from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
-from foretype_backend.engines.prefix import block_keys
-from foretype_backend.pools.pool import PoolOptions
-from foretype_backend.pools.warm import Part, WarmOptions, WarmQueue, stable_parts
+from foretype_backend.fleet.pool import PoolOptions
+from foretype_backend.fleet.warmups import Part, WarmOptions, WarmQueue, stable_parts
 from foretype_backend.prefix.chain import blocks_of
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given

@@ -16,9 +16,9 @@ from backend.test_chat import pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import SERVE, serving
 from backend.world import gateway, scripted, until
-from foretype_backend.config import LimitsConfig
+from foretype_backend.config.load import LimitsConfig
 from foretype_backend.identity.directory import Denial
-from foretype_backend.operations.merging import (
+from foretype_backend.operations.merged_metrics import (
     LARGEST,
     SMALLEST,
     SUMMED,
@@ -28,7 +28,7 @@ from foretype_backend.operations.merging import (
     metrics_of,
     taken,
 )
-from foretype_backend.operations.siblings import Place, Siblings
+from foretype_backend.operations.worker_peers import Place, Siblings
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -140,7 +140,7 @@ async def test_a_scrape_outlives_a_worker_and_counts_nothing_twice(tmp_path: Pat
 async def test_a_sibling_that_answers_nonsense_or_nothing_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("foretype_backend.operations.siblings._ANSWER_S", 0.05)
+    monkeypatch.setattr("foretype_backend.operations.worker_peers._ANSWER_S", 0.05)
 
     async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"\xc1\xc1")
@@ -262,7 +262,7 @@ async def test_the_signals_to_scale_on_are_true() -> None:
 
 async def test_each_pool_says_how_full_its_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As its servers say: of the fast pool the mean over replicas in service, of the quality pool its server's own."""
-    for module in ("foretype_backend.pools.pool", "foretype_backend.engines.openai"):
+    for module in ("foretype_backend.fleet.pool", "foretype_backend.engines.openai.engine"):
         monkeypatch.setattr(f"{module}.LOOK_EVERY_S", 0.05)
     instruct = Replica()
     instruct.kv_use = 0.9

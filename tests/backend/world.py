@@ -13,13 +13,16 @@ from unittest.mock import patch
 import httpx
 import msgspec
 import uvicorn.server
-from foretype_backend.app import create_app
-from foretype_backend.config import Config, GatewayConfig, LimitsConfig
+from foretype_backend.config.load import Config, GatewayConfig, LimitsConfig
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.scripted import ScriptedEngine, text_script
-from foretype_backend.serve import Service
-from foretype_backend.server import running
-from foretype_client.wire import (
+from foretype_backend.serving.serve import Service
+from foretype_backend.start.app import create_app
+from foretype_backend.transport.server import running
+from foretype_context.segments import Kind, Scope, Source
+from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_models.artifacts import FOLDER
+from foretype_wire.messages import (
     Complete,
     Delta,
     Done,
@@ -32,9 +35,6 @@ from foretype_client.wire import (
     Stop,
     WireSegment,
 )
-from foretype_context.segments import Kind, Scope, Source
-from foretype_context.tokens import Tokenizer, load_tokenizer
-from foretype_models.artifacts import FOLDER
 from starlette.applications import Starlette
 from websockets.asyncio.client import ClientConnection, connect
 

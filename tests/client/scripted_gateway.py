@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
 from foretype_client.ports import Call, GatewayError, GatewayGone
-from foretype_client.wire import ChangeReason, Delta, Done, Finish, Usage
 from foretype_context.profile import Profile
+from foretype_wire.messages import ChangeReason, Delta, Done, Finish, Usage
 
 PROFILE = Profile(model="test", grammar="foretype-1", tokenizer_digest="00")
 

@@ -20,11 +20,11 @@ from foretype_client.adaptive.levels import Counted
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import CELLS, TEMPLATE_WEIGHTS, chances, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_client.adaptive.others import Others
+from foretype_client.adaptive.other_files import Others
 from foretype_client.adaptive.search import best_line
-from foretype_client.adaptive.showing import ShowRule
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.table import Row
+from foretype_client.adaptive.threshold import ShowRule
 from foretype_context.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from foretype_client.adaptive.candidates import CopyLine, LocalCandidate
 from foretype_client.adaptive.mixture import CELLS, FEATURES, TOLD, Weights, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_client.local_model import CopyLine, LocalCandidate
 from foretype_context.document import Snapshot
 from foretype_eval.adaptive.command import report
 from foretype_eval.adaptive.cuts import Answer, SourceFile, answers

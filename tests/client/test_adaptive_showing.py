@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from foretype_client.adaptive.scoring import FEATURES, Classes, Scorer, features_of
-from foretype_client.adaptive.showing import ShowRule, openings
 from foretype_client.adaptive.surroundings import Answer
+from foretype_client.adaptive.threshold import ShowRule, openings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,8 +10,8 @@ from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex, shape_of
 from foretype_client.adaptive.mixture import TEMPLATE_WEIGHTS, beside, fitted_weights, with_proposals
 from foretype_client.adaptive.model import AdaptiveModel, Spot
 from foretype_client.adaptive.renaming import renamed
-from foretype_client.adaptive.showing import ShowRule
 from foretype_client.adaptive.templates import Proposal
+from foretype_client.adaptive.threshold import ShowRule
 from foretype_context.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,5 +1,5 @@
 import pytest
-from foretype_client.ahead import WayPoint, way_after
+from foretype_client.flow.after_accepting import WayPoint, way_after
 from foretype_context.document import Document, Edit, Snapshot
 from hypothesis import given
 from hypothesis import strategies as st

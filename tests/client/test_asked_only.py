@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, profile
-from foretype_client.local_model import CopyLine, LocalCandidate
-from foretype_client.policy import Policy, PolicyOptions, Trigger
-from foretype_client.suggestion import Origin
-from foretype_client.switches import Switches
+from foretype_client.adaptive.candidates import CopyLine, LocalCandidate
+from foretype_client.flow.suggestion import Origin
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Policy, PolicyOptions, Trigger
 from foretype_context.document import Snapshot
 from foretype_context.profile import MinMeanLogprob
 from hypothesis import given

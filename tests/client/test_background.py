@@ -4,11 +4,11 @@ from collections.abc import Callable
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, profile
-from foretype_client.policy import Policy, PolicyOptions
+from foretype_client.flow.suggestion import FlowState, Origin
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import Call, GatewayError
-from foretype_client.suggestion import FlowState, Origin
-from foretype_client.switches import Switches
-from foretype_client.wire import ErrorCode, RequestClass
+from foretype_wire.messages import ErrorCode, RequestClass
 
 from client import virtual
 

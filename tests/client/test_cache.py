@@ -1,10 +1,10 @@
 import pytest
-from foretype_client.cache import CompletionCache, Entry
-from foretype_client.places import Place, Strand
-from foretype_client.wire import Finish
+from foretype_client.flow.cache import CompletionCache, Entry
+from foretype_client.flow.type_through import Place, Strand
 from foretype_context.document import Document
 from foretype_context.plan import SuggestionKind
 from foretype_context.profile import Profile
+from foretype_wire.messages import Finish
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,10 +5,10 @@ import sys
 from importlib.metadata import EntryPoint
 from typing import Any
 
-import foretype_client.cli
+import foretype_client.commands.cli
 import pytest
 import typer
-from foretype_client.cli import app
+from foretype_client.commands.cli import app
 from typer.testing import CliRunner
 
 
@@ -49,7 +49,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     module = type(sys)(__name__)
     vars(module).update(greet=greet, group=group, not_a_command=not_a_command)
     monkeypatch.setitem(sys.modules, __name__, module)
-    monkeypatch.setattr(foretype_client.cli, "entry_points", lambda group: points)
+    monkeypatch.setattr(foretype_client.commands.cli, "entry_points", lambda group: points)
 
 
 def run(*arguments: str) -> Any:
@@ -97,7 +97,7 @@ def test_the_version_is_printed() -> None:
 
 def test_listing_the_command_line_costs_no_import_of_another_room() -> None:
     script = (
-        "import sys; import foretype_client.cli\n"
+        "import sys; import foretype_client.commands.cli\n"
         "print([name for name in ('foretype_backend', 'foretype_lsp', 'starlette', 'pygls', 'tiktoken', 'httpx')"
         " if name in sys.modules])"
     )

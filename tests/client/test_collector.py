@@ -6,7 +6,7 @@ import asyncio
 import gc
 import weakref
 
-from foretype_client.collector import calm_collector, collect_when_idle
+from foretype_wire.garbage_collection import calm_collector, collect_when_idle
 
 
 class Knot:

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from client.wire_server import Behaviour, Peer, WireServer, answer
 from context.tiny import raw
-from foretype_client.cli import app
-from foretype_client.wire import Complete, Delta, Done, Error, ErrorCode, Finish, Profile, RequestClass, Usage
+from foretype_client.commands.cli import app
 from foretype_context.languages import grammar_of
 from foretype_context.templates import grammar
+from foretype_wire.messages import Complete, Delta, Done, Error, ErrorCode, Finish, Profile, RequestClass, Usage
 from typer.testing import CliRunner
 
 TOKENIZER = raw("qwen2", grammar("foretype-1").controls())

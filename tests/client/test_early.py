@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, profile
-from foretype_client.flow import FlowOptions
-from foretype_client.inflight import AnswerRules
-from foretype_client.local_model import CopyLine
-from foretype_client.policy import Policy, PolicyOptions
+from foretype_client.adaptive.candidates import CopyLine
+from foretype_client.flow.flow import FlowOptions
+from foretype_client.flow.inflight import AnswerRules
+from foretype_client.flow.suggestion import Origin, SelectedCompletion
+from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import GatewayGone
-from foretype_client.suggestion import Origin, SelectedCompletion
 
 from client import virtual
 

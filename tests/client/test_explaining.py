@@ -3,8 +3,8 @@ import json
 import msgspec
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk
-from foretype_client.local_model import CopyLine
-from foretype_client.wire import Usage
+from foretype_client.adaptive.candidates import CopyLine
+from foretype_wire.messages import Usage
 
 from client import virtual
 

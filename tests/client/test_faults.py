@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 import pytest
-from foretype_client.faults import keep_texts_out
+from foretype_wire.redaction import keep_texts_out
 
 
 async def test_faults_that_nobody_waits_for_are_logged_without_their_words(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from foretype_client.feedback import (
+from foretype_client.feedback.feedback import (
     Accepted,
     Displayed,
     DisplaySource,
@@ -13,7 +13,7 @@ from foretype_client.feedback import (
     PartiallyAccepted,
     Taken,
 )
-from foretype_client.places import Place
+from foretype_client.flow.type_through import Place
 from foretype_context.document import Document, Edit
 from hypothesis import given
 from hypothesis import strategies as st

@@ -3,17 +3,17 @@ import asyncio
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import URI, Desk, LinePlanner, profile
-from foretype_client.feedback import Ended
-from foretype_client.local_model import CopyLine
-from foretype_client.policy import Policy, PolicyOptions, Trigger
+from foretype_client.adaptive.candidates import CopyLine
+from foretype_client.feedback.feedback import Ended
+from foretype_client.flow.suggestion import FlowState, Origin, SelectedCompletion, Suggestion
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Policy, PolicyOptions, Trigger
 from foretype_client.ports import Call, GatewayError, GatewayGone
-from foretype_client.suggestion import FlowState, Origin, SelectedCompletion, Suggestion
-from foretype_client.switches import Switches
-from foretype_client.wire import ErrorCode, Finish, RequestClass
 from foretype_context.document import Document
 from foretype_context.finish import Finished
 from foretype_context.plan import SuggestionKind
 from foretype_context.profile import MinMeanLogprob
+from foretype_wire.messages import ErrorCode, Finish, RequestClass
 
 from client import virtual
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, LinePlanner
-from foretype_client.local_model import CopyLine
-from foretype_client.policy import Trigger
+from foretype_client.adaptive.candidates import CopyLine
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.policy.trigger import Trigger
 from foretype_client.ports import Call, GatewayError, GatewayGone
-from foretype_client.suggestion import Suggestion
-from foretype_client.wire import ErrorCode, Finish
 from foretype_context.plan import SuggestionKind
+from foretype_wire.messages import ErrorCode, Finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,12 +1,12 @@
 import pytest
 from client.scripted_gateway import Script, ScriptedStream
-from foretype_client.inflight import AnswerRules, Flight, Ripe, ripe
-from foretype_client.places import Place, Strand
+from foretype_client.flow.inflight import AnswerRules, Flight, Ripe, ripe
+from foretype_client.flow.type_through import Place, Strand
 from foretype_client.ports import Call, GatewayGone
-from foretype_client.wire import Delta, Done, Finish, Timings, Usage
 from foretype_context.document import Document
 from foretype_context.plan import Plan, SuggestionKind
 from foretype_context.profile import Opened, Stop
+from foretype_wire.messages import Delta, Done, Finish, Timings, Usage
 
 RULES = AnswerRules()
 LINE, BLOCK = SuggestionKind.LINE, SuggestionKind.BLOCK

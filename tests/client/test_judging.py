@@ -2,11 +2,11 @@
 
 import pytest
 from client.typing_desk import profile
-from foretype_client.feedback import Feedback
-from foretype_client.judging import Candidate, Question, judge
-from foretype_client.places import Place
-from foretype_client.policy import Trigger
-from foretype_client.suggestion import Origin, Outcome, Suggestion
+from foretype_client.feedback.feedback import Feedback
+from foretype_client.flow.judgement import Candidate, Question, judge
+from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
+from foretype_client.flow.type_through import Place
+from foretype_client.policy.trigger import Trigger
 from foretype_context.document import Document
 from foretype_context.finish import finish
 from foretype_context.plan import SuggestionKind

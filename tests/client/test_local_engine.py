@@ -16,13 +16,13 @@ from typing import Any
 
 import foretype_client
 import pytest
-from foretype_client.local import GatewayRecord, ensure_gateway, find_gateway
-from foretype_client.session import Session
+from foretype_client.private_gateway.finding import GatewayRecord, ensure_gateway, find_gateway
+from foretype_client.session.session import Session
 
 pytestmark = pytest.mark.engine
 
 SHARE = (
-    "import asyncio, sys, time; from pathlib import Path; from foretype_client.local import ensure_gateway\n"
+    "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.finding import ensure_gateway\n"
     "endpoint = asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, linger_s=30))\n"
     "print(endpoint.url, endpoint.token, flush=True)\n"
     "time.sleep(float(sys.argv[2]))"
@@ -56,7 +56,7 @@ def the_gateway(state_dir: Path) -> GatewayRecord:
 
 
 def run(state_dir: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from foretype_client.cli import main; main()", *arguments]
+    command = [sys.executable, "-c", "from foretype_client.commands.cli import main; main()", *arguments]
     environment = {**os.environ, "XDG_CACHE_HOME": str(state_dir / "cache")}
     return subprocess.run(
         [*command, "--state-dir", str(state_dir)],

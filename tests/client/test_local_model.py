@@ -1,5 +1,5 @@
 import pytest
-from foretype_client.local_model import CopyLine
+from foretype_client.adaptive.candidates import CopyLine
 from foretype_context.document import Document
 from hypothesis import given
 from hypothesis import strategies as st

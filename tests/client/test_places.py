@@ -1,7 +1,7 @@
 from itertools import pairwise
 
 import pytest
-from foretype_client.places import WINDOW_LINES, Place, Strand
+from foretype_client.flow.type_through import WINDOW_LINES, Place, Strand
 from foretype_context.document import Document, Snapshot
 from foretype_context.profile import Profile
 from hypothesis import given

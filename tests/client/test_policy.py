@@ -1,7 +1,8 @@
 import math
 
 import pytest
-from foretype_client.policy import (
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import (
     Ask,
     Now,
     Policy,
@@ -13,7 +14,6 @@ from foretype_client.policy import (
     Wait,
     closers_only,
 )
-from foretype_client.switches import Switches
 from hypothesis import given
 from hypothesis import strategies as st
 

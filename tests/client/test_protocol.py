@@ -4,11 +4,11 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from foretype_client.frames import Codec, FrameTooLarge, scrub
 from foretype_client.ports import Call, GatewayError, GatewayGone
-from foretype_client.protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
-from foretype_client.segment_cache import SegmentCache
-from foretype_client.wire import (
+from foretype_context.segments import Kind, Scope, Segment, Source, digest_of
+from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
+from foretype_wire.codec import Codec, FrameTooLarge, scrub
+from foretype_wire.messages import (
     MAX_FRAME_BYTES,
     Ack,
     Cancel,
@@ -30,7 +30,7 @@ from foretype_client.wire import (
     Stop,
     Workspace,
 )
-from foretype_context.segments import Kind, Scope, Segment, Source, digest_of
+from foretype_wire.segment_cache import SegmentCache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from foretype_client.segment_cache import DEFAULT_CAPACITY_BYTES, SegmentCache
-from foretype_client.wire import SEGMENT_CACHE_BYTES
 from foretype_context.segments import STABLE_KINDS, Kind, digest_of
+from foretype_wire.messages import SEGMENT_CACHE_BYTES
+from foretype_wire.segment_cache import DEFAULT_CAPACITY_BYTES, SegmentCache
 from hypothesis import given
 from hypothesis import strategies as st
 

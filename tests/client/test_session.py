@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
-from foretype_client.connecting import Backoff, check_url, mapped
 from foretype_client.ports import Call, Endpoint, GatewayError, GatewayGone
-from foretype_client.session import Session
-from foretype_client.tokenizers import TokenizerUnavailable
-from foretype_client.wire import (
+from foretype_client.session.connecting import Backoff, check_url, mapped
+from foretype_client.session.session import Session
+from foretype_client.session.tokenizers import TokenizerUnavailable
+from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_wire.messages import (
     Cancel,
     Changed,
     ChangeReason,
@@ -29,7 +30,6 @@ from foretype_client.wire import (
     Profile,
     Workspace,
 )
-from foretype_context.segments import Kind, Scope, Segment, Source
 from websockets.exceptions import InvalidProxy
 
 FAST = Backoff(base_s=0.01, cap_s=0.02)

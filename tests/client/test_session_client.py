@@ -12,15 +12,15 @@ import pytest
 from client.wire_server import WireServer
 from context.tiny import raw
 from foretype_client.client import ClientOptions, open_client
-from foretype_client.local import GatewayNotStarted
-from foretype_client.policy import PolicyOptions, Trigger
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import PolicyOptions, Trigger
 from foretype_client.ports import GatewayGone
-from foretype_client.switches import Switches
-from foretype_client.tokenizers import TokenizerUnavailable
-from foretype_client.wire import Complete, Profile
-from foretype_client.workspaces import workspace_of
+from foretype_client.private_gateway.finding import GatewayNotStarted
+from foretype_client.session.tokenizers import TokenizerUnavailable
 from foretype_context.document import Document
 from foretype_context.templates import UnknownGrammar, grammar
+from foretype_wire.messages import Complete, Profile
+from foretype_wire.workspace import workspace_of
 
 TOKENIZER = raw("qwen2", grammar("foretype-1").controls())
 PROFILE = Profile(model="test", grammar="foretype-1", tokenizer_digest=blake2b(TOKENIZER, digest_size=16).hexdigest())

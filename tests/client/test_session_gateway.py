@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway, scripted, until
 from client.wire_server import read
-from foretype_backend.app import stream_door
-from foretype_client.connecting import Backoff
+from foretype_backend.start.app import stream_door
 from foretype_client.ports import Call, GatewayError, GatewayGone
-from foretype_client.session import Session
-from foretype_client.wire import Changed, ChangeReason, Delta, ErrorCode, Finish
+from foretype_client.session.connecting import Backoff
+from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import encode_prompt, grammar
+from foretype_wire.messages import Changed, ChangeReason, Delta, ErrorCode, Finish
 
 LETTERS = "abcdefgh"
 

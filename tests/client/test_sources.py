@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, LinePlanner
-from foretype_client.sources import hosted as hosted_module
 from foretype_client.sources import loading
-from foretype_client.sources.hosted import Answer, Hosted
+from foretype_client.sources import threaded as hosted_module
+from foretype_client.sources.all_sources import Gathered, Sources, ranked
 from foretype_client.sources.loading import SourceOptions, open_sources
-from foretype_client.sources.shelf import Gathered, Sources, ranked
+from foretype_client.sources.threaded import Answer, Hosted
 from foretype_context.document import Document
 from foretype_context.sources import Snippet
 

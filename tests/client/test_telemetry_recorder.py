@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk
-from foretype_client.feedback import Feedback
-from foretype_client.suggestion import Suggestion
-from foretype_client.telemetry.events import (
+from foretype_client.feedback.feedback import Feedback
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.telemetry.recorder import Recorder
+from foretype_client.telemetry.survival import measure
+from foretype_wire.telemetry import (
     Accept,
     Dismiss,
     Display,
@@ -22,8 +24,6 @@ from foretype_client.telemetry.events import (
     Sample,
     Survive,
 )
-from foretype_client.telemetry.recorder import Recorder
-from foretype_client.telemetry.survival import measure
 
 from client import virtual
 
@@ -108,7 +108,7 @@ def test_the_same_text_from_elsewhere_is_the_same_session() -> None:
     async def scenario() -> None:
         feedback = Feedback()
         async with Recorded(ScriptedGateway(ANSWER)) as desk:
-            from foretype_client.places import Place
+            from foretype_client.flow.type_through import Place
 
             snapshot = desk.document.snapshot()
             place = Place.of(snapshot, 0, None)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_client.feedback import Feedback
-from foretype_client.feedback_events import DisplaySource, Ended, EndReason
+from foretype_client.feedback.events import DisplaySource, Ended, EndReason
+from foretype_client.feedback.feedback import Feedback
 from foretype_client.telemetry.outbox import Outbox
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.sender import Telemetry, head_of
@@ -197,7 +197,7 @@ async def test_samples_are_sent_and_never_written(tmp_path: Path) -> None:
     world = World(tmp_path, gateway)
     await world.turn()
     assert world.recorder.texts
-    from foretype_client.telemetry.events import Sample
+    from foretype_wire.telemetry import Sample
 
     sample = Sample(
         session="s1", seq=9, t_ms=WALL_MS, at_ms=0.0, id="i0", shown="i0", prefix="a secret", suffix="", suggestion="x",

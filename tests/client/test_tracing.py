@@ -5,12 +5,12 @@ import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.traces import Traces, is_child, times_ms, traceparent
 from client.typing_desk import Desk
-from foretype_client.policy import Policy, PolicyOptions
+from foretype_client.flow.tracing import FlowTracer, TracedGateway
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import GatewayError
-from foretype_client.switches import Switches
-from foretype_client.tracing.flow import FlowTracer, TracedGateway
-from foretype_client.tracing.opening import TracingUnusable, check_endpoint, open_tracing
-from foretype_client.wire import ErrorCode
+from foretype_wire.messages import ErrorCode
+from foretype_wire.tracing.opening import TracingUnusable, check_endpoint, open_tracing
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from foretype_client.wire import (
+from foretype_context.segments import Kind, Scope, Source
+from foretype_wire.messages import (
     Ack,
     Cancel,
     Changed,
@@ -32,7 +33,6 @@ from foretype_client.wire import (
     WireSegment,
     Workspace,
 )
-from foretype_context.segments import Kind, Scope, Source
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,7 +132,7 @@ def test_the_class_of_a_request_is_called_class() -> None:
 
 def test_the_wire_costs_msgspec_alone() -> None:
     script = (
-        "import sys; before = set(sys.modules); import foretype_client.wire, foretype_client.segment_cache\n"
+        "import sys; before = set(sys.modules); import foretype_wire.messages, foretype_wire.segment_cache\n"
         "roots = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(roots - set(sys.stdlib_module_names) - {'typing_extensions'}))"  # msgspec takes it where it is there
     )

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from client.scripted_gateway import ScriptedGateway
-from foretype_client.cache import CompletionCache
-from foretype_client.feedback import FeedbackEvent
-from foretype_client.flow import CompletionFlow
-from foretype_client.policy import Policy, PolicyOptions
-from foretype_client.suggestion import Suggestion
-from foretype_client.switches import Switches
+from foretype_client.feedback.feedback import FeedbackEvent
+from foretype_client.flow.cache import CompletionCache
+from foretype_client.flow.flow import CompletionFlow
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_context.document import Document, Edit, Snapshot
 from foretype_context.plan import Plan, PlanState, SuggestionKind
 from foretype_context.profile import Profile, Stop

@@ -1,4 +1,4 @@
-"""A small gateway for tests: a real WebSocket server that speaks `foretype_client.wire` and answers as it is told."""
+"""A small gateway for tests: a real WebSocket server that speaks `foretype_wire.messages` and answers as it is told."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Self
 
 import msgspec
 from foretype_client.ports import CompletionStream
-from foretype_client.segment_cache import SegmentCache
-from foretype_client.wire import (
+from foretype_wire.messages import (
     Ack,
     Cancel,
     ClientMessage,
@@ -28,6 +27,7 @@ from foretype_client.wire import (
     Timings,
     Usage,
 )
+from foretype_wire.segment_cache import SegmentCache
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response

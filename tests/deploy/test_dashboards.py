@@ -14,8 +14,8 @@ import yaml
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import Scheduler, SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
-from foretype_backend.metrics import Metrics
-from foretype_client.wire import RequestClass
+from foretype_backend.operations.metrics import Metrics
+from foretype_wire.messages import RequestClass
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PANELS: list[dict[str, Any]] = json.loads((DEPLOY / "grafana/foretype.json").read_text())["panels"]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_backend.config import load_config
-from foretype_backend.secret_file import make_secret
+from foretype_backend.config.load import load_config
+from foretype_backend.config.secret_files import make_secret
 from foretype_models.artifacts import locate
 from rehearsal.rendering import OVERLAYS, VERSIONS, Invalid, check_object, kubectl, render, the
 

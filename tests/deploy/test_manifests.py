@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from foretype_backend.cli import serve
-from foretype_backend.config import load_config
-from foretype_backend.operations.config_check import check_file
-from foretype_backend.secret_file import make_secret
+from foretype_backend.config.check import check_file
+from foretype_backend.config.load import load_config
+from foretype_backend.config.secret_files import make_secret
+from foretype_backend.start.cli import serve
 from foretype_models.artifacts import locate
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

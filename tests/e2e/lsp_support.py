@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import psutil
-from foretype_lsp.framing import Framing, frame
+from foretype_lsp.transport.framing import Framing, frame
 from lsprotocol import types
 from pytest_lsp import LanguageClient
 from pytest_lsp.client import make_test_lsp_client

@@ -109,7 +109,7 @@ async def test_a_version_that_runs_backwards_changes_nothing_for_what_follows(se
 
 
 def foretype(served, *arguments):
-    command = [sys.executable, "-c", "from foretype_client.cli import main; main()", *map(str, arguments)]
+    command = [sys.executable, "-c", "from foretype_client.commands.cli import main; main()", *map(str, arguments)]
     return subprocess.run(
         [*command, "--gateway", served.url], capture_output=True, check=False, text=True, timeout=DEADLINE_S
     )

@@ -16,7 +16,7 @@ import pytest
 from client.wire_server import WireServer
 from context.test_terminal import HOSTILE, acts
 from e2e.test_lsp_context import PROFILE, TOKENIZER
-from foretype_client.wire import Delta, Done, Finish
+from foretype_wire.messages import Delta, Done, Finish
 
 FORETYPE = str(Path(sys.executable).parent / "foretype")
 NAME = "a\x1b]0;owned\x07[red]b\n\u202ec.py"

@@ -10,8 +10,8 @@ import pytest
 from client.wire_server import Peer, WireServer
 from context.tiny import raw
 from e2e.lsp_support import DEADLINE_S, RawEditor, editor, server_command
-from foretype_client.wire import Delta, Done, Finish, Profile
 from foretype_context.templates import grammar
+from foretype_wire.messages import Delta, Done, Finish, Profile
 from lsprotocol import types
 
 TOKENIZER = raw("qwen2", grammar("foretype-1").controls())

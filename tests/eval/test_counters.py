@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from foretype_backend.engines.prefix import ShadowPrefixCache
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_context.document import Edit
 from foretype_context.profile import Profile
 from foretype_context.tokens import load_tokenizer

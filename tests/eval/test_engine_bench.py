@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from foretype_backend.engines.acceptance import Guesses
+from foretype_backend.engines.draft_acceptance import Guesses
 from foretype_eval.cli import bench
 from foretype_eval.engine.speculation import Generated, Run, figures, lossless
 from typer.testing import CliRunner

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from eval.git_repo import git
-from foretype_backend.engines.prefix import block_keys
+from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.prefix.chain import Block
 from foretype_backend.prefix.salt import Namespace
 from foretype_context.profile import Profile

@@ -6,8 +6,8 @@ import asyncio
 from random import Random
 
 import pytest
-from foretype_client.policy import Trigger
-from foretype_client.suggestion import Origin, Suggestion
+from foretype_client.flow.suggestion import Origin, Suggestion
+from foretype_client.policy.trigger import Trigger
 from foretype_context.document import Snapshot
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import Stretch

@@ -5,9 +5,9 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from foretype_client.suggestion import FlowState, FlowStatus, Origin, Suggestion
-from foretype_lsp.framing import Framing
+from foretype_client.flow.suggestion import FlowState, FlowStatus, Origin, Suggestion
 from foretype_lsp.server import Server
+from foretype_lsp.transport.framing import Framing
 from hypothesis import settings
 
 settings.register_profile("no deadline", deadline=None)  # a busy machine is no fault of the code

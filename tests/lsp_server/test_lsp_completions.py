@@ -1,5 +1,5 @@
-from foretype_lsp.completions import ACCEPT_COMMAND, accepted_characters, item, place_of
-from foretype_lsp.positions import Encoding, Lines, Position
+from foretype_lsp.documents.positions import Encoding, Lines, Position
+from foretype_lsp.suggestions.items import ACCEPT_COMMAND, accepted_characters, item, place_of
 from hypothesis import given
 from hypothesis import strategies as st
 

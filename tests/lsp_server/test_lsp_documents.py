@@ -1,7 +1,7 @@
 import pytest
-from foretype_lsp.documents import MAX_DOCUMENT_BYTES, Documents, Outcome, path_of
+from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, Documents, Outcome, path_of
+from foretype_lsp.documents.positions import Encoding, Lines
 from foretype_lsp.messages import ContentChange, Point, Range
-from foretype_lsp.positions import Encoding, Lines
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-from foretype_lsp.framing import MAX_BODY_BYTES, Framing, frame
+from foretype_lsp.transport.framing import MAX_BODY_BYTES, Framing, frame
 from hypothesis import given
 from hypothesis import strategies as st
 

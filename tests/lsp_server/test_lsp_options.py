@@ -1,4 +1,4 @@
-from foretype_client.switches import Switches
+from foretype_client.policy.switches import Switches
 from foretype_lsp.options import IndexOptions, Options, parse
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,8 +1,8 @@
 """Suggestions as items of the ordinary completion menu (`foretype lsp --popup`)."""
 
 import pytest
-from foretype_lsp.completions import item, menu_item, place_of
-from foretype_lsp.positions import Encoding, Lines
+from foretype_lsp.documents.positions import Encoding, Lines
+from foretype_lsp.suggestions.items import item, menu_item, place_of
 
 URI = "file:///w/a.py"
 

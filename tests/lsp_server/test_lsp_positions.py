@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from foretype_lsp.positions import Encoding, Lines, Position, index_at, join_surrogates, split_lines, units
+from foretype_lsp.documents.positions import Encoding, Lines, Position, index_at, join_surrogates, split_lines, units
 from hypothesis import example, given
 from hypothesis import strategies as st
 

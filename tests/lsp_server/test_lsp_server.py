@@ -3,9 +3,9 @@ import json
 import logging
 
 import pytest
-from foretype_client.policy import Trigger
-from foretype_client.suggestion import SelectedCompletion
-from foretype_lsp.completions import ACCEPT_COMMAND
+from foretype_client.flow.suggestion import SelectedCompletion
+from foretype_client.policy.trigger import Trigger
+from foretype_lsp.suggestions.items import ACCEPT_COMMAND
 
 URI = "file:///w/a.py"
 

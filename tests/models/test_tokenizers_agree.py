@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import tiktoken
-from foretype_backend.engines.gguf_tokenizer import tokenizer_of
+from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_models import artifacts
 from tokenizers import Tokenizer
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretype_client.ports import GatewayError, GatewayGone
-from foretype_client.session import Session
+from foretype_client.session.session import Session
 
 from rehearsal.compose import Compose
 from rehearsal.containers import Container, Failed, Host, host, until

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from foretype_client.ports import Call
-from foretype_client.session import Session
-from foretype_client.wire import Delta, Done
+from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_wire.messages import Delta, Done
 
 __all__ = ["Answer", "Way", "asking", "complete"]
 

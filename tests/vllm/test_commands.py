@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.parametrize("command", [["serve"], ["bench", "engine"], ["models", "parity"]], ids=" ".join)
 def test_a_command_says_what_it_takes(command: list[str]) -> None:
-    code = "from foretype_client.cli import main; main()"
+    code = "from foretype_client.commands.cli import main; main()"
     said = subprocess.run(
         [sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True, timeout=120, check=False
     )

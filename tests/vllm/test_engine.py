@@ -17,7 +17,7 @@ from foretype_backend.engines.port import (
     GenerationRequest,
     PromptRefused,
 )
-from foretype_backend.engines.vllm import VllmEngine
+from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.prefix.salt import Namespace, SaltBook
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import locate

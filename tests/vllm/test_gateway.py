@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from foretype_client.ports import Call
-from foretype_client.session import Session
-from foretype_client.wire import Delta, Done
+from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_wire.messages import Delta, Done
 from vllm_world.guard import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

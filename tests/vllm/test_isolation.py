@@ -28,10 +28,10 @@ from foretype_backend.identity.directory import KeyRecord, Tenant
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.store import IdentityStore
 from foretype_client.ports import Call
-from foretype_client.session import Session
-from foretype_client.wire import Done, Usage
+from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_models.artifacts import locate
+from foretype_wire.messages import Done, Usage
 from vllm_world.guard import Guard
 from vllm_world.serving import BLOCK, VllmServe
 

@@ -21,12 +21,12 @@ from backend.test_workers import total
 from backend.world import TOKENIZER, World, complete, gateway, segments, until
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.limits import Budget
-from foretype_backend.engines.vllm_metrics import read_metrics
+from foretype_backend.engines.vllm.metrics import read_metrics
+from foretype_backend.fleet.build import make_pool
+from foretype_backend.fleet.config import FastConfig
+from foretype_backend.fleet.doors import attach_pool
 from foretype_backend.identity.directory import Tenant
-from foretype_backend.pools.attach import attach_pool
-from foretype_backend.pools.build import make_pool
-from foretype_backend.pools.config import FastConfig
-from foretype_client.wire import Cancel, Done, Error, ErrorCode
+from foretype_wire.messages import Cancel, Done, Error, ErrorCode
 from vllm_world.serving import VllmServe
 
 ROUNDS = int(os.environ.get("FORETYPE_SOAK_VLLM_ROUNDS", "5"))

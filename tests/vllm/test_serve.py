@@ -20,11 +20,11 @@ from foretype_backend.engines.port import (
     Origin,
     PromptRefused,
 )
-from foretype_backend.engines.vllm_metrics import read_metrics
-from foretype_backend.engines.vllm_server import VllmServerEngine
-from foretype_backend.pools.build import make_pool
-from foretype_backend.pools.config import FastConfig
-from foretype_backend.pools.pool import ReplicaPool
+from foretype_backend.engines.vllm.metrics import read_metrics
+from foretype_backend.engines.vllm.server import VllmServerEngine
+from foretype_backend.fleet.build import make_pool
+from foretype_backend.fleet.config import FastConfig
+from foretype_backend.fleet.pool import ReplicaPool
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import locate

@@ -13,9 +13,9 @@ from backend.redis_server import RedisServer, redis_server
 
 pytest.importorskip("vllm.v1.kv_offload.tiering.manager", reason="vLLM is not in this environment: `make test-vllm`")
 
-from foretype_backend.prefix.gate import Standing
 from foretype_backend.prefix.redis_chunks import StoreRefused
 from foretype_backend.prefix.retire_feed import STREAM, Purge, Retire, encode
+from foretype_backend.prefix.tier_policy import Standing
 from foretype_backend.vllm_plugin import FEED
 from vllm.v1.kv_offload.base import LookupResult, OffloadKey
 from vllm_world.tiers import PATIENCE_S, SECRET, Tiers, content_of, key_of, tiers

@@ -11,7 +11,7 @@ import pytest_asyncio
 import redis
 from backend.redis_server import RedisServer, redis_server
 from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
-from foretype_backend.engines.vllm import VllmEngine
+from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.prefix.salt import SaltBook, tier_namespace
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 

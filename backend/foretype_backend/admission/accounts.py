@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from foretype_client.wire import RequestClass, Usage
+from foretype_wire.messages import RequestClass, Usage
 
+from foretype_backend.admission.bounds_by_principal import Quotas
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.metering import Meter, UsageKey
-from foretype_backend.admission.quota import Quotas
 from foretype_backend.identity.directory import Principal
 
 __all__ = ["Accounts", "refused_cost"]

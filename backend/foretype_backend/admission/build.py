@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-from foretype_client.wire import RequestClass
+from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.pressure import Pressure
 from foretype_backend.admission.scheduler import Limits, Scheduler
-from foretype_backend.config import LimitsConfig
-from foretype_backend.settings import AdmissionConfig
+from foretype_backend.config.load import LimitsConfig
+from foretype_backend.config.settings import AdmissionConfig
 
 __all__ = ["make_scheduler", "objectives_s"]
 

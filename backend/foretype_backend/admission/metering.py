@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from foretype_client.wire import Usage
+from foretype_wire.messages import Usage
 
 __all__ = ["Batch", "Journal", "Meter", "UsageKey", "UsageRow"]
 

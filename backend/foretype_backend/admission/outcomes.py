@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from foretype_client.wire import ErrorCode, Finish
+from foretype_wire.messages import ErrorCode, Finish
 
 __all__ = [
     "FINISHES",

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from foretype_client.wire import RequestClass
+from foretype_wire.messages import RequestClass
 
 __all__ = ["LOWEST_FIRST", "Pressure", "PressureStatistics", "Rates", "RollingP99"]
 

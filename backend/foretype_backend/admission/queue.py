@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
-from foretype_client.wire import RequestClass
+from foretype_wire.messages import RequestClass
 
 __all__ = ["QUANTUM_TOKENS", "ClassQueue", "Ticket"]
 

@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_client.wire import RequestClass
+from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.outcomes import Decision, Reason, reason_of
 from foretype_backend.admission.pressure import Pressure, Rates
 from foretype_backend.admission.queue import ClassQueue, Ticket
-from foretype_backend.admission.shares import Shares
+from foretype_backend.admission.tenant_shares import Shares
 
 __all__ = ["PRIORITY", "Effect", "Limits", "Refuse", "Scheduler", "SchedulerStatistics", "Start", "Stop", "Ticket"]
 

@@ -13,24 +13,24 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
-from foretype_client.wire import RequestClass
 from foretype_context.profile import Stop
 from foretype_context.tokens import Tokenizer
+from foretype_wire.gateway_protocol import check_stop
+from foretype_wire.messages import RequestClass
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, InvalidRequest, Reason
 from foretype_backend.chat.templates import Templates, template_name
-from foretype_backend.completion import Claim, Limited
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import EventStream, all_text, read_body, refused
 from foretype_backend.doors.openai import error_body, event, usage_body
-from foretype_backend.encoding import EncodePool
 from foretype_backend.identity.directory import Principal, Tier
-from foretype_backend.output import TextDelta
-from foretype_backend.render import Prompt
-from foretype_backend.serve import Job, Outcome
-from foretype_backend.sessions import check_stop
+from foretype_backend.serving.completion import Claim, Limited
+from foretype_backend.serving.encoding import EncodePool
+from foretype_backend.serving.output_text import TextDelta
+from foretype_backend.serving.render import Prompt
+from foretype_backend.serving.serve import Job, Outcome
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import QualityPool

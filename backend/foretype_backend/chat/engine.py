@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
-from foretype_backend.engines.openai import OpenAIEngine
-from foretype_backend.engines.openai_wire import OpenAIConfig, ServerFeatures
+from foretype_backend.engines.openai.engine import OpenAIEngine
+from foretype_backend.engines.openai.events import OpenAIConfig, ServerFeatures
 from foretype_backend.engines.port import (
     Chunk,
     EngineStatistics,

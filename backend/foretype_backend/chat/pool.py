@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_client.wire import RequestClass
 from foretype_context.templates import UnknownGrammar, grammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, load_tokenizer
+from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.chat.engine import ChatEngine
-from foretype_backend.chat.pace import Pace
-from foretype_backend.config import Config, ConfigError, read_token
-from foretype_backend.engines.openai import OpenAIEngine
-from foretype_backend.engines.openai_wire import OpenAIConfig
+from foretype_backend.chat.tpot import Pace
+from foretype_backend.config.load import Config, ConfigError, read_token
+from foretype_backend.config.settings import QualityConfig
+from foretype_backend.engines.openai.engine import OpenAIEngine
+from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.engines.port import Engine, EngineUnavailable
 from foretype_backend.engines.salting import NotApart
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.render import Renderer
-from foretype_backend.serve import Service
-from foretype_backend.settings import QualityConfig
+from foretype_backend.serving.render import Renderer
+from foretype_backend.serving.serve import Service
 
 __all__ = ["BlockPool", "QualityParts", "QualityPool", "open_quality", "quality_parts"]
 

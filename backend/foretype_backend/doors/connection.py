@@ -1,7 +1,7 @@
 """One open WebSocket of the stream door: frames in, messages out, one task per live completion.
 
-A shell around :mod:`foretype_backend.sessions`. Frames come by callback and messages leave in the turn in which they are made
-(:mod:`foretype_backend.frames`); only what a slow peer does not take waits, merged, in the outbox. Nothing a client sends ends the
+A shell around :mod:`foretype_wire.gateway_protocol`. Frames come by callback and messages leave in the turn in which they are made
+(:mod:`foretype_backend.transport.websocket_frames`); only what a slow peer does not take waits, merged, in the outbox. Nothing a client sends ends the
 connection, except a frame so large that the transport refuses it.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
-from foretype_client.faults import log_fault
-from foretype_client.segment_cache import SegmentCache
-from foretype_client.wire import (
+from foretype_context.segments import Segment
+from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session, invalid
+from foretype_wire.messages import (
     Cancel,
     Changed,
     ClientMessage,
@@ -34,22 +34,22 @@ from foretype_client.wire import (
     Profile,
     RequestClass,
 )
-from foretype_context.segments import Segment
+from foretype_wire.redaction import log_fault
+from foretype_wire.segment_cache import SegmentCache
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.outcomes import InvalidRequest, Reason
-from foretype_backend.bounds import Bound
-from foretype_backend.completion import Claim, Limited
-from foretype_backend.config import LimitsConfig
+from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
-from foretype_backend.frames import Frame, channel_of
 from foretype_backend.identity.directory import Principal
-from foretype_backend.output import TextDelta
-from foretype_backend.render import Prompt, Renderer, SessionEncoder, resolve
-from foretype_backend.serve import Job, Outcome, Service
-from foretype_backend.sessions import BadFrame, Inbox, Outbox, Session, invalid
+from foretype_backend.serving.completion import Claim, Limited
+from foretype_backend.serving.output_text import TextDelta
+from foretype_backend.serving.render import Prompt, Renderer, SessionEncoder, resolve
+from foretype_backend.serving.serve import Job, Outcome, Service
+from foretype_backend.serving.turns import Turns
 from foretype_backend.telemetry.intake import Sender
-from foretype_backend.turns import Turns
+from foretype_backend.transport.websocket_frames import Frame, channel_of
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from foretype_client.faults import log_fault
-from foretype_client.wire import Ack, Error, ErrorCode, Feedback, GatewayMessage
+from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, GatewayMessage
+from foretype_wire.redaction import log_fault
 
 from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.telemetry.intake import Sender

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.doors.readiness import Readiness
-from foretype_backend.metrics import CONTENT_TYPE
-from foretype_backend.serve import Service
+from foretype_backend.operations.metrics import CONTENT_TYPE
+from foretype_backend.serving.serve import Service
 
 __all__ = ["HealthDoor", "gateway_version"]
 

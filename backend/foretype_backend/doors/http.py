@@ -10,23 +10,23 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from foretype_client.wire import RequestClass
 from foretype_context.profile import Stop
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import SPM, Grammar
+from foretype_wire.messages import RequestClass
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
-from foretype_backend.completion import Claim
 from foretype_backend.doors.auth import turn_of
-from foretype_backend.http_protocol import all_here, body_channel
 from foretype_backend.identity.directory import Principal
-from foretype_backend.output import TextDelta, joined
-from foretype_backend.render import Prompt, Renderer
-from foretype_backend.serve import Job, Outcome, Service
+from foretype_backend.serving.completion import Claim
+from foretype_backend.serving.output_text import TextDelta, joined
+from foretype_backend.serving.render import Prompt, Renderer
+from foretype_backend.serving.serve import Job, Outcome, Service
+from foretype_backend.transport.http_protocol import all_here, body_channel
 
 __all__ = ["OUTCOME", "EventStream", "HttpJobs", "all_text", "fim_segments", "read_body", "refused", "was_shed"]
 

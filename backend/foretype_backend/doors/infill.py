@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from foretype_context.profile import Profile, Stop
 from foretype_context.segments import Kind, Segment
+from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
-from foretype_backend.completion import Limited
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import (
     OUTCOME,
@@ -30,10 +30,10 @@ from foretype_backend.doors.http import (
     refused,
     was_shed,
 )
-from foretype_backend.output import TextDelta
-from foretype_backend.render import MAX_PATH_CHARS, MAX_PROMPT_CHARS, Prompt
-from foretype_backend.serve import Job, Outcome
-from foretype_backend.sessions import check_stop
+from foretype_backend.serving.completion import Limited
+from foretype_backend.serving.output_text import TextDelta
+from foretype_backend.serving.render import MAX_PATH_CHARS, MAX_PROMPT_CHARS, Prompt
+from foretype_backend.serving.serve import Job, Outcome
 
 __all__ = ["InfillDoor"]
 

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import read_body
-from foretype_backend.pools.pool import ReplicaPool
+from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.directory import Held
 from foretype_backend.prefix.purge import PurgeFailed, Purger
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from foretype_client.faults import log_fault
+from foretype_wire.redaction import log_fault
 
 from foretype_backend.engines.port import Engine, EngineUnavailable, PromptRefused
 

@@ -11,21 +11,21 @@ import itertools
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from foretype_client.wire import Goaway, Profile
 from foretype_context.profile import Service as Rung
+from foretype_wire.messages import Goaway, Profile
 from starlette.websockets import WebSocket
 
-from foretype_backend.admission.ladder import profile_at
-from foretype_backend.bounds import Bound
-from foretype_backend.config import LimitsConfig
+from foretype_backend.admission.bounds import Bound
+from foretype_backend.admission.degradation import profile_at
+from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
 from foretype_backend.doors.connection import ChangeSink, Connection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.playground.logins import PROTOCOL
-from foretype_backend.render import Renderer
-from foretype_backend.serve import Service
-from foretype_backend.turns import Turns
+from foretype_backend.serving.render import Renderer
+from foretype_backend.serving.serve import Service
+from foretype_backend.serving.turns import Turns
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
-from foretype_backend.alarms import Alarms
-from foretype_backend.engines.ledger import AbortLedger
+from foretype_backend.engines.aborted_ids import AbortLedger
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
     Capabilities,
@@ -29,8 +29,8 @@ from foretype_backend.engines.port import (
     GenerationRequest,
     Origin,
 )
-from foretype_backend.engines.prefix import ShadowPrefixCache
 from foretype_backend.prefix.chain import ChainMaker
+from foretype_backend.serving.timing_wheel import Alarms
 
 __all__ = ["Script", "ScriptedEngine", "copy_prompt", "fixed", "text_script"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
+from foretype_backend.config.settings import IdentityConfig
 from foretype_backend.identity.directory import Denial, Directory, Principal
 from foretype_backend.identity.keys import parse
 from foretype_backend.identity.purges import Presence, Purges
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_backend.identity.watch import DirectoryWatch, JwksWatch, http_fetch
-from foretype_backend.settings import IdentityConfig
 
 __all__ = ["Identity", "open_identity"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from foretype_client.wire import RequestClass
+from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.limits import Budget
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from foretype_backend.admission.metering import UsageRow
-from foretype_backend.settings import PricesConfig
+from foretype_backend.config.settings import PricesConfig
 
 __all__ = ["cost_of", "usage_report"]
 

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import jwt
 
+from foretype_backend.config.settings import OidcConfig
 from foretype_backend.identity.directory import Denial, Directory, Principal, Scope, is_name
-from foretype_backend.settings import OidcConfig
 
 __all__ = ["ALGORITHMS", "TokenVerifier"]
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from foretype_client.faults import log_fault
+from foretype_wire.redaction import log_fault
 
 from foretype_backend.admission.metering import Meter
 from foretype_backend.identity.journal import UsageJournal

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from foretype_client.faults import log_fault
+from foretype_wire.redaction import log_fault
 
 from foretype_backend.identity.directory import Directory
 from foretype_backend.identity.purges import Presence

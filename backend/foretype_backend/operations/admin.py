@@ -10,13 +10,13 @@ from prometheus_client.core import Metric
 from starlette.requests import Request
 from starlette.responses import Response
 
-from foretype_backend.admission.ladder import RUNGS
+from foretype_backend.admission.degradation import RUNGS
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
-from foretype_backend.operations.siblings import Place, Siblings
-from foretype_backend.serve import Service
+from foretype_backend.operations.worker_peers import Place, Siblings
+from foretype_backend.serving.serve import Service
 
 if TYPE_CHECKING:
     from foretype_backend.identity.identity import Identity

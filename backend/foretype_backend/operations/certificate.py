@@ -7,7 +7,7 @@ import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 
-from foretype_backend.config import Config, ConfigError
+from foretype_backend.config.load import Config, ConfigError
 
 __all__ = ["Certificate"]
 

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from foretype_backend.config import Config, GatewayConfig, is_loopback
+from foretype_backend.config.load import Config, GatewayConfig, is_loopback
 from foretype_backend.doors.auth import Gatekeeper
-from foretype_backend.metrics import CONTENT_TYPE
-from foretype_backend.server import running
+from foretype_backend.operations.metrics import CONTENT_TYPE
+from foretype_backend.transport.server import running
 
 __all__ = ["serving_metrics"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from foretype_backend.config import Config, ConfigError
+from foretype_backend.config.load import Config, ConfigError
 
 __all__ = ["Reloader", "fixed_changes"]
 

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Final
 import httpx
 import msgspec
 import typer
-from foretype_client.credentials import allowed_in_clear, keep_secret, without_credentials
 from foretype_context.terminal import console, say, say_json
+from foretype_wire.credentials import allowed_in_clear, keep_secret, without_credentials
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from foretype_backend.admission.ladder import RUNGS
+from foretype_backend.admission.degradation import RUNGS
 from foretype_backend.admission.outcomes import SHED
-from foretype_backend.config import read_token
+from foretype_backend.config.load import read_token
 
 __all__ = ["fetch", "status", "table"]
 

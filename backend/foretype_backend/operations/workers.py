@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from foretype_backend.operations.siblings import Place
+from foretype_backend.operations.worker_peers import Place
 
 __all__ = ["end_with_parent", "run_workers"]
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foretype_context.segments import PlacedSegment, Scope
 
-from foretype_backend.engines.prefix import BlockKeys, block_keys, extend_keys
+from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, extend_keys
 
 __all__ = ["Block", "Chain", "ChainMaker", "Span", "blocks_of"]
 

@@ -84,16 +84,16 @@ def _id(repository: str) -> str:
     """The id that clients send: a folder's, or what was given."""
     if not repository or not Path(repository).is_dir():
         return repository
-    from foretype_client.workspaces import workspace_of
+    from foretype_wire.workspace import workspace_of
 
     return workspace_of(Path(repository).resolve()).repository
 
 
 def _ask(method: str, gateway: str, path: str, token_file: Path | None, **request: Any) -> dict[str, Any]:
     import httpx
-    from foretype_client.credentials import TokenInClear, allowed_in_clear, keep_secret, without_credentials
+    from foretype_wire.credentials import TokenInClear, allowed_in_clear, keep_secret, without_credentials
 
-    from foretype_backend.config import ConfigError, read_token
+    from foretype_backend.config.load import ConfigError, read_token
 
     try:
         token = None if token_file is None else read_token(token_file, "--token-file")

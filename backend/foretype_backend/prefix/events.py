@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from foretype_backend.engines.prefix import BlockKeys, block_keys, keys_after
+from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, keys_after
 
 __all__ = ["BadEvents", "CacheChange", "EventBook", "is_local_endpoint"]
 

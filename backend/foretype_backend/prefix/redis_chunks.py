@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import redis
 
-from foretype_backend.prefix.envelope import FORMAT, HEADER_BYTES, BadEnvelope, pack, unpack
+from foretype_backend.prefix.chunk_format import FORMAT, HEADER_BYTES, BadEnvelope, pack, unpack
 
 __all__ = ["ChunkStatistics", "RedisChunks", "StoreRefused", "StoreUnavailable"]
 

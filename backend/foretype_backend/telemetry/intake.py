@@ -19,7 +19,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from foretype_client.telemetry.events import (
+from foretype_wire.telemetry import (
     EVENT_VERSION,
     Accept,
     Count,

@@ -14,10 +14,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from foretype_backend.config import TelemetryConfig
+from foretype_backend.config.load import TelemetryConfig
 
 if TYPE_CHECKING:
-    from foretype_client.telemetry.events import Sample
+    from foretype_wire.telemetry import Sample
 
     from foretype_backend.telemetry.intake import Received, Refused, Sender
     from foretype_backend.telemetry.store import Consent, Store

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
-from foretype_backend.config import ConfigError
-from foretype_backend.secret_file import KEY_FIELD, SECRET_BYTES, read_secret
+from foretype_backend.config.load import ConfigError
+from foretype_backend.config.secret_files import KEY_FIELD, SECRET_BYTES, read_secret
 from foretype_backend.telemetry.errors import StoreError
 
 __all__ = ["Texts", "read_key"]

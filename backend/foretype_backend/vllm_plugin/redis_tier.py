@@ -32,11 +32,11 @@ from vllm.v1.kv_offload.base import (
 )
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
 
-from foretype_backend.prefix.gate import CostGate, Health, HealthStatistics
 from foretype_backend.prefix.redis_chunks import RedisChunks, StoreRefused, StoreUnavailable
 from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
 from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import SpanIndex
+from foretype_backend.prefix.tier_policy import CostGate, Health, HealthStatistics
 from foretype_backend.vllm_plugin import FEED
 from foretype_backend.vllm_plugin.requests import placement_in, positions_of
 

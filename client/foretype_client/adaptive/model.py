@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from foretype_context.document import Snapshot
 
+from foretype_client.adaptive.candidates import LocalCandidate
 from foretype_client.adaptive.evidence import (
     alike_in_file,
     latest_in_file,
@@ -22,17 +23,16 @@ from foretype_client.adaptive.levels import Counted, Levels
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.mixture import Weights, chances, fitted_weights, with_proposals
 from foretype_client.adaptive.network import reranked
-from foretype_client.adaptive.others import OtherFiles, Others
+from foretype_client.adaptive.other_files import OtherFiles, Others
 from foretype_client.adaptive.scoring import Scorer
 from foretype_client.adaptive.search import best_line
-from foretype_client.adaptive.showing import SHOW_RULE, ShowRule, openings
 from foretype_client.adaptive.stream import LexemeStream
 from foretype_client.adaptive.surroundings import Answer, Following, Spot, Surroundings, Weighed
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, Row
 from foretype_client.adaptive.templates import Proposal
+from foretype_client.adaptive.threshold import SHOW_RULE, ShowRule, openings
+from foretype_client.adaptive.user_text import Written
 from foretype_client.adaptive.views import Line, View, view_of
-from foretype_client.adaptive.written import Written
-from foretype_client.local_model import LocalCandidate
 
 __all__ = ["AdaptiveModel", "Spot"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from foretype_client.adaptive.evidence import Ints, Occurrences, standing
 from foretype_client.adaptive.levels import Counted, Levels
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary
-from foretype_client.adaptive.others import OtherFiles
+from foretype_client.adaptive.other_files import OtherFiles
 from foretype_client.adaptive.stream import Ids, LexemeStream
 from foretype_client.adaptive.table import HISTORY_MAX
 from foretype_client.adaptive.templates import Scene, Templates

@@ -14,7 +14,7 @@ import numpy as np
 
 from foretype_client.adaptive.evidence import Ints
 from foretype_client.adaptive.lexemes import CLASSES, LINE_END, Vocabulary
-from foretype_client.adaptive.others import OtherFiles
+from foretype_client.adaptive.other_files import OtherFiles
 from foretype_client.adaptive.renaming import renamed
 from foretype_client.adaptive.scoring import RIGHT_STEP, RIVALS_STEP, Classes, Scorer, features_of
 from foretype_client.adaptive.stream import HEAD, MARGIN, SHAPE, LexemeStream, Marks

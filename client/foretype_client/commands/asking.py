@@ -14,10 +14,10 @@ from foretype_context.document import Snapshot
 from foretype_context.finish import Finished, finish
 from foretype_context.plan import Plan, PlanState
 from foretype_context.sources import Snippet
+from foretype_wire.messages import Done, RequestClass
 
 from foretype_client.ports import Call
-from foretype_client.session import Session
-from foretype_client.wire import Done, RequestClass
+from foretype_client.session.session import Session
 
 __all__ = ["Answer", "ask", "plan_at"]
 

@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final
 
+import foretype_wire.segment_cache
 import typer
 from foretype_context.document import Document
 from foretype_context.terminal import console as plain_console
+from foretype_wire.workspace import workspace_of
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-import foretype_client.segment_cache
 from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.commands.demo_screen import Figures, frame, summary
 from foretype_client.commands.demo_typist import Typist, region_of
@@ -33,10 +34,9 @@ from foretype_client.commands.shared import (
     read_source,
     shown_path,
 )
-from foretype_client.policy import PolicyOptions
-from foretype_client.suggestion import Suggestion
-from foretype_client.switches import Switches
-from foretype_client.workspaces import workspace_of
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import PolicyOptions
 
 __all__ = ["demo"]
 
@@ -97,7 +97,7 @@ def demo(
 ) -> None:
     """Type part of a real file with live ghost text, and print how long suggestions took."""
     with errors_told():
-        path = file or Path(foretype_client.segment_cache.__file__)
+        path = file or Path(foretype_wire.segment_cache.__file__)
         text = read_source(path)
         if not text.strip():
             raise BadInput(f"{path} is empty: there is nothing to type")

@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from foretype_client.suggestion import FlowStatus, Origin, Suggestion
+from foretype_client.flow.suggestion import FlowStatus, Origin, Suggestion
 
 __all__ = ["Figures", "frame", "summary"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from foretype_context.document import Document, Edit, Snapshot
 
-from foretype_client.suggestion import Suggestion
+from foretype_client.flow.suggestion import Suggestion
 
 __all__ = ["Step", "Typist", "region_of"]
 

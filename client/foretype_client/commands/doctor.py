@@ -34,10 +34,10 @@ from foretype_client.commands.shared import (
     errors_told,
     release,
 )
-from foretype_client.connecting import http_base, is_loopback, without_credentials
-from foretype_client.local import default_state_dir
 from foretype_client.ports import GatewayError, GatewayGone
-from foretype_client.tokenizers import TokenizerUnavailable
+from foretype_client.private_gateway.finding import default_state_dir
+from foretype_client.session.connecting import http_base, is_loopback, without_credentials
+from foretype_client.session.tokenizers import TokenizerUnavailable
 
 __all__ = ["Finding", "Verdict", "doctor"]
 

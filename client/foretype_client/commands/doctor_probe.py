@@ -14,7 +14,7 @@ from foretype_context.assemble import Assembler
 from foretype_context.document import Document
 
 from foretype_client.commands.asking import ask, plan_at
-from foretype_client.session import Session
+from foretype_client.session.session import Session
 
 __all__ = ["ProbeResult", "judge", "probe"]
 

@@ -10,9 +10,9 @@ from typing import Annotated, Final
 import typer
 from foretype_context.document import Snapshot
 
+from foretype_client.sources.all_sources import Gathered, SourceNote
 from foretype_client.sources.committed import repository_of
 from foretype_client.sources.loading import SourceOptions, open_sources
-from foretype_client.sources.shelf import Gathered, SourceNote
 
 __all__ = ["DependenciesOption", "RetrievalOption", "gather_at", "sources_as_objects"]
 

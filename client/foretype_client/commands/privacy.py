@@ -14,7 +14,7 @@ from foretype_context.terminal import console, say, say_json
 from rich.table import Table
 
 from foretype_client.commands.shared import BadInput, StateDirOption, errors_told
-from foretype_client.local import default_state_dir
+from foretype_client.private_gateway.finding import default_state_dir
 from foretype_client.telemetry.spool import Spool, user_in
 
 __all__ = ["app"]

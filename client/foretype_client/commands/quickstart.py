@@ -17,7 +17,7 @@ from foretype_client.client import ClientOptions, open_client
 from foretype_client.commands.demo import demo
 from foretype_client.commands.playground import open_page, page_address
 from foretype_client.commands.shared import ModelOption, StateDirOption, client_options, errors_told
-from foretype_client.connecting import http_base
+from foretype_client.session.connecting import http_base
 
 __all__ = ["editor_lines", "quickstart"]
 

@@ -1,7 +1,7 @@
 """Which sources there are: those of this package, and those that packages register under `foretype.sources`.
 
 An entry point names a function that takes the workspace folders and, by keyword, `cache_dir`, `globs` and `on_progress`, and
-returns a source (:class:`foretype_client.sources.hosted.Hosted` says what one can do).
+returns a source (:class:`foretype_client.sources.threaded.Hosted` says what one can do).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from foretype_client.ports import Clock
-from foretype_client.sources.hosted import Hosted
-from foretype_client.sources.shelf import Sources
+from foretype_client.sources.all_sources import Sources
+from foretype_client.sources.threaded import Hosted
 
 if TYPE_CHECKING:
     from foretype_client.sources.committed import CommittedSource

@@ -7,11 +7,11 @@ from typing import Protocol
 
 from foretype_context.document import Snapshot
 
-from foretype_client.feedback_events import FeedbackEvent
-from foretype_client.inflight import Flight
-from foretype_client.judging import Question
+from foretype_client.feedback.events import FeedbackEvent
+from foretype_client.flow.inflight import Flight
+from foretype_client.flow.judgement import Question
+from foretype_client.flow.suggestion import Suggestion
 from foretype_client.ports import Call
-from foretype_client.suggestion import Suggestion
 
 __all__ = ["FlowObserver", "Observers"]
 

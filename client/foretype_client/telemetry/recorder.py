@@ -1,6 +1,6 @@
 """From what the flow tells to telemetry events. Pure: times are handed in, events come out of `take`.
 
-Definitions: research on evaluation, section 5.1; the events and their fields: :mod:`foretype_client.telemetry.events`.
+Definitions: research on evaluation, section 5.1; the events and their fields: :mod:`foretype_wire.telemetry`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from foretype_context.document import Snapshot
-
-from foretype_client.feedback import Accepted, Ended, EndReason, Feedback, FeedbackEvent, PartiallyAccepted, Taken
-from foretype_client.inflight import Flight
-from foretype_client.judging import Question
-from foretype_client.policy import SkipReason
-from foretype_client.ports import Call, GatewayError
-from foretype_client.suggestion import Suggestion
-from foretype_client.telemetry.events import (
+from foretype_wire.telemetry import (
     Accept,
     Caret,
     Dismiss,
@@ -33,6 +26,21 @@ from foretype_client.telemetry.events import (
     Sample,
     Survive,
 )
+
+from foretype_client.feedback.feedback import (
+    Accepted,
+    Ended,
+    EndReason,
+    Feedback,
+    FeedbackEvent,
+    PartiallyAccepted,
+    Taken,
+)
+from foretype_client.flow.inflight import Flight
+from foretype_client.flow.judgement import Question
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.policy.trigger import SkipReason
+from foretype_client.ports import Call, GatewayError
 from foretype_client.telemetry.survival import Due, Measured, Survival
 
 __all__ = ["Recorder"]

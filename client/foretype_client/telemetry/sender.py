@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from foretype_context.git import repository_at
 from foretype_context.small_files import read_small
+from foretype_wire.telemetry import Event, Sample
 
-from foretype_client.telemetry.events import Event, Sample
 from foretype_client.telemetry.outbox import Outbox, OutboxStatistics
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.spool import Spool

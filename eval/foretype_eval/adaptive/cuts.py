@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from foretype_client.adaptive.candidates import CopyLine, LocalCandidate
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import BYTES_MAX, FILES_MAX
 from foretype_client.adaptive.table import CorpusTable
-from foretype_client.local_model import CopyLine, LocalCandidate
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 

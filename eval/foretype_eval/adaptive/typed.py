@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import typer
+from foretype_client.adaptive.candidates import CopyLine, LocalModel
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import shipped_table
-from foretype_client.local_model import CopyLine, LocalModel
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
-from foretype_backend.engines.prefix import ShadowPrefixCache
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_context.assemble import Assembler
 from foretype_context.plan import PlanState
 from foretype_context.profile import Profile

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from foretype_backend.app import create_app
-from foretype_backend.config import load_config
+from foretype_backend.config.load import load_config
 from foretype_backend.engines.port import Chunk, GenerationRequest
-from foretype_backend.engines.vllm import VllmEngine
-from foretype_backend.engines.vllm_options import VllmOptions
-from foretype_backend.launch import make_profile, prepare
-from foretype_backend.server import running
+from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_backend.engines.vllm.options import VllmOptions
+from foretype_backend.start.app import create_app
+from foretype_backend.start.parts import make_profile, prepare
+from foretype_backend.transport.server import running
 
 from foretype_eval.engine.options import EngineBenchOptions
 from foretype_eval.gateway import Connected, GatewayOptions, connected

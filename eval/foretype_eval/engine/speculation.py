@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from foretype_backend.engines.acceptance import Guesses
-from foretype_backend.engines.vllm import VllmEngine
-from foretype_backend.engines.vllm_options import Speculation, VllmOptions
+from foretype_backend.engines.draft_acceptance import Guesses
+from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_backend.engines.vllm.options import Speculation, VllmOptions
 from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_models.artifacts import locate
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 from foretype_backend.telemetry.store import Store
-from foretype_client.telemetry.events import Accept, Caret, Display, Event, Opportunity, Request, Result, Survive
-from foretype_client.wire import Ack, Error, Feedback, GatewayMessage, Hello
+from foretype_wire.messages import Ack, Error, Feedback, GatewayMessage, Hello
+from foretype_wire.telemetry import Accept, Caret, Display, Event, Opportunity, Request, Result, Survive
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 

@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 from foretype_client.ports import Call, GatewayError
-from foretype_client.session import Session
-from foretype_client.wire import Delta, Done
+from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler, PlanState
 from foretype_context.document import Document
 from foretype_context.finish import finish
 from foretype_context.profile import Stop
+from foretype_wire.messages import Delta, Done
 
 from foretype_eval.fim.items import Item, StopRule
 

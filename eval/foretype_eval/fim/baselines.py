@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from foretype_client.local_model import CopyLine
+from foretype_client.adaptive.candidates import CopyLine
 from foretype_context.document import Document
 
 from foretype_eval.fim.items import Item

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
+from foretype_backend.fleet.routing.ring import Ring
+from foretype_backend.fleet.routing.router import Choice, Route, Router, RoutingOptions
 from foretype_backend.prefix.directory import PrefixDirectory
-from foretype_backend.routing.ring import Ring
-from foretype_backend.routing.router import Choice, Route, Router, RoutingOptions
 
 from foretype_eval.fleet.retiring import RetiringLru
 from foretype_eval.fleet.trace import Call

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from foretype_backend.engines.prefix import block_keys
+from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.prefix.chain import Chain, blocks_of
 from foretype_backend.prefix.salt import Namespace
 from foretype_client.sources.committed import GitHead

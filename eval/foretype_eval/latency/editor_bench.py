@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_client.local import find_gateway
+from foretype_client.private_gateway.finding import find_gateway
 from foretype_context.profile import Stop
 
 from foretype_eval.gateway import Connected, GatewayOptions, stop_gateway

@@ -14,7 +14,7 @@ import msgspec
 
 __all__ = ["LspClient", "LspError", "LspGone"]
 
-_COMMAND: Final = (sys.executable, "-c", "from foretype_client.cli import main; main()", "lsp")
+_COMMAND: Final = (sys.executable, "-c", "from foretype_client.commands.cli import main; main()", "lsp")
 _EXIT_TIMEOUT_S: Final = 5.0
 _LAST_WORDS_TIMEOUT_S: Final = 2.0
 

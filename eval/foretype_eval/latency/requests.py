@@ -11,11 +11,11 @@ from typing import Final
 import httpx
 import msgspec
 from foretype_client.ports import Call, Endpoint
-from foretype_client.session import Session
-from foretype_client.wire import Delta, Done, Finish
+from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler, PlanState
 from foretype_context.document import Document, Edit
 from foretype_context.profile import Stop
+from foretype_wire.messages import Delta, Done, Finish
 
 from foretype_eval.latency.workload import Site
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import cast
 from urllib.parse import urlsplit
 
-from foretype_client.credentials import TokenInClear, without_credentials
 from foretype_client.ports import Endpoint, GatewayGone
+from foretype_wire.credentials import TokenInClear, without_credentials
 
 __all__ = ["Connection", "open_connection"]
 

@@ -8,8 +8,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_client.segment_cache import SegmentCache
-from foretype_client.wire import (
+from foretype_wire.messages import (
     VERSION,
     Cancel,
     Changed,
@@ -24,6 +23,7 @@ from foretype_client.wire import (
     Need,
     Profile,
 )
+from foretype_wire.segment_cache import SegmentCache
 
 from foretype_eval.load.connection import Connection
 from foretype_eval.load.recorder import Recorder

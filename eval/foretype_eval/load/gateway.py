@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 import psutil
-from foretype_client.local import find_gateway
 from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.private_gateway.finding import find_gateway
 
 from foretype_eval.gateway import GatewayOptions, private_gateway
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from typing import Any, Final
 
-from foretype_client.wire import RequestClass
+from foretype_wire.messages import RequestClass
 
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress, Usage

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import psutil
 from foretype_client.ports import Call, GatewayError, GatewayGone
-from foretype_client.session import Session
-from foretype_client.wire import Delta, Done
+from foretype_client.session.session import Session
 from foretype_context.segments import Segment
+from foretype_wire.messages import Delta, Done
 
 from foretype_eval.load.drive import Progress
 from foretype_eval.load.gateway import Target

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from foretype_client.wire import RequestClass, WireSegment
 from foretype_context.assemble import Assembler
 from foretype_context.document import Document, Edit
 from foretype_context.plan import PlanState
 from foretype_context.segments import STABLE_KINDS, Kind, Scope, Segment, Source, digest_of
+from foretype_wire.messages import RequestClass, WireSegment
 
 from foretype_eval.latency.workload import sites
 from foretype_eval.replay.typist import gap_s, next_key

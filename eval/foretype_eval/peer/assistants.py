@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, Protocol
 
-from foretype_client.flow import CompletionFlow
-from foretype_client.policy import Trigger
+from foretype_client.flow.flow import CompletionFlow
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.policy.trigger import Trigger
 from foretype_client.ports import Call
-from foretype_client.suggestion import Suggestion
 from foretype_context.document import Snapshot
 
 from foretype_eval.peer.desk import Offer

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_client.cache import CompletionCache
-from foretype_client.flow import CompletionFlow
-from foretype_client.policy import Policy, PolicyOptions
-from foretype_client.switches import Switches
+from foretype_client.flow.cache import CompletionCache
+from foretype_client.flow.flow import CompletionFlow
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_models.artifacts import digest_file, locate
 from foretype_models.outside.llama_server import LlamaServer, find_llama_server
 

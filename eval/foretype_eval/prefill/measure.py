@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import msgspec
-from foretype_backend.engines.prefix import ShadowPrefixCache
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_context.assemble import Assembler
 from foretype_context.plan import PlanState
 from foretype_context.profile import Budgets, Profile

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from foretype_client.policy import Ask, Now, Policy, PolicyOptions, PolicyState, Skip, Trigger
+from foretype_client.policy.trigger import Ask, Now, Policy, PolicyOptions, PolicyState, Skip, Trigger
 from foretype_context.document import Document, Edit, Snapshot
 from foretype_context.exclude import reason_to_exclude
 from foretype_context.sources import Snippet

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from foretype_client.policy.switches import Switches
 from foretype_client.ports import GatewayGone
-from foretype_client.switches import Switches
 from foretype_context.terminal import console
 from rich.table import Table
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from foretype_client.policy import Trigger
-from foretype_client.suggestion import Suggestion
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.policy.trigger import Trigger
 from foretype_context.document import Document, Edit, Snapshot
 
 from foretype_eval.replay.accept import Accepted, Rule, decide
@@ -25,7 +25,7 @@ __all__ = ["Developer", "Flow", "Tally"]
 
 
 class Flow(Protocol):
-    """The part of :class:`foretype_client.flow.CompletionFlow` that a developer touches."""
+    """The part of :class:`foretype_client.flow.flow.CompletionFlow` that a developer touches."""
 
     def document_opened(self, snapshot: Snapshot) -> None: ...
     def document_changed(self, snapshot: Snapshot) -> None: ...

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from foretype_client.adaptive.candidates import CopyLine, LocalModel
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import CorpusTable, shipped_table
-from foretype_client.cache import CompletionCache
-from foretype_client.flow import CompletionFlow, FlowOptions
-from foretype_client.inflight import AnswerRules
-from foretype_client.local_model import CopyLine, LocalModel
-from foretype_client.policy import Policy, PolicyOptions
-from foretype_client.switches import Switches
+from foretype_client.flow.cache import CompletionCache
+from foretype_client.flow.flow import CompletionFlow, FlowOptions
+from foretype_client.flow.inflight import AnswerRules
+from foretype_client.policy.switches import Switches
+from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_context.assemble import Assembler
 from foretype_context.languages import language_of
 
@@ -61,7 +61,7 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
         simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
         oracle: share of lines that the simulated model knows (:mod:`foretype_eval.replay.oracle`).
         previous_model: another model file; the product with it is the row `previous_model`.
-        with_, without: parts of the client's policy that are switched on, and off (:class:`foretype_client.switches.Switches`).
+        with_, without: parts of the client's policy that are switched on, and off (:class:`foretype_client.policy.switches.Switches`).
         decide_ms: how long a suggestion must be visible before it can be accepted.
         growing: the editor is answered with beginnings and asks again when they grow, as those with a plugin of ours.
     """

@@ -11,14 +11,14 @@ from random import Random
 from typing import Self, TypeVar
 
 import msgspec
-from foretype_client.local_model import CopyLine
+from foretype_client.adaptive.candidates import CopyLine
 from foretype_client.ports import Call
-from foretype_client.wire import Profile
 from foretype_context.assemble import Assembler
 from foretype_context.document import Document
 from foretype_context.segments import Kind
 from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_models.artifacts import locate
+from foretype_wire.messages import Profile
 
 from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.replay.trace import Answer, LatencyTrace, MeasuredGateway, SimulatedGateway, measure

@@ -9,15 +9,15 @@ import asyncio
 from collections.abc import Callable
 from itertools import count
 
-from foretype_client.attempt import Planner
-from foretype_client.local_model import LocalModel
-from foretype_client.policy import Trigger
+from foretype_client.adaptive.candidates import LocalModel
+from foretype_client.flow.attempt import Planner
+from foretype_client.flow.suggestion import Origin, Suggestion
+from foretype_client.policy.trigger import Trigger
 from foretype_client.ports import Call, Gateway
-from foretype_client.suggestion import Origin, Suggestion
-from foretype_client.wire import Delta, Profile
 from foretype_context.document import Snapshot
 from foretype_context.finish import finish
 from foretype_context.plan import PlanState
+from foretype_wire.messages import Delta, Profile
 
 __all__ = ["StrictFlow"]
 

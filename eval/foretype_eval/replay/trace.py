@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 from foretype_client.ports import Call, Gateway, GatewayError, GatewayGone
-from foretype_client.wire import ChangeReason, Delta, Done, Finish, Profile, Usage
+from foretype_wire.messages import ChangeReason, Delta, Done, Finish, Profile, Usage
 
 from foretype_eval.replay.virtual import VirtualLoop
 

@@ -16,7 +16,7 @@ from random import Random
 
 import msgspec
 from foretype_client.ports import Call
-from foretype_client.wire import Delta, Done
+from foretype_wire.messages import Delta, Done
 
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.sides import RealSide

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_client.policy import PolicyOptions
+from foretype_client.policy.trigger import PolicyOptions
 from foretype_context.templates import grammar
 
 from foretype_eval.gateway import GatewayOptions

@@ -17,7 +17,6 @@ from typing import Any, Final
 import msgspec
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.ports import Call, GatewayError
-from foretype_client.wire import Delta
 from foretype_context.assemble import Assembler, PlanState
 from foretype_context.document import Document, Snapshot
 from foretype_context.finish import strip_healed
@@ -28,6 +27,7 @@ from foretype_context.sources import Snippet
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import Index
 from foretype_retrieval.search import query_at, search
+from foretype_wire.messages import Delta
 
 from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.retrieval.repositories import Repository, SourceError, index_of, load_repositories

@@ -24,7 +24,7 @@ from foretype_lsp.chat.edits import Impossible, Insertion, documentation, gap_of
 from foretype_lsp.chat.progress import Progress
 from foretype_lsp.chat.prompts import CODE_CHARS_MAX, DOCUMENT, EXPLAIN, Prompt
 from foretype_lsp.chat.targets import Definition, definition_at
-from foretype_lsp.documents import Held
+from foretype_lsp.documents.documents import Held
 
 __all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Host", "Models", "Refused"]
 

@@ -13,7 +13,7 @@ _MESSAGE_CHARS: Final = 80
 
 
 class Channel(Protocol):
-    """How messages go to the client (:class:`foretype_lsp.protocol.Protocol`)."""
+    """How messages go to the client (:class:`foretype_lsp.transport.protocol.Protocol`)."""
 
     def notify(self, method: str, params: Any = None) -> None: ...
 

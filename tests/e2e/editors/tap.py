@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from foretype_lsp.framing import Framing
+from foretype_lsp.transport.framing import Framing
 
 
 def copy(source, write, speaker, log, lock):

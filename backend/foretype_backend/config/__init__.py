@@ -1,0 +1,1 @@
+"""What a gateway is configured with: read once at the edge, checked before anything is opened."""

@@ -1,0 +1,154 @@
+"""`foretype config check FILE`: what is wrong with a gateway's TOML file, with its line, field and remedy."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import typer
+from foretype_context.terminal import say, say_json
+
+from foretype_backend.config.load import Config, ConfigError, load_config
+from foretype_backend.config.migrate import migrate
+from foretype_backend.config.secret_files import make_secret
+from foretype_backend.config.unknown import Unknown, unknown
+from foretype_backend.start.plan import Start, plan
+
+__all__ = ["Finding", "app", "check_file", "examine", "finding_of", "line_of"]
+
+_TABLE: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
+_LINE: Final = re.compile(r"\(at line (\d+)")
+
+
+class Finding(NamedTuple):
+    """`line` counts from 1; 0 where the field stands nowhere in the file (a default, or what is missing)."""
+
+    line: int
+    field: str
+    message: str
+
+
+def line_of(text: str, field: str) -> int:
+    """The line where `field` (dotted, as in `limits.max_running`) or its nearest table is set; 0 where neither is."""
+    wanted = [part for part in re.split(r"[.\[\]]", field) if part]
+    table: list[str] = []
+    best, matched = 0, 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        head = _TABLE.match(line)
+        if head is not None:
+            table = [part.strip(" \"'") for part in head[1].split(".")]
+            here = table
+        elif "=" in line and not line.lstrip().startswith("#"):
+            key = [part.strip(" \"'") for part in line.partition("=")[0].split(".")]
+            here = [*table, *key]
+        else:
+            continue
+        if len(here) > matched and here == wanted[: len(here)]:
+            best, matched = number, len(here)
+    return best
+
+
+def check_file(path: Path) -> Finding | None:
+    """The first thing that is wrong with a file, in the words of `foretype serve`; None where that would begin to start."""
+    try:
+        examine(path)
+    except ConfigError as error:
+        return finding_of(path, error)
+    return None
+
+
+def examine(path: Path) -> tuple[Config, Start]:
+    """What a gateway would start with. Nothing is asked. Raises ConfigError."""
+    config = load_config(profile=path)
+    start = plan(config)
+    certificate = start.certificate
+    if certificate is not None and certificate.expired(datetime.now(UTC)):
+        # A gateway serves on: behind a proxy that does not look at it, an expired certificate is better than none.
+        raise ConfigError("gateway.tls_cert_file", f"expired on {certificate.expires:%Y-%m-%d}; renew it")
+    return config, start
+
+
+def finding_of(path: Path, error: ConfigError) -> Finding:
+    """An error with its line in the file."""
+    try:
+        text = path.read_text("utf-8")
+        tomllib.loads(text)
+    except (OSError, UnicodeDecodeError):
+        return Finding(0, error.field, error.message)
+    except tomllib.TOMLDecodeError as bad:
+        at = _LINE.search(str(bad))
+        return Finding(int(at[1]) if at else 0, error.field, error.message)
+    return Finding(line_of(text, error.field), error.field, error.message)
+
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The gateway's configuration file.")
+
+
+@app.callback()
+def _root() -> None:  # pyright: ignore[reportUnusedFunction] - typer keeps `check` a sub-command because of it
+    """The gateway's configuration file."""
+
+
+app.command()(migrate)
+
+
+@app.command()
+def check(
+    file: Annotated[Path, typer.Argument(help="the TOML file that `foretype serve --profile` gets")],
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="ask the engine, the stores and the issuer that the file names as well")
+    ] = False,
+) -> None:
+    """Say what is wrong with a file: line, field, remedy; and what cannot be known of it. Exit code 0 where it can be used, 2 where not."""
+    findings: list[Finding] = []
+    left: list[Unknown] = []
+    try:
+        config, start = examine(file)
+    except ConfigError as error:
+        findings.append(finding_of(file, error))
+    else:
+        left = unknown(config)
+        if probe:
+            from foretype_backend.config.probe import probe as ask
+
+            left = [one for one in left if not one.probed]
+            findings += [finding_of(file, error) for error in asyncio.run(ask(config, start))]
+    if json:
+        not_checked = [{"field": one.field, "message": one.message} for one in left]
+        told = {"file": str(file), "findings": [one._asdict() for one in findings], "unknown": not_checked}
+        say_json(told)
+    else:
+        for finding in findings:
+            say(f"{file}:{finding.line}: {finding.field}: {finding.message}", err=True)
+        if not findings:
+            say(f"{file}: ok")
+        for one in left:
+            say(f"not checked: {one.field}: {one.message}")
+    raise typer.Exit(2 if findings else 0)
+
+
+@app.command("new-secret")
+def new_secret(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="where to write it; `identity.salt_file` or `telemetry.key_file` of every gateway names a copy"
+        ),
+    ],
+) -> None:
+    """Make the secret of cache salts, or the key of opted-in texts. A file that is there is never replaced."""
+    try:
+        make_secret(file)
+    except OSError as error:
+        told = (
+            "is there already, and without it caches are cold and texts unreadable" if file.exists() else error.strerror
+        )
+        say(f"foretype config: FILE: {file} {told}; give another path", err=True)
+        raise typer.Exit(2) from error
+    where = "`identity.salt_file` or `telemetry.key_file`, one secret for each"
+    say(f"{file}: 32 bytes, for this user alone; name a copy of it in {where}, on every gateway")

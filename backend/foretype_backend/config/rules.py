@@ -1,0 +1,146 @@
+"""What values of a configuration must be, beyond their types. Pure: what they name is looked at by who uses it."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from foretype_context.profile import Budgets
+from foretype_context.strategy import STRATEGIES
+
+from foretype_backend.identity.directory import is_name
+
+if TYPE_CHECKING:
+    from foretype_backend.config.load import Config
+    from foretype_backend.config.settings import GatewayConfig, MetricsConfig, ModelConfig, OidcConfig
+
+__all__ = ["ConfigError", "check_context", "check_values"]
+
+_HOSTNAME: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?", re.IGNORECASE)
+_REDIS: Final = ("redis", "rediss", "unix")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message names the field and the remedy."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+def check_values(config: Config) -> None:
+    """Raises ConfigError for the first value that cannot be what is meant."""
+    _check_gateway(config.gateway)
+    _check_metrics(config.metrics, config.gateway.port)
+    _check_model(config.model)
+    if config.identity.oidc is not None:
+        _check_oidc(config.identity.oidc)
+    redis_url = config.leases.redis_url
+    if redis_url is not None and not _is_url(redis_url, *_REDIS):
+        # The URL itself may hold a password.
+        raise ConfigError("leases.redis_url", "is no URL of a Redis; it looks like redis://host:6379/0")
+    for name, price in msgspec.structs.asdict(config.prices).items():
+        if not 0 <= price < float("inf"):
+            raise ConfigError(f"prices.{name}", "a price is zero or more; leave it out for none")
+
+
+def check_context(model: ModelConfig, limit_tokens: int) -> None:
+    """Raises ConfigError where the file asks for prompts that the model's context cannot hold.
+
+    The default is no wish: clients cut it to what the context leaves.
+    """
+    wanted = model.budgets.prompt_tokens
+    if wanted not in range(limit_tokens) and wanted != Budgets().prompt_tokens:
+        raise ConfigError(
+            "model.budgets.prompt_tokens",
+            f"{wanted} tokens of prompt leave no room in the model's context of {limit_tokens}; lower it",
+        )
+
+
+def _check_gateway(gateway: GatewayConfig) -> None:
+    _check_host("gateway.host", gateway.host)
+    for at, host in enumerate(gateway.hosts):
+        if not _is_host(host):
+            remedy = "write it as it stands in Host, without scheme and port: foretype.example"
+            raise ConfigError(f"gateway.hosts[{at}]", f"{host!r} is no name of a host; {remedy}")
+    for at, origin in enumerate(gateway.origins):
+        if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/*]+/?", origin, re.IGNORECASE):
+            remedy = "write scheme, host and port, as in https://ide.example"
+            raise ConfigError(f"gateway.origins[{at}]", f"{origin!r} is no origin; {remedy}")
+
+
+def _check_metrics(metrics: MetricsConfig, gateway_port: int) -> None:
+    _check_host("metrics.host", metrics.host)
+    port = metrics.port
+    if port is not None and not 0 <= port <= 65535:
+        raise ConfigError("metrics.port", f"{port} is no port; choose 1 to 65535, or leave it out")
+    if port and port == gateway_port:
+        raise ConfigError("metrics.port", f"{port} is the port of the gateway itself; choose another, or leave it out")
+
+
+def _check_model(model: ModelConfig) -> None:
+    budgets = model.budgets
+    for name, least in {
+        "prompt_tokens": 1,
+        "suffix_tokens": 0,
+        "context_tokens": 0,
+        "line_tokens": 1,
+        "block_tokens": 1,
+    }.items():
+        if getattr(budgets, name) < least:
+            raise ConfigError(f"model.budgets.{name}", f"must be at least {least}; leave it out for the default")
+    if not 0 < budgets.assembly_ms < float("inf"):
+        raise ConfigError("model.budgets.assembly_ms", "must be a number of milliseconds above zero")
+    rules = model.strategy_rules
+    if rules is not None and rules.id != model.strategy:
+        raise ConfigError(
+            "model.strategy_rules.id",
+            f"is {rules.id!r}, and model.strategy names {model.strategy!r}; name one strategy",
+        )
+    if rules is None and model.strategy not in STRATEGIES:
+        known = ", ".join(STRATEGIES)
+        raise ConfigError(
+            "model.strategy", f"{model.strategy!r} is none of {known}; choose one, or give [model.strategy_rules]"
+        )
+    if model.context_limit_tokens is not None:
+        check_context(model, model.context_limit_tokens)
+
+
+def _check_oidc(oidc: OidcConfig) -> None:
+    example = "it looks like https://issuer.example"
+    if oidc.jwks_url is None and not _is_url(oidc.issuer, "http", "https"):
+        raise ConfigError("identity.oidc.issuer", f"{oidc.issuer!r} is no URL; {example}, or name jwks_url")
+    if oidc.jwks_url is not None and not _is_url(oidc.jwks_url, "http", "https"):
+        raise ConfigError("identity.oidc.jwks_url", f"is no URL; {example}/keys")
+    for name in ("issuer", "audience", "tenant_claim", "team_claim"):
+        if not getattr(oidc, name):
+            raise ConfigError(f"identity.oidc.{name}", "is empty; write what the issuer's tokens say")
+    if oidc.tenant is not None and not is_name(oidc.tenant):
+        raise ConfigError(
+            "identity.oidc.tenant", f"{oidc.tenant!r} is no name of a tenant; take letters, digits, and . _ @ -"
+        )
+
+
+def _check_host(field: str, host: str) -> None:
+    if not _is_host(host):
+        raise ConfigError(field, f"{host!r} is no address; write 127.0.0.1, 0.0.0.0, :: or the name of a host")
+
+
+def _is_host(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return _HOSTNAME.fullmatch(text) is not None
+    return True
+
+
+def _is_url(text: str, *schemes: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in schemes and (parts.scheme == "unix" or bool(parts.hostname)) and parts.port != 0
+    except ValueError:  # of the port, or of brackets
+        return False

@@ -1,0 +1,1 @@
+"""The embedded engine: OpenVINO GenAI in a process of its own."""

@@ -1,0 +1,165 @@
+"""The embedded engine's process as the gateway sees it: start, frames, log, end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections import deque
+
+from foretype_backend.engines.embedded.config import EmbeddedConfig
+from foretype_backend.engines.embedded.ipc import (
+    Command,
+    Configure,
+    Failed,
+    FrameDecoder,
+    Ready,
+    Report,
+    decode_report,
+    encode,
+)
+
+__all__ = ["EngineProcess", "StartFailed"]
+
+_logger = logging.getLogger("foretype.engine")
+_WORKER = "foretype_backend.engines.embedded.worker"
+
+
+class StartFailed(Exception):
+    """The process did not come up; the message names the file and the remedy."""
+
+
+class EngineProcess:
+    """One run of the process. Make it with `open`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._decoder = FrameDecoder()
+        self._last_lines: deque[str] = deque(maxlen=20)
+        self._log_task = asyncio.create_task(self._log(), name="embedded engine log")
+
+    @classmethod
+    async def open(cls, config: EmbeddedConfig) -> tuple[EngineProcess, Ready]:
+        """Start the process and wait until its model is loaded. Raises StartFailed."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # `-m` would import from the working directory first, which may be a repository and hold anything
+            "-X",
+            "utf8",
+            "-m",
+            _WORKER,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self = cls(process)
+        try:
+            return self, await self._handshake(config)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _handshake(self, config: EmbeddedConfig) -> Ready:
+        self.send(
+            Configure(
+                model=str(config.model.absolute()),
+                cache_bytes=config.cache_bytes,
+                chunk_tokens=config.chunk_tokens,
+                max_sequences=config.max_sequences,
+                max_overtakes=config.max_overtakes,
+                head_start_tokens=config.head_start_tokens,
+                threads=config.threads,
+                nice=config.nice,
+                prompt_lookup_tokens=config.prompt_lookup_tokens,
+                prepared_dir=None if config.prepared_dir is None else str(config.prepared_dir.absolute()),
+            )
+        )
+        try:
+            async with asyncio.timeout(config.start_timeout_s):
+                reports = await self.reports()
+        except TimeoutError:
+            message = f"{config.model}: not loaded within {config.start_timeout_s:g} s; raise start_timeout_s"
+            raise StartFailed(message) from None
+        if not reports:
+            raise StartFailed(f"{config.model}: {await self.reason()}")
+        match reports[0]:
+            case Ready() as ready:
+                return ready
+            case Failed(message=message):
+                raise StartFailed(message)
+            case other:
+                raise StartFailed(f"unexpected first report {type(other).__name__}")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, command: Command) -> None:
+        """Send a command; on a process that is gone it is lost, which `reports` will tell."""
+        if self._process.stdin is not None and not self._process.stdin.is_closing():
+            self._process.stdin.write(encode([command]))
+
+    async def reports(self) -> list[Report]:
+        """The next reports; empty once the process is gone. Safe to cancel."""
+        if self._process.stdout is None:
+            return []
+        while data := await self._process.stdout.read(1 << 16):
+            if reports := [decode_report(body) for body in self._decoder.feed(data)]:
+                return reports
+        return []
+
+    async def reason(self) -> str:
+        """Why the process ended, for people; ends it should it still run."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await self._process.wait()
+                await self._log_task
+        code = self._process.returncode
+        last = f"; last words: {self._last_lines[-1]}" if self._last_lines else ""
+        if code is None:
+            return f"the engine process closed its pipe{last}"
+        if code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+            hint = " (out of memory? use a smaller model, or less cache_bytes)" if name == "SIGKILL" else ""
+            return f"the engine process was ended by {name}{hint}{last}"
+        hint = (
+            "; pip install 'foretype[embedded]'"
+            if any("ModuleNotFoundError" in line for line in self._last_lines)
+            else ""
+        )
+        return f"the engine process ended with code {code}{hint}{last}"
+
+    async def close(self) -> None:
+        """End the process: the end of its input first, then a kill. Safe to call twice."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._process.returncode is None:
+            try:
+                async with asyncio.timeout(1):
+                    await self._process.wait()
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.kill()
+                await self._process.wait()
+        await self._log_task
+
+    async def _log(self) -> None:
+        """What the process writes to its standard error goes to the log, line by line."""
+        if self._process.stderr is None:
+            return
+        while line := await self._read_line(self._process.stderr):
+            text = line.decode(errors="replace").rstrip()
+            if text:
+                self._last_lines.append(text)
+                _logger.log(logging.INFO if text.startswith("INFO ") else logging.WARNING, "%s", text)
+
+    @staticmethod
+    async def _read_line(stream: asyncio.StreamReader) -> bytes:
+        try:
+            return await stream.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            return error.partial
+        except asyncio.LimitOverrunError as error:
+            return await stream.readexactly(max(error.consumed, 1))

@@ -1,0 +1,200 @@
+"""The embedded engine's process: ``python -m foretype_backend.engines.embedded.worker``.
+
+Commands come on standard input, reports go to what was standard output; whatever the engine's libraries print goes to
+standard error. A small thread reads the commands, so that a cancel is seen between any two steps. The end of standard
+input, which is also the death of the gateway, ends the process at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from foretype_backend.engines.embedded.gguf_header import BadModelFile, ModelHeader, kv_block_bytes, read_header
+from foretype_backend.engines.embedded.ipc import (
+    Cancel,
+    Configure,
+    Failed,
+    FrameDecoder,
+    Ready,
+    Report,
+    Submit,
+    decode_command,
+    encode,
+)
+from foretype_backend.engines.embedded.jobs import Limits
+from foretype_backend.engines.embedded.loop import WorkerLoop
+from foretype_backend.engines.embedded.openvino_pipeline import (
+    BLOCK_TOKENS,
+    OpenVinoPipeline,
+    PipelineConfig,
+    library_versions,
+)
+from foretype_backend.engines.embedded.pipeline import PipelineError, Sampling
+from foretype_backend.engines.embedded.prepared_models import PreparedModels
+from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
+
+__all__ = ["main"]
+
+_logger = logging.getLogger("foretype.engine")
+
+Commands = queue.SimpleQueue[Configure | Submit | Cancel]
+
+
+def main() -> None:
+    """Serve one gateway until its pipe ends."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
+    # The lock changes hands between two steps only if the reader asks in time: a decode step takes 3 ms, the default 5.
+    sys.setswitchinterval(0.0002)
+    # Ctrl-C in a terminal and a service manager's stop reach us too; the gateway drains, and decides when we end.
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, signal.SIG_IGN)
+    reports = os.dup(1)
+    os.dup2(2, 1)
+    commands: Commands = queue.SimpleQueue()
+    threading.Thread(target=_read_commands, args=(commands,), name="commands", daemon=True).start()
+    configure = commands.get()
+    if not isinstance(configure, Configure):
+        raise TypeError(f"the first command must be Configure, not {type(configure).__name__}")
+
+    def send(frames: list[Report]) -> None:
+        data = memoryview(encode(frames))
+        while data:
+            data = data[os.write(reports, data) :]
+
+    _be_nice(configure.nice)
+    try:
+        header = read_header(Path(configure.model))
+        loop, ready = _load(configure, header, send)
+    except BadModelFile as error:
+        send([Failed(message=str(error))])
+        raise SystemExit(2) from None
+    except PipelineError as error:
+        _logger.error("%s", error.__cause__ or error)
+        remedy = "use a smaller model or less cache_bytes" if "memory" in str(error) else "export it again as Q8_0"
+        send([Failed(message=f"{configure.model}: the engine cannot open it ({error}); {remedy}")])
+        raise SystemExit(3) from None
+    send([ready])
+    _serve(loop, commands)
+
+
+def _serve(loop: WorkerLoop, commands: Commands) -> None:
+    while True:
+        if not loop.busy:
+            loop.command(_expect(commands.get()))
+        while not commands.empty():
+            loop.command(_expect(commands.get()))
+        if loop.busy:
+            loop.turn()
+        else:
+            loop.flush()
+        time.sleep(0)  # the reader's turn
+
+
+def _expect(command: Configure | Submit | Cancel) -> Submit | Cancel:
+    if isinstance(command, Configure):
+        raise TypeError("Configure comes once")
+    return command
+
+
+def _read_commands(commands: Commands) -> None:
+    decoder = FrameDecoder()
+    try:
+        while data := os.read(0, 1 << 16):
+            for body in decoder.feed(data):
+                commands.put(decode_command(body))
+    except Exception:
+        _logger.exception("a command cannot be read")
+        raise
+    finally:
+        os._exit(0)  # the gateway is gone; nothing of ours is worth saving, and a step may be running
+
+
+def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]) -> tuple[WorkerLoop, Ready]:
+    block_bytes = kv_block_bytes(header, BLOCK_TOKENS)
+    pool_blocks = configure.cache_bytes // block_bytes
+    if pool_blocks < 8:
+        raise BadModelFile(
+            f"cache_bytes {configure.cache_bytes} holds {pool_blocks} blocks of {BLOCK_TOKENS} tokens; give at least "
+            f"{64 * block_bytes}"
+        )
+    pipeline_config = PipelineConfig(
+        model=configure.model,
+        pool_blocks=pool_blocks,
+        chunk_tokens=configure.chunk_tokens,
+        max_sequences=configure.max_sequences,
+        threads=configure.threads if configure.threads is not None else _half_the_cores(),
+        prompt_lookup_tokens=configure.prompt_lookup_tokens,
+    )
+
+    prepared = None
+    if configure.prepared_dir is not None:
+        prepared = PreparedModels(Path(configure.prepared_dir), library_versions())
+
+    def pipeline_of(model: Path, save: bool) -> OpenVinoPipeline:
+        return OpenVinoPipeline(replace(pipeline_config, model=str(model), save=save))
+
+    def open_pipeline() -> OpenVinoPipeline:
+        model = Path(configure.model)
+        pipeline = pipeline_of(model, False) if prepared is None else prepared.open(model, pipeline_of)
+        _run_in(pipeline, header, configure.chunk_tokens)
+        return pipeline
+
+    limits = Limits(
+        chunk_tokens=configure.chunk_tokens,
+        max_sequences=configure.max_sequences,
+        reserved_sequences=min(2, configure.max_sequences - 1),
+        pool_blocks=pool_blocks,
+        max_overtakes=configure.max_overtakes,
+        head_start_tokens=configure.head_start_tokens,
+    )
+    # a quarter less than there is: what the shadow promises must still be there
+    shadow = ShadowPrefixCache(max(pool_blocks * 3 // 4, 1), BLOCK_TOKENS)
+    loop = WorkerLoop(open_pipeline, limits, shadow, send, time.monotonic)
+    ready = Ready(
+        model=header.name,
+        context_limit_tokens=header.context_limit_tokens,
+        vocabulary_tokens=header.vocabulary_tokens,
+        block_tokens=BLOCK_TOKENS,
+        pool_blocks=pool_blocks,
+        notes=list(header.notes),
+    )
+    return loop, ready
+
+
+def _run_in(pipeline: OpenVinoPipeline, header: ModelHeader, chunk_tokens: int) -> None:
+    """Compute something, so that the first request does not pay for kernels being chosen."""
+    length = min(chunk_tokens + 16, header.context_limit_tokens - 4)
+    sampling = Sampling(max_tokens=3, end_token_ids=frozenset(), temperature=0.0)
+    pipeline.add(-1, [token % header.vocabulary_tokens for token in range(length)], sampling)
+    while True:
+        reads, _ = pipeline.step()
+        if -1 in reads and reads[-1].done:
+            return
+
+
+def _half_the_cores() -> int:
+    """Threads by default.
+
+    The editor, its servers and the gateway run on the same machine, and a thread that waits for its core stops all others: on
+    two busy cores one thread was faster than two (cold prompt of 2,000 tokens 320 ms against 396, warm 10 ms for both).
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // 2)
+
+
+def _be_nice(nice: int) -> None:
+    if nice and hasattr(os, "nice"):
+        os.nice(nice)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""What travels between us and an OpenAI-compatible server: configuration, events of a stream, errors."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import httpx
+import msgspec
+from foretype_wire.credentials import without_credentials
+
+from foretype_backend.engines.port import EngineFinish, EngineUnavailable, Fault, PromptRefused
+
+__all__ = ["Event", "Events", "OpenAIConfig", "ServerFeatures", "error_of", "status_error"]
+
+
+_ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAIConfig:
+    """How to reach the server.
+
+    Attributes:
+        url: base URL, up to and with `/v1`. A user and a password in it are sent, and stand in no name and no message.
+        model: name of the model; None takes the first that the server lists.
+        api_key: sent as bearer token.
+        send_token_ids: whether prompts go as token ids; None finds out.
+        context_limit_tokens: of the model; a smaller limit that the server states wins.
+        block_tokens: prefix-cache block of the server (vLLM on GPU: 16).
+        connect_timeout_s: for a connection.
+        idle_timeout_s: silence within a response after which it is given up.
+        extra_body: fields added to every request.
+        user: name and password out of the URL.
+    """
+
+    url: str
+    model: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    send_token_ids: bool | None = None
+    context_limit_tokens: int = 8192
+    block_tokens: int = 16
+    connect_timeout_s: float = 5.0
+    idle_timeout_s: float = 30.0
+    extra_body: dict[str, Any] = field(default_factory=dict[str, Any])
+    user: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, **config: Any) -> OpenAIConfig:
+        """From plain values; raises TypeError that names an option which does not exist, or `url` when missing."""
+        known = {f.name for f in fields(cls)}
+        for name in config:
+            if name not in known:
+                raise TypeError(f"the openai engine has no option {name!r}; it has {', '.join(sorted(known))}")
+        url = str(config.get("url") or "")
+        if not url.startswith(("http://", "https://")):
+            shown = without_credentials(url)
+            raise TypeError(f"the openai engine needs the option 'url': http://host:port/v1, not {shown!r}")
+        parts = urlsplit(url)
+        user, _, place = parts.netloc.rpartition("@")
+        if user and config.get("api_key"):
+            raise TypeError("the option 'url' names a user, and 'api_key' a key; a server gets one of them")
+        bare = urlunsplit(parts._replace(netloc=place)).rstrip("/")
+        options: dict[str, Any] = {**config, "url": bare, "user": unquote(user) or None}
+        return cls(**options)
+
+    @property
+    def authorization(self) -> str | None:
+        """The header's value; None where the server asks for nothing."""
+        if self.api_key:
+            return f"Bearer {self.api_key}"
+        return None if self.user is None else f"Basic {b64encode(self.user.encode()).decode()}"
+
+    def endpoint(self, path: str) -> str:
+        return f"{self.url}/{path}"
+
+    def root(self, path: str) -> str:
+        """Of what a server has beside its `/v1`; `path` begins with a slash."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc, parts.path.removesuffix("/v1") + path, "", ""))
+
+
+class ServerFeatures(NamedTuple):
+    """What the server was found to understand."""
+
+    token_ids: bool = False
+    logprobs: bool = False
+    usage: bool = False
+    stop_token_ids: bool = False
+
+
+class Event(NamedTuple):
+    """One event of a stream.
+
+    Attributes:
+        tokens: how many tokens `text` is, where known, else 1.
+        token_ids: what `text` is made of, from servers that were asked for it.
+        prompt_tokens, generated_tokens, cached_tokens: on the event that carries the usage.
+        last: nothing comes after it.
+    """
+
+    text: str = ""
+    tokens: int = 0
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    finish: EngineFinish | None = None
+    prompt_tokens: int | None = None
+    generated_tokens: int | None = None
+    cached_tokens: int | None = None
+    last: bool = False
+
+
+class _Logprobs(msgspec.Struct):
+    token_logprobs: list[float | None] | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    delta: _Delta | None = None  # a chat's
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+
+
+class _Data(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Data)
+_LINE_MAX_BYTES = 1 << 20
+
+
+class Events:
+    """Events out of the bytes of a server-sent stream of completions, in whatever pieces they come."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._part = b""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """What is whole by now; nothing follows an event that is the last.
+
+        Args:
+            data: the next bytes; none at the end of the stream.
+
+        Raises:
+            EngineUnavailable: the server reports an error inside the stream, or sends what is no completion.
+        """
+        *lines, self._part = (self._part + (data or b"\n")).split(b"\n")
+        if len(self._part) > _LINE_MAX_BYTES:
+            raise EngineUnavailable(f"{self._url}: sent a line without end; is it compatible?", fault=Fault.GARBAGE)
+        found: list[Event] = []
+        for line in lines:
+            if not line.startswith(b"data:"):
+                continue  # comments and empty lines keep the connection alive
+            found.append(_event_of(self._url, line[5:].strip()))
+            if found[-1].last:
+                break
+        return found
+
+
+def _event_of(url: str, payload: bytes) -> Event:
+    if payload == b"[DONE]":
+        return Event(last=True)
+    try:
+        data = _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise EngineUnavailable(
+            f"{url}: sent an event that is no completion ({error}); is it compatible?", fault=Fault.GARBAGE
+        ) from None
+    if data.error is not None:
+        failed = f"{url}: failed while generating: {_message(data.error)}; retry"
+        raise EngineUnavailable(failed, fault=Fault.ERROR)
+    choice = data.choices[0] if data.choices else _Choice()
+    usage = data.usage
+    values = choice.logprobs.token_logprobs if choice.logprobs else None
+    logprobs = tuple(v for v in values or () if v is not None)
+    details = usage.prompt_tokens_details if usage else None
+    text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
+    return Event(
+        text=text,
+        tokens=len(choice.token_ids or values or ()) or int(bool(text)),
+        token_ids=tuple(choice.token_ids or ()),
+        logprobs=logprobs if values and len(logprobs) == len(values) else (),
+        finish=_finish(choice.finish_reason),
+        prompt_tokens=usage.prompt_tokens if usage and not data.choices else None,
+        generated_tokens=usage.completion_tokens if usage and not data.choices else None,
+        cached_tokens=details.cached_tokens if details else None,
+        last=usage is not None and not data.choices,
+    )
+
+
+def _finish(reason: str | None) -> EngineFinish | None:
+    if reason is None:
+        return None
+    if reason == "length":
+        return EngineFinish.LENGTH
+    return EngineFinish.ABORTED if reason == "abort" else EngineFinish.END_TOKEN
+
+
+def status_error(url: str, status: int, body: str) -> EngineUnavailable | PromptRefused:
+    """The typed error for an HTTP status, with the server's own words."""
+    try:
+        parsed: Any = json.loads(body)
+    except json.JSONDecodeError:
+        parsed = body
+    message = _message(parsed.get("error", parsed) if isinstance(parsed, dict) else parsed)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    match status:
+        case 400 | 413 | 422:
+            place = urlsplit(url)
+            told = _ADDRESS.sub("the engine", message).replace(place.netloc, "the engine")
+            if place.hostname and "." in place.hostname:
+                told = told.replace(place.hostname, "the engine")
+            refuses = f"refuses the request ({status})"
+            return PromptRefused(f"{url}: {refuses}: {message}", told=f"the engine {refuses}: {told}")
+        case 401 | 403:
+            return EngineUnavailable(f"{url}: refuses the credential ({status}): {message}; check the option 'api_key'")
+        case 404:
+            return EngineUnavailable(f"{url}: not found: {message}; check the options 'url' (up to /v1) and 'model'")
+        case 429 | 503:
+            return EngineUnavailable(f"{url}: is overloaded ({status}): {message}; retry later", fault=Fault.BUSY)
+        case _:
+            return EngineUnavailable(f"{url}: fails with status {status}: {message}; see its log", fault=Fault.ERROR)
+
+
+def error_of(url: str, error: httpx.HTTPError) -> EngineUnavailable:
+    """The typed error for a transport error."""
+    if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
+        fault = Fault.CERTIFICATE if "certificate" in str(error).lower() else Fault.LOST
+        return EngineUnavailable(
+            f"{url}: cannot connect ({error}); is the server running, and the URL right?", fault=fault
+        )
+    if isinstance(error, httpx.TimeoutException):
+        silent = f"{url}: said nothing for too long; raise 'idle_timeout_s', or look at the server"
+        return EngineUnavailable(silent, fault=Fault.SILENT)
+    return EngineUnavailable(f"{url}: the connection broke ({error or type(error).__name__}); retry")
+
+
+def _message(error: Any) -> str:
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("detail") or error  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return str(error)[:300]  # pyright: ignore[reportUnknownArgumentType]

@@ -1,0 +1,80 @@
+"""A pool's figures for `/metrics`: replicas, routes, the directory's agreement with the engines, and what speculation is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from foretype_backend.fleet.health import Standing
+from foretype_backend.fleet.routing.speculation import SpeculationPolicy
+from foretype_backend.fleet.statistics import PoolStatistics
+
+__all__ = ["PoolCollector"]
+
+
+class PoolCollector(Collector):
+    """Reads at the time of a scrape. Replicas are named by their URL, which is configuration and no secret."""
+
+    def __init__(self, pool: Callable[[], PoolStatistics], speculation: Callable[[], SpeculationPolicy | None]) -> None:
+        self._pool = pool
+        self._speculation = speculation
+
+    def collect(self) -> Iterable[Metric]:
+        statistics = self._pool()
+        standing = GaugeMetricFamily(
+            "foretype_replica_standing", "1 for the standing that a replica has.", labels=["replica", "standing"]
+        )
+        flying = GaugeMetricFamily("foretype_replica_in_flight", "Requests on a replica.", labels=["replica"])
+        outages = CounterMetricFamily("foretype_replica_outages", "Times taken out of service.", labels=["replica"])
+        for name, replica in statistics.replicas.items():
+            for one in Standing:
+                standing.add_metric([name, one.value], replica.standing is one)
+            flying.add_metric([name], replica.in_flight)
+            outages.add_metric([name], replica.outages)
+        queued = GaugeMetricFamily(
+            "foretype_replica_queued_uncached_tokens", "Prompt tokens waiting to be computed.", labels=["replica"]
+        )
+        for name, tokens in statistics.router.queued_tokens.items():
+            queued.add_metric([name], tokens)
+        routes = CounterMetricFamily("foretype_routes", "Requests by why their replica was chosen.", labels=["route"])
+        for route, count in statistics.router.routes.items():
+            routes.add_metric([route.value], count)
+        full = GaugeMetricFamily(
+            "foretype_replica_kv_use_ratio",
+            "Share of a replica's cache that running requests hold.",
+            labels=["replica"],
+        )
+        for name, use in statistics.kv_use.items():
+            full.add_metric([name], use)
+        yield from (standing, flying, outages, queued, routes, full)
+        agreement = statistics.agreement
+        yield CounterMetricFamily(
+            "foretype_directory_requests", "Requests whose cached tokens an engine told.", value=agreement.requests
+        )
+        yield CounterMetricFamily(
+            "foretype_directory_agreed", "Of these, predicted to within a block.", value=agreement.within_block
+        )
+        warm = statistics.warm
+        yield CounterMetricFamily("foretype_warmed", "Warm-ups sent to a replica.", value=warm.begun)
+        yield CounterMetricFamily("foretype_warm_merged", "Wanted, and warm or waiting already.", value=warm.merged)
+        yield CounterMetricFamily("foretype_warm_dropped", "Warm-ups dropped under load.", value=warm.dropped)
+        yield from self._speculated()
+
+    def _speculated(self) -> Iterable[Metric]:
+        policy = self._speculation()
+        if policy is None:
+            return
+        verdicts = CounterMetricFamily(
+            "foretype_speculation_verdicts", "Requests by whether guessing paid, and why not.", labels=["verdict"]
+        )
+        for verdict, count in policy.verdicts().items():
+            verdicts.add_metric([verdict.value], count)
+        share = GaugeMetricFamily(
+            "foretype_speculation_accepted_share", "Guesses accepted of those made.", labels=["language"]
+        )
+        for language, one in policy.languages().items():
+            if one.accepted_share is not None:
+                share.add_metric([language], one.accepted_share)
+        yield from (verdicts, share)

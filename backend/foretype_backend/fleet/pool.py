@@ -1,0 +1,392 @@
+"""Replicas behind one engine port: each request goes where most of its prompt is cached and there is room.
+
+This is the shell: it asks the router (:mod:`foretype_backend.fleet.routing`), keeps the book of caches
+(:mod:`foretype_backend.prefix.placements`), makes the health checks that :mod:`.health` orders, and hands on what replicas say.
+A request whose replica fails before its first token goes to another one, once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+from foretype_context.languages import LANGUAGES
+from foretype_wire.redaction import log_fault
+from prometheus_client.registry import Collector
+
+from foretype_backend.engines.aborted_ids import AbortLedger
+from foretype_backend.engines.port import (
+    Capabilities,
+    Chunk,
+    EngineFinish,
+    EngineStatistics,
+    EngineUnavailable,
+    GenerationRequest,
+    Origin,
+)
+from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S
+from foretype_backend.fleet.health import HealthOptions
+from foretype_backend.fleet.kv_events import follow_events
+from foretype_backend.fleet.members import Member, Members, Replica
+from foretype_backend.fleet.metrics import PoolCollector
+from foretype_backend.fleet.routing.router import Choice, NoReplica, Route, Router, RoutingOptions
+from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
+from foretype_backend.fleet.statistics import Agreement, PoolStatistics
+from foretype_backend.fleet.warmup_requests import WarmUps
+from foretype_backend.fleet.warmups import WarmOptions
+from foretype_backend.prefix.placements import CacheBook, LookUp
+from foretype_backend.prefix.retire_feed import Purge, Retire
+
+__all__ = ["PoolOptions", "ReplicaPool"]
+
+_log = logging.getLogger("foretype.gateway")
+_TICK_S = 0.1
+
+
+class Sender(Protocol):
+    """Takes messages to the tiers; must not block."""
+
+    def tell(self, messages: Iterable[Retire | Purge]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """How a pool works.
+
+    Attributes:
+        pass_through: the one replica is a router of its own: nothing is chosen here and no cache is believed.
+        check_timeout_s: a health check that takes longer has failed.
+        expire_every_s: how often what nobody uses any more is retired.
+    """
+
+    routing: RoutingOptions = field(default_factory=RoutingOptions)
+    speculation: SpeculationOptions = field(default_factory=SpeculationOptions)
+    health: HealthOptions = field(default_factory=HealthOptions)
+    pass_through: bool = False
+    check_timeout_s: float = 5.0
+    warm: WarmOptions = field(default_factory=WarmOptions)
+    expire_every_s: float = 5.0
+
+
+class ReplicaPool:
+    """See the module.
+
+    Args:
+        sender: takes what was retired or purged to the tiers of the replicas; closed with the pool.
+        events: by replica, the ZMQ address of its cache events, on this host.
+        clock: seconds, for all decisions.
+
+    Raises:
+        EngineUnavailable: by :meth:`start`: no replica answers, or they serve different models.
+    """
+
+    remote = True
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        options: PoolOptions | None = None,
+        *,
+        sender: Sender | None = None,
+        events: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not replicas:
+            raise ValueError("a pool needs at least one replica; list them in `[pool.fast] replicas`")
+        self.options = options or PoolOptions()
+        self._sender = sender
+        self._events = dict(events or {})
+        self._listeners: list[asyncio.Task[None]] = []
+        self._clock = clock
+        self._members = Members(
+            replicas,
+            self.options.health,
+            check_timeout_s=self.options.check_timeout_s,
+            came=self._came,
+            went=self._went,
+            clock=clock,
+        )
+        self._router = Router(self.options.routing)
+        self._placed_at: dict[str, Replica] = {}
+        self._ledger = AbortLedger()
+        self._ticker: asyncio.Task[None] | None = None
+        self._expired_s = self._looked_s = clock()
+        self._capabilities: Capabilities | None = None
+        self._retried = 0
+        self._warm = WarmUps(
+            self.options.warm,
+            self._members,
+            self._router,
+            book=lambda: self.book,
+            choose=lambda found: self._choose(found, frozenset()),
+            clock=clock,
+        )
+        self._agreement = Agreement(0, 0, 0, 0)
+        self._speculation: SpeculationPolicy | None = None
+        self.book = CacheBook(16)
+
+    # Life
+
+    async def start(self) -> None:
+        """Start every replica at once; those that do not answer are checked again while the others serve."""
+        if self._ticker is not None:
+            return
+        try:
+            self._capabilities = await self._members.start()
+        except EngineUnavailable:
+            await self.close()
+            raise
+        self.book = CacheBook(self._capabilities.block_tokens)
+        self._members.enter()
+        self._ticker = asyncio.create_task(self._tick(), name="replica pool")
+        self._listeners = [
+            asyncio.create_task(
+                follow_events(endpoint, self.book.block_tokens, functools.partial(self.book.heard, name)),
+                name=f"cache events of {name}",
+            )
+            for name, endpoint in self._events.items()
+        ]
+
+    async def close(self) -> None:
+        tasks = [*self._listeners, *([] if self._ticker is None else [self._ticker])]
+        self._ticker, self._listeners = None, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._warm.close()
+        await self._members.close()
+        if self._sender is not None:
+            await self._sender.close()
+
+    async def ready(self) -> None:
+        if not self._members.serving():
+            raise self._members.unavailable()
+
+    # Requests
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        request_id = request.id
+        if self._ledger.begin(request_id):
+            self._ledger.end(request_id)
+            yield Chunk(finish=EngineFinish.ABORTED)
+            return
+        origin = request.origin or Origin(session=request_id)
+        found = self.book.look_up(origin, request.token_ids, request.salt, self._clock())
+        avoid: frozenset[str] = frozenset()
+        plain = self._where_nothing_is_guessed(found.origin)
+        while True:
+            choice = self._choose(found, avoid | plain)
+            member = self._members[choice.replica]
+            stream = member.engine.generate(
+                request if not avoid else msgspec.structs.replace(request, id=f"{request_id}.{len(avoid)}")
+            )
+            spoke = False
+            self._placed_at[request_id] = member.engine
+            try:
+                async with contextlib.aclosing(self._follow(member, choice, found, stream)) as chunks:
+                    async for chunk in chunks:
+                        spoke = True
+                        yield chunk
+                return
+            except EngineUnavailable as error:
+                self._members.fault(member, error)
+                if spoke or avoid or len(self._router.replicas) - (choice.replica in self._router.replicas) < 1:
+                    raise
+                avoid = frozenset({choice.replica})
+                self._retried += 1
+            finally:
+                self._placed_at.pop(request_id, None)
+                self._ledger.end(request_id)
+
+    def _where_nothing_is_guessed(self, origin: Origin) -> frozenset[str]:
+        """Replicas to avoid: those that speculate, where it does not pay and others do not.
+
+        A server speculates for all its requests or for none, so what is switched is where a request goes.
+        """
+        guessing = {name for name in self._router.replicas if self._members[name].engine.guesses}
+        if not guessing:
+            return frozenset()
+        guesses = max(self._members[name].engine.guesses for name in guessing)
+        if self._speculation is None:
+            self._speculation = SpeculationPolicy(guesses, self.options.speculation)
+        self._speculation.guesses = guesses
+        load = self._router.statistics().in_flight
+        verdict = self._speculation.decide(_language(origin), min(load[name] for name in guessing))
+        return frozenset() if verdict.on else frozenset(guessing)
+
+    def _choose(self, found: LookUp, avoid: frozenset[str]) -> Choice:
+        origin, tokens = found.origin, len(found.token_ids)
+        if self.options.pass_through:
+            if not self._router.replicas:
+                raise self._members.unavailable()
+            return Choice(self._router.replicas[0], Route.PASS_THROUGH, 0)
+        try:
+            return self._router.choose(
+                origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid
+            )
+        except NoReplica:
+            raise self._members.unavailable() from None
+
+    async def _follow(
+        self, member: Member, choice: Choice, found: LookUp, stream: AsyncIterator[Chunk]
+    ) -> AsyncGenerator[Chunk]:
+        """One attempt on one replica: what it says, and the books of it."""
+        began, tokens = self._clock(), len(found.token_ids)
+        alone = not member.health.statistics().in_flight
+        self._router.begin(choice, tokens, began)
+        member.health.began(began)
+        if not self.options.pass_through:
+            self.book.sent(found, choice.replica, began)
+        generated: list[int] = []
+        waiting, served = True, False
+        try:
+            async for chunk in stream:
+                now = self._clock()
+                member.health.heard(now)
+                if waiting:
+                    waiting = False
+                    self._router.prefilled(choice, tokens)
+                    if alone:
+                        self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
+                if generated and chunk.token_ids and member.engine.guesses and self._speculation is not None:
+                    self._speculation.note(_language(found.origin), len(chunk.token_ids))
+                generated += chunk.token_ids
+                if chunk.cached_tokens is not None:
+                    self._agree(choice, found, chunk.cached_tokens)
+                if chunk.finish is not None:
+                    served = chunk.finish is not EngineFinish.ABORTED
+                yield chunk
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+            if waiting:
+                self._router.prefilled(choice, tokens)
+            self._router.end(choice)
+            member.health.ended(served=served)
+            if not self.options.pass_through:
+                now = self._clock()
+                if generated:
+                    self.book.answered(found, generated, choice.replica, now)
+                if not found.origin.document:  # a stateless client: there is no session that could end
+                    self.book.left(found.origin.session, now)
+
+    def _agree(self, choice: Choice, found: LookUp, cached_tokens: int) -> None:
+        predicted = found.held.get(choice.replica, 0)
+        before = self._agreement
+        near = abs(predicted - cached_tokens) <= self.book.block_tokens
+        self._agreement = Agreement(
+            before.requests + 1,
+            before.within_block + near,
+            before.predicted_tokens + predicted,
+            before.cached_tokens + cached_tokens,
+        )
+
+    def abort(self, request_id: str) -> None:
+        """By the id that was given to `generate`; a second attempt of a request is found under it, too."""
+        engine = self._placed_at.get(request_id)
+        if engine is None:
+            self._ledger.aborted(request_id)
+        else:
+            engine.abort(request_id)
+            engine.abort(f"{request_id}.1")
+
+    async def warm(self, token_ids: Sequence[int], *, salt: str | None = None, origin: Origin | None = None) -> None:
+        """Returns at once: the stable parts of the prompt are computed when a replica has nothing better to do."""
+        if not self.options.pass_through:
+            self._warm.offer(token_ids, salt, origin)
+
+    @property
+    def warming(self) -> int:
+        """Warm-ups under way."""
+        return self._warm.under_way
+
+    # Time
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            try:
+                self._turn(self._clock())
+            except Exception as error:  # noqa: BLE001 - without the next turn no replica is ever checked again
+                log_fault(_log, "a turn of the replica pool failed", error)
+
+    def _turn(self, now: float) -> None:
+        self._members.tick()
+        self._warm.begin()
+        if now - self._looked_s >= LOOK_EVERY_S:
+            self._looked_s = now
+            self._members.look()
+        if now - self._expired_s >= self.options.expire_every_s:
+            self._expired_s = now
+            retired = self.book.expire(now)
+            if retired:
+                self._tell(retired)
+
+    def _came(self, name: str) -> None:
+        self.book.directory.join(name)
+        self._warm.lost(name)
+        self._router.set_replicas(self._members.serving())
+
+    def _went(self, name: str) -> None:
+        self.book.directory.leave(name)
+        self._router.set_replicas(self._members.serving())
+
+    def _tell(self, messages: Iterable[Retire | Purge]) -> None:
+        if self._sender is not None:
+            self._sender.tell(messages)
+
+    # Questions
+
+    def purge(self, tenant: str, repository: str = "") -> int:
+        """Forgets what is believed to be cached, and tells the tiers; the caller ends the epoch of the salt."""
+        blocks, told = self.book.purge(tenant, repository)
+        self._tell(told)
+        return blocks
+
+    def count(self, tenant: str, repository: str = "") -> int:
+        """Blocks that a purge would forget."""
+        return self.book.directory.count(tenant, repository)
+
+    def statistics(self) -> EngineStatistics:
+        each = [one.engine.statistics() for one in self._members]
+        outages = sum(one.outages for one in self._members.statistics().values())
+        counts = [one._replace(kv_use=0.0) for one in each]
+        totals = EngineStatistics(*(sum(column) for column in zip(*counts, strict=True)))
+        uses = self._members.kv_use().values()
+        return totals._replace(restarts=outages, kv_use=sum(uses) / len(uses) if uses else None)
+
+    def pool_statistics(self) -> PoolStatistics:
+        return PoolStatistics(
+            replicas=self._members.statistics(),
+            router=self._router.statistics(),
+            agreement=self._agreement,
+            retried=self._retried,
+            warm=self._warm.statistics(),
+            kv_use=self._members.kv_use(),
+        )
+
+    def collectors(self) -> list[Collector]:
+        """Figures of the pool alone, for `/metrics`."""
+        return [PoolCollector(self.pool_statistics, lambda: self._speculation)]
+
+    def capabilities(self) -> Capabilities:
+        if self._capabilities is None:
+            raise EngineUnavailable("the pool is not started; call start() first")
+        return self._capabilities
+
+    def __repr__(self) -> str:
+        return f"<ReplicaPool: {len(self._members.serving())} of {len(self._members)} in service>"
+
+
+def _language(origin: Origin) -> str:
+    """As a metric's label: a language without a grammar here counts as `other`."""
+    return origin.language if origin.language in LANGUAGES else "other"

@@ -1,0 +1,234 @@
+"""Choosing a replica: the one with the most of the prompt in its cache, as long as that does not overload it.
+
+The order of the questions (research on llm-d, smg and Dynamo; design, section 7):
+
+1. No replica may have more than 1.25 times the mean of requests in flight (bounded loads, Mirrokni et al. 2018), save that a
+   batch which is not full costs nobody anything: so many any replica may have.
+2. *Sticky*: among those that hold at least four fifths of the longest cached prefix, the one that answers first. Never simply the
+   longest prefix: everybody would go where one was.
+3. *Home*: nothing worth sticking to is cached. A repository has a few replicas by consistent hashing, and a session one of these.
+4. *Seed*: a prompt of which nothing is cached anywhere goes to the emptiest of that few, and of equals to the one that was
+   seeded least recently.
+5. *Overflow*: they are all full; the next replica on the ring that is not.
+
+Predicted time to the first token: (uncached tokens queued there + uncached tokens of this prompt) / prefill rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from foretype_backend.fleet.routing.ring import Ring
+
+__all__ = ["Choice", "NoReplica", "Route", "Router", "RouterStatistics", "RoutingOptions"]
+
+
+class NoReplica(Exception):
+    """No replica is in service."""
+
+
+class Route(StrEnum):
+    """Why a replica was chosen; also the metric's label."""
+
+    STICKY = "sticky"
+    HOME = "home"
+    SEED = "seed"
+    OVERFLOW = "overflow"
+    PASS_THROUGH = "pass_through"
+    WARM = "warm"
+
+
+class Choice(NamedTuple):
+    """A replica, why, and the prompt tokens it is believed to have cached."""
+
+    replica: str
+    route: Route
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingOptions:
+    """How replicas are chosen.
+
+    Attributes:
+        load_factor: most requests in flight on one replica, as a multiple of the mean.
+        free_in_flight: requests that a replica may have in any case: its batch.
+        sticky_share: a replica is as good as the best if it has this share of the longest cached prefix.
+        worth_sticking: least share of the prompt that must be cached somewhere for it to decide.
+        replicas_per_repository: replicas that a repository's sessions are spread over when none of them is full.
+        prefill_tokens_per_s: of one replica; measured ones come with :meth:`Router.measured`.
+    """
+
+    load_factor: float = 1.25
+    free_in_flight: int = 8
+    sticky_share: float = 0.8
+    worth_sticking: float = 0.25
+    replicas_per_repository: int = 2
+    prefill_tokens_per_s: float = 20_000.0
+
+    def __post_init__(self) -> None:
+        if self.load_factor < 1:
+            raise ValueError(f"load_factor must be at least 1, not {self.load_factor}; 1.25 is usual")
+        if self.free_in_flight < 0:
+            raise ValueError(
+                f"free_in_flight must be at least 0, not {self.free_in_flight}; 0 keeps the bound at all loads"
+            )
+        if self.replicas_per_repository < 1:
+            raise ValueError(f"replicas_per_repository must be at least 1, not {self.replicas_per_repository}")
+        if self.prefill_tokens_per_s <= 0:
+            raise ValueError(f"prefill_tokens_per_s must be above 0, not {self.prefill_tokens_per_s}")
+
+
+class RouterStatistics(NamedTuple):
+    """Per replica: requests in flight and uncached tokens queued; per route, how often."""
+
+    in_flight: Mapping[str, int]
+    queued_tokens: Mapping[str, int]
+    routes: Mapping[Route, int]
+
+
+@dataclass(slots=True)
+class _Load:
+    in_flight: int = 0
+    queued_tokens: int = 0
+    seeded: float = -math.inf
+    prefill_tokens_per_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Book:
+    loads: dict[str, _Load] = field(default_factory=dict[str, _Load])
+    routes: dict[Route, int] = field(default_factory=lambda: dict.fromkeys(Route, 0))
+
+
+_EMPTY: Final = Ring(())
+
+
+class Router:
+    """Replicas, their load, and the choice. The caller says when a request begins, has its first token, and ends."""
+
+    def __init__(self, options: RoutingOptions | None = None) -> None:
+        self.options = options or RoutingOptions()
+        self._ring = _EMPTY
+        self._book = _Book()
+
+    @property
+    def replicas(self) -> tuple[str, ...]:
+        return self._ring.members
+
+    def set_replicas(self, names: Iterable[str]) -> None:
+        """Replicas in service from now on. Requests on others may still end."""
+        members = set(names)
+        if members != set(self._ring.members):
+            self._ring = Ring(members)
+        for name in members:
+            self._book.loads.setdefault(name, _Load())
+        self._book.loads = {name: load for name, load in self._book.loads.items() if name in members or load.in_flight}
+
+    def choose(
+        self,
+        tenant: str,
+        repository: str,
+        session: str,
+        prompt_tokens: int,
+        cached_tokens: Mapping[str, int],
+        *,
+        avoid: frozenset[str] = frozenset(),
+    ) -> Choice:
+        """Where to send a prompt. Changes nothing: tell the router with :meth:`begin`.
+
+        Args:
+            cached_tokens: per replica, the length of the prompt's cached prefix; replicas with none may be left out.
+            avoid: replicas that just refused this request; taken only where there is no other.
+
+        Raises:
+            NoReplica: none is in service.
+        """
+        members = self._ring.members
+        if not members:
+            raise NoReplica("no replica is in service; see the health of the engines")
+        loads = self._book.loads
+        # At most ceil(c · (m + 1) / n), so that the request itself always finds a place.
+        total = sum(loads[name].in_flight for name in members)
+        bound = max(math.ceil(self.options.load_factor * (total + 1) / len(members)), self.options.free_in_flight)
+        room = {name for name in members if loads[name].in_flight < bound}
+        if avoid:
+            room = (room - avoid) or set(members) - avoid or room
+        held = {name: min(cached_tokens.get(name, 0), prompt_tokens) for name in members}
+        sticky = self._sticky(room, held, prompt_tokens)
+        if sticky is not None:
+            return Choice(sticky, Route.STICKY, held[sticky])
+        order = list(self._ring.walk(f"{tenant}\0{repository}"))
+        homes = order[: self.options.replicas_per_repository]
+        free = [name for name in homes if name in room]
+        if not free:
+            name = next(name for name in order if name in room)
+            return Choice(name, Route.OVERFLOW, held[name])
+        if not any(held.values()):
+            name = min(free, key=lambda one: (loads[one].in_flight, loads[one].seeded))
+            return Choice(name, Route.SEED, 0)
+        name = next(one for one in Ring(homes, points=8).walk(session) if one in free)
+        return Choice(name, Route.HOME, held[name])
+
+    def _sticky(self, room: set[str], held: Mapping[str, int], prompt_tokens: int) -> str | None:
+        best = max((held[name] for name in room), default=0)
+        if best <= 0 or best < self.options.worth_sticking * prompt_tokens:
+            return None
+        near = [name for name in sorted(room) if held[name] >= self.options.sticky_share * best]
+        return min(near, key=lambda name: (self.ttft_s(name, prompt_tokens - held[name]), -held[name]))
+
+    def ttft_s(self, replica: str, uncached_tokens: int) -> float:
+        """Predicted seconds to the first token of a prompt with so many uncached tokens."""
+        load = self._book.loads[replica]
+        rate = load.prefill_tokens_per_s or self.options.prefill_tokens_per_s
+        return (load.queued_tokens + uncached_tokens) / rate
+
+    def begin(self, choice: Choice, prompt_tokens: int, now: float) -> None:
+        """A request was sent where `choice` says."""
+        load = self._book.loads.setdefault(choice.replica, _Load())
+        load.in_flight += 1
+        load.queued_tokens += prompt_tokens - choice.cached_tokens
+        if choice.route is Route.SEED:
+            load.seeded = now
+        self._book.routes[choice.route] += 1
+
+    def prefilled(self, choice: Choice, prompt_tokens: int) -> None:
+        """Its first token came, or it ended without one: its uncached tokens wait no longer. Once per request."""
+        load = self._book.loads.get(choice.replica)
+        if load is not None:
+            load.queued_tokens = max(0, load.queued_tokens - (prompt_tokens - choice.cached_tokens))
+
+    def end(self, choice: Choice) -> None:
+        """The request is over."""
+        load = self._book.loads.get(choice.replica)
+        if load is None:
+            return
+        load.in_flight = max(0, load.in_flight - 1)
+        if not load.in_flight:
+            load.queued_tokens = 0
+            if choice.replica not in self._ring.members:
+                del self._book.loads[choice.replica]
+
+    def measured(self, replica: str, tokens: int, seconds: float) -> None:
+        """A prefill of so many uncached tokens took so long, alone; moves the replica's rate by a tenth."""
+        load = self._book.loads.get(replica)
+        if load is None or tokens <= 0 or seconds <= 0:
+            return
+        before = load.prefill_tokens_per_s or self.options.prefill_tokens_per_s
+        load.prefill_tokens_per_s = 0.9 * before + 0.1 * tokens / seconds
+
+    def statistics(self) -> RouterStatistics:
+        loads = self._book.loads
+        return RouterStatistics(
+            {name: load.in_flight for name, load in loads.items()},
+            {name: load.queued_tokens for name, load in loads.items()},
+            dict(self._book.routes),
+        )
+
+    def __repr__(self) -> str:
+        flying = sum(load.in_flight for load in self._book.loads.values())
+        return f"<Router: {len(self._ring.members)} replicas, {flying} requests in flight>"

@@ -1,0 +1,32 @@
+"""What a pool says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from foretype_backend.fleet.health import HealthStatistics
+from foretype_backend.fleet.routing.router import RouterStatistics
+from foretype_backend.fleet.warmups import WarmStatistics
+
+__all__ = ["Agreement", "PoolStatistics"]
+
+
+class Agreement(NamedTuple):
+    """The directory's prediction beside what the engines said: requests, and those at most one block apart."""
+
+    requests: int
+    within_block: int
+    predicted_tokens: int
+    cached_tokens: int
+
+
+class PoolStatistics(NamedTuple):
+    """A consistent snapshot; `replicas` by URL, `retried` requests that a second replica answered, `kv_use` of replicas that say."""
+
+    replicas: Mapping[str, HealthStatistics]
+    router: RouterStatistics
+    agreement: Agreement
+    retried: int
+    warm: WarmStatistics
+    kv_use: Mapping[str, float]

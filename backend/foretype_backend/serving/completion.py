@@ -1,0 +1,290 @@
+"""One completion while it lives: what was asked, what has been seen of it, how it ended. No I/O and no clock."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import msgspec
+from foretype_context.profile import Stop
+from foretype_wire.messages import Finish, RequestClass, Timings, Usage
+
+from foretype_backend.admission.accounts import refused_cost
+from foretype_backend.admission.limits import Denied, Reservation
+from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
+from foretype_backend.engines.port import Chunk, Origin
+from foretype_backend.identity.directory import Principal
+from foretype_backend.serving.output_text import OutputText, TextDelta
+from foretype_backend.serving.render import Prompt
+from foretype_backend.serving.timing_wheel import Deadline
+
+__all__ = ["Claim", "Job", "Limited", "Outcome", "Record", "estimated_tokens", "rate_limited"]
+
+_RETRY_AFTER_MS = 1000.0
+
+_ANYBODY = Principal()
+_NO_STOP = Stop()
+_NO_USAGE = Usage()
+_NO_TIMINGS = Timings()
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One completion to serve.
+
+    Attributes:
+        received: seconds on the service's `clock`, which measures stages.
+        deadline: seconds on the event loop's clock, which is coarser (uvloop: milliseconds) and drives timers.
+        key: unique among live requests of this gateway.
+        session: whose it is.
+        prefill_only: compute and cache the prompt, generate nothing.
+        principal: who asks, and pays.
+        objective: the promise it is held to, where it is not that of its class (`fim`).
+        repository: with the principal's tenant, whose cache the prompt may share.
+        traceparent: the client's span, as it sent it.
+        reservation: claimed before its prompt was encoded; None where nothing was.
+    """
+
+    key: str
+    session: str
+    prompt: Prompt
+    received: float
+    deadline: float
+    max_tokens: int
+    class_: RequestClass = RequestClass.INTERACTIVE
+    document: str = ""
+    stop: Stop = _NO_STOP
+    temperature: float = 0.0
+    prefill_only: bool = False
+    principal: Principal = _ANYBODY
+    objective: str = ""
+    repository: str = ""
+    language: str = ""
+    traceparent: str = ""
+    reservation: Reservation | None = None
+
+    @property
+    def tenant(self) -> str:
+        return self.principal.tenant
+
+    @property
+    def most_tokens(self) -> int:
+        """Generated at most: `max_tokens`, or what is allowed once the first line has opened a block."""
+        opened = self.stop.opened
+        return self.max_tokens if opened is None else max(self.max_tokens, opened.max_tokens)
+
+    @property
+    def cost_tokens(self) -> int:
+        """What it takes of its tenant's share; a prompt is mostly cached, and computing a token costs less than generating one."""
+        return max(1, self.max_tokens + len(self.prompt.ids) // 8)
+
+    @property
+    def origin(self) -> Origin:
+        """What routing and cache tiers go by."""
+        return Origin(
+            tenant=self.tenant,
+            repository=self.repository,
+            session=self.session,
+            document=self.document,
+            language=self.language,
+            placed=self.prompt.placed,
+        )
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a completion ended: `finish` or `refusal`, never both.
+
+    Attributes:
+        rest: text that came together with the end and was not delivered: who answers sends both at once.
+    """
+
+    reason: Reason
+    finish: Finish | None
+    refusal: Refusal | None
+    usage: Usage = _NO_USAGE
+    timings_ms: Timings = _NO_TIMINGS
+    rest: TextDelta | None = None
+
+
+class Limited(Exception):
+    """A request that its sender's budget does not allow; nothing was done for it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
+class Claim:
+    """On budgets, from before a prompt is encoded until a job takes it over. What no job takes over is settled when the block ends.
+
+    Args:
+        prompt_tokens: about; :meth:`counted` says it exactly.
+        settle: called with the reservation and what the request costs, in tokens.
+    """
+
+    def __init__(
+        self, reservation: Reservation | None, prompt_tokens: int, settle: Callable[[Reservation, int], None]
+    ) -> None:
+        self._reservation = reservation
+        self._settle = settle
+        self._cost_tokens = refused_cost(prompt_tokens)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        reservation = self.take()
+        if reservation is not None:
+            self._settle(reservation, self._cost_tokens)
+
+    def counted(self, prompt_tokens: int) -> None:
+        """The prompt was encoded."""
+        self._cost_tokens = refused_cost(prompt_tokens)
+
+    def take(self) -> Reservation | None:
+        """Hand over to a job, which settles it when it is over."""
+        reservation, self._reservation = self._reservation, None
+        return reservation
+
+
+def estimated_tokens(characters: int) -> int:
+    """Of a text that nobody has counted yet. Low: who fits the budget is not refused for a guess."""
+    return characters // 4
+
+
+def rate_limited(denied: Denied, timings: Timings = _NO_TIMINGS) -> Outcome:
+    """The principal's budget is used up; the refusal says for how long."""
+    what = denied.name.partition(":")[0]
+    retry_ms = None if math.isinf(denied.retry_after_s) else max(1.0, denied.retry_after_s * 1000)
+    message = f"the {what}'s budget is used up" if retry_ms else f"larger than the burst of the {what}'s budget"
+    refused = refusal(Reason.RATE_LIMITED, message, retry_after_ms=retry_ms)
+    return Outcome(reason=Reason.RATE_LIMITED, finish=None, refusal=refused, timings_ms=timings)
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One live request. Times are seconds on the service's clock.
+
+    Attributes:
+        decision: of admission: None starts it, a reason refuses it.
+        guard: the deadline, and after a cancel the grace of the engine.
+        stop_reason: why it is to end, once it is.
+        reservation: of the principal's budgets.
+        measured: the scheduler has heard of its first token.
+        enough: the caller has enough text; it ends as if at its token limit.
+        engine_done: the engine has said its last, so that closing its stream waits for nothing.
+        traceparent: the gateway's own span of it; "" where nothing is traced.
+    """
+
+    job: Job
+    output: OutputText
+    arrived: float
+    decision: asyncio.Future[Reason | None]
+    guard: Deadline | None = None
+    stop_reason: Reason | None = None
+    generated_at_stop: int = 0
+    started: float | None = None
+    first_chunk: float | None = None
+    first_text: float | None = None
+    last_chunk: float | None = None
+    queue_ms: float = 0.0
+    prefill_ms: float | None = None
+    cached_tokens: int = 0
+    cached_source: str = ""
+    counted_prompt_tokens: int | None = None
+    counted_generated_tokens: int | None = None
+    attempts: int = 0
+    reservation: Reservation | None = None
+    measured: bool = False
+    enough: bool = False
+    engine_done: bool = False
+    traceparent: str = ""
+
+    @property
+    def engine_id(self) -> str:
+        """The id for the engine. A retry needs one of its own: the engine may still remember the first."""
+        return self.job.key if self.attempts <= 1 else f"{self.job.key}~{self.attempts}"
+
+    def decide(self, refused: Reason | None) -> None:
+        """Take admission's decision; the first one counts."""
+        if not self.decision.done():
+            self.decision.set_result(refused)
+
+    def stop(self, reason: Reason) -> None:
+        """From now on tokens are tokens after a cancel."""
+        self.stop_reason = reason
+        self.generated_at_stop = self.output.generated_tokens
+
+    def note(self, chunk: Chunk, now: float) -> None:
+        """Remember what a chunk says beside its text."""
+        if self.first_chunk is None:
+            self.first_chunk = now
+        self.last_chunk = now
+        self.engine_done = chunk.finish is not None
+        if chunk.cached_tokens is not None:
+            self.cached_tokens = chunk.cached_tokens
+            self.cached_source = "engine"
+        if chunk.prompt_tokens is not None:
+            self.counted_prompt_tokens = chunk.prompt_tokens
+        if chunk.generated_tokens is not None:
+            self.counted_generated_tokens = chunk.generated_tokens
+        if chunk.queue_ms is not None:
+            self.queue_ms = chunk.queue_ms
+        if chunk.prefill_ms is not None:
+            self.prefill_ms = chunk.prefill_ms
+
+    def usage(self) -> Usage:
+        counted = self.counted_generated_tokens
+        generated = self.output.generated_tokens if counted is None else counted
+        prompt_tokens = self.counted_prompt_tokens or len(self.job.prompt.ids)
+        return Usage(
+            prompt_tokens=prompt_tokens if self.first_chunk is not None else 0,
+            cached_tokens=self.cached_tokens,
+            cached_source=self.cached_source,
+            generated_tokens=generated,
+            tokens_after_cancel=generated - self.generated_at_stop if self.stop_reason is not None else 0,
+        )
+
+    def ended(
+        self,
+        reason: Reason,
+        now: float,
+        message: str = "",
+        *,
+        field: str | None = None,
+        rest: TextDelta | None = None,
+    ) -> Outcome:
+        """The outcome for `reason`. A deadline that passed after the first text is a finish, before it a refusal."""
+        usage, timings = self.usage(), self.timings(now)
+        finish = FINISHES.get(reason)
+        if reason is Reason.EXPIRED and self.first_text is None:
+            finish = None
+        if finish is not None:
+            return Outcome(reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings, rest=rest)
+        retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
+        refused = refusal(reason, message, field=field, retry_after_ms=retry)
+        return Outcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
+
+    def timings(self, now: float) -> Timings:
+        """Split the time of a request into its stages; they add up to `now - received`, in milliseconds."""
+        received, arrived = self.job.received, self.arrived
+        started = self.started if self.started is not None else now
+        first_chunk = self.first_chunk if self.first_chunk is not None else now
+        waited_ms = max(0.0, (first_chunk - started) * 1000) if self.started is not None else 0.0
+        engine_queue_ms = min(self.queue_ms, waited_ms)
+        prefill_ms = waited_ms - engine_queue_ms
+        if self.prefill_ms is not None:
+            prefill_ms = min(self.prefill_ms, prefill_ms)
+        first_text = self.first_text
+        last_chunk = self.last_chunk if self.last_chunk is not None else now
+        until_text_ms = ((first_text if first_text is not None else last_chunk) - started) * 1000
+        return Timings(
+            admit=(arrived - received) * 1000,
+            queue=(started - arrived) * 1000 + engine_queue_ms,
+            prefill=prefill_ms,
+            decode_first=max(0.0, until_text_ms - engine_queue_ms - prefill_ms) if self.started is not None else 0.0,
+            stream=max(0.0, (last_chunk - first_text) * 1000) if first_text is not None else 0.0,
+            finish=max(0.0, (now - max(last_chunk, first_text or 0.0)) * 1000),
+        )

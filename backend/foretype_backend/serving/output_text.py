@@ -1,0 +1,105 @@
+"""From engine chunks to deliverable text: detokenise, scan for stops, keep the log-probabilities in step. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+from foretype_context.profile import Stop
+from foretype_context.tokens import StreamDecoder, Tokenizer
+
+from foretype_backend.engines.port import Chunk, EngineUnavailable
+from foretype_backend.serving.stops import StopScanner
+
+__all__ = ["OutputText", "TextDelta", "joined"]
+
+_LEAST_LOGPROB = -100.0
+"""What an impossible token counts as: JSON has no infinity, and a sum must stay a number."""
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """Deliverable text; `logprob` is the sum over the `tokens` tokens that became text since the last delta."""
+
+    text: str
+    logprob: float
+    tokens: int
+
+
+def joined(first: TextDelta | None, second: TextDelta | None) -> TextDelta | None:
+    """Two deltas that follow each other, as one."""
+    if first is None or second is None:
+        return first or second
+    return TextDelta(first.text + second.text, first.logprob + second.logprob, first.tokens + second.tokens)
+
+
+def _finite(logprob: float) -> float:
+    return 0.0 if math.isnan(logprob) else max(logprob, _LEAST_LOGPROB)
+
+
+class OutputText:
+    """The text of one completion. Feed chunks; :attr:`stopped` says that a stop rule ended it.
+
+    Token ids go through one by one, so that a stop in the middle of a chunk of eight tokens cuts exactly there.
+
+    Args:
+        first_line_tokens: where `stop` lets the first line open a block: what that line may take; the engine may give more.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop: Stop, *, first_line_tokens: int | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = StreamDecoder(tokenizer)
+        self._scanner = StopScanner(stop)
+        self._pending_logprob = 0.0
+        self._pending_tokens = 0
+        self.generated_tokens = 0
+        self._first_line_tokens = first_line_tokens
+
+    @property
+    def stopped(self) -> bool:
+        return self._scanner.stopped
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the first line has taken all its tokens and goes on."""
+        limit = self._first_line_tokens
+        return limit is not None and self.generated_tokens >= limit and self._scanner.in_first_line
+
+    def feed(self, chunk: Chunk) -> TextDelta | None:
+        """Take one chunk. Raises EngineUnavailable when its ids are not of this tokenizer."""
+        if chunk.text is not None and not chunk.token_ids:
+            return self._feed_text(chunk.text, chunk.logprobs)
+        ready: list[str] = []
+        self.generated_tokens += len(chunk.token_ids)
+        for index, token_id in enumerate(chunk.token_ids):
+            if not 0 <= token_id < self._tokenizer.vocabulary_tokens:
+                raise EngineUnavailable(f"the engine produced token id {token_id}; its model and the tokenizer differ")
+            logprob = chunk.logprobs[index] if index < len(chunk.logprobs) else 0.0
+            self._pending_logprob += _finite(logprob)
+            self._pending_tokens += 1
+            ready.append(self._scanner.feed(self._decoder.feed((token_id,))))
+            if self._scanner.stopped:
+                break
+        return self._delta("".join(ready))
+
+    def finish(self) -> TextDelta | None:
+        """The engine has ended: deliver what was held back."""
+        if self._scanner.stopped:
+            return None
+        return self._delta(self._scanner.feed(self._decoder.finish()) + self._scanner.flush())
+
+    def _feed_text(self, text: str, logprobs: Sequence[float]) -> TextDelta | None:
+        # Without log-probabilities the count is an estimate: this engine reports no tokens.
+        tokens = len(logprobs) or (self._tokenizer.count(text) if text else 0)
+        self.generated_tokens += tokens
+        self._pending_tokens += tokens
+        self._pending_logprob += sum(map(_finite, logprobs))
+        return self._delta(self._scanner.feed(text))
+
+    def _delta(self, text: str) -> TextDelta | None:
+        if not text:
+            return None
+        delta = TextDelta(text, min(self._pending_logprob, 0.0), self._pending_tokens)
+        self._pending_logprob = 0.0
+        self._pending_tokens = 0
+        return delta

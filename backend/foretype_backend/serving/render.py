@@ -1,0 +1,262 @@
+"""From the segments of the wire to the token ids of the prompt.
+
+The server owns the model, so it owns the template: the client says what stands where, and the gateway renders it with
+the grammar of the profile. :func:`resolve` runs in the order of the wire and is synchronous, since it moves the
+connection's segment cache; :meth:`Renderer.encode` may run beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from foretype_context.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
+from foretype_context.templates import Grammar, PromptEncoder, SegmentOrder, encode_prompt
+from foretype_context.tokens import Tokenizer
+from foretype_wire.messages import WireSegment
+from foretype_wire.segment_cache import SegmentCache
+
+from foretype_backend.admission.outcomes import InvalidRequest
+from foretype_backend.serving.encoded_texts import MemoTokenizer
+from foretype_backend.serving.encoding import INLINE_CHARS, EncodePool, is_short
+
+__all__ = ["MAX_PATH_CHARS", "MAX_PROMPT_CHARS", "Prompt", "Renderer", "SessionEncoder", "check_order", "resolve"]
+
+MAX_PROMPT_CHARS: Final = 1 << 19
+"""Most characters of one prompt. A digest is 16 bytes and may stand for a megabyte, so the sum is bounded here. It also
+keeps clear of tiktoken's regular expressions, which panic (past `except Exception`) on a million blanks in a row.
+"""
+
+MAX_PATH_CHARS: Final = 4096
+DIGEST_BYTES: Final = 16
+_NOTHING: Final = re.compile(r"((?!))")
+_SEGMENT_CHARS: Final = 64
+"""What a segment costs beside its text, in characters that take as long."""
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt as an engine takes it: token ids, and the same as text for engines that refuse ids.
+
+    Attributes:
+        ids: packed as in :class:`foretype_context.templates.EncodedPrompt`.
+        placed: its segments with their token ranges; none where a client rendered the prompt itself.
+    """
+
+    ids: array[int]
+    text: str
+    placed: tuple[PlacedSegment, ...] = ()
+
+
+def resolve(
+    cache: SegmentCache, segments: Sequence[WireSegment], grammar: Grammar, *, max_segments: int
+) -> list[Segment] | list[bytes]:
+    """Look up digests and move the cache, by the rule that both ends run.
+
+    Every segment is run through the cache even when the request is refused, or the two ends would drift apart; but none of one that
+    has more of them than are allowed.
+
+    Returns:
+        The segments with their texts, or the digests that are unknown (then nothing else is wrong).
+
+    Raises:
+        InvalidRequest: naming the field of the first offending segment.
+    """
+    if len(segments) > max_segments:
+        raise InvalidRequest("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
+    found: list[Segment] = []
+    missing: dict[bytes, None] = {}
+    fault: InvalidRequest | None = None
+    size = 0
+    for index, wire in enumerate(segments):
+        text, problem = _look_up(cache, wire, index)
+        if problem is None:
+            problem = _check_source(wire, index)
+        if problem is not None:
+            fault = fault or problem
+        elif text is None:
+            if wire.digest is not None:
+                missing[wire.digest] = None
+        else:
+            size += len(text)
+            found.append(Segment(kind=wire.kind, scope=wire.scope, source=wire.source, text=text))
+    if fault is not None:
+        raise fault
+    if not segments:
+        raise InvalidRequest("segments", "empty; a prompt has at least one segment")
+    _check_size(size, "segments")
+    check_order([wire.kind for wire in segments], grammar)
+    return list(missing) or found
+
+
+def _check_size(characters: int, field: str) -> None:
+    if characters > MAX_PROMPT_CHARS:
+        raise InvalidRequest(field, f"{characters} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
+
+
+def check_order(kinds: Sequence[Kind], grammar: Grammar) -> None:
+    """Kinds stand in the order in which `grammar` renders them, single ones once.
+
+    Context, prefix, suffix, tail, middle; a suffix before the prefix is `spm`; a family without a tail token puts the tail
+    at the start of its suffix; a suffix-first family puts the suffix before everything.
+
+    Raises:
+        InvalidRequest: naming the first segment that is out of order.
+    """
+    below = (Kind.SUFFIX, Kind.TAIL) if grammar.tail else (Kind.TAIL, Kind.SUFFIX)
+    spm = Kind.SUFFIX in kinds and Kind.PREFIX in kinds and kinds.index(Kind.SUFFIX) < kinds.index(Kind.PREFIX)
+    if grammar.suffix_first:
+        order = (*below, *_CONTEXT, Kind.PREFIX, Kind.MIDDLE)
+    elif spm:
+        order = (*_CONTEXT, *below, Kind.PREFIX, Kind.MIDDLE)
+    else:
+        order = (*_CONTEXT, Kind.PREFIX, *below, Kind.MIDDLE)
+    highest = -1
+    for index, kind in enumerate(kinds):
+        rank = order.index(kind)
+        if rank < highest:
+            raise InvalidRequest(f"segments[{index}].kind", f"`{kind}` may not stand after `{kinds[index - 1]}`")
+        if rank == highest and kind in _SINGLE:
+            raise InvalidRequest(f"segments[{index}].kind", f"a second `{kind}`; there is at most one")
+        highest = rank
+
+
+_CONTEXT: Final = (Kind.REPOSITORY, Kind.FILE, Kind.PATH)
+_SINGLE: Final = frozenset({Kind.REPOSITORY, Kind.PATH, Kind.TAIL})
+
+
+def _look_up(cache: SegmentCache, wire: WireSegment, index: int) -> tuple[str | None, InvalidRequest | None]:
+    if (wire.digest is None) == (wire.text is None):
+        return None, InvalidRequest(f"segments[{index}]", "exactly one of `digest` and `text` must be present")
+    if wire.text is not None:
+        cache.receive_text(wire.kind, wire.text)
+        return wire.text, None
+    digest = wire.digest or b""
+    if wire.kind not in STABLE_KINDS:
+        return None, InvalidRequest(f"segments[{index}].digest", f"a `{wire.kind}` always travels as text")
+    if len(digest) != DIGEST_BYTES:
+        return None, InvalidRequest(f"segments[{index}].digest", f"{len(digest)} bytes, must be {DIGEST_BYTES}")
+    return cache.receive_digest(wire.kind, digest), None
+
+
+def _check_source(wire: WireSegment, index: int) -> InvalidRequest | None:
+    path = wire.source.path
+    if len(path) > MAX_PATH_CHARS:
+        return InvalidRequest(f"segments[{index}].source.path", f"longer than {MAX_PATH_CHARS} characters")
+    if "\n" in path or "\r" in path:
+        return InvalidRequest(f"segments[{index}].source.path", "a path has no line ending")
+    if wire.kind is Kind.REPOSITORY and wire.text is not None and "\n" in wire.text:
+        return InvalidRequest(f"segments[{index}].text", "a repository's name has no line ending")
+    return None
+
+
+class SessionEncoder(PromptEncoder):
+    """Encodes prompts of one session; see :meth:`Renderer.remembering`."""
+
+    def __init__(self, memo: MemoTokenizer, grammar: Grammar) -> None:
+        super().__init__(memo, grammar)
+        self._memo = memo
+
+    def fresh_chars(self, segments: Sequence[Segment]) -> int:
+        """Characters of a prompt that are not remembered, and have to be encoded."""
+        return sum([_work_chars(one, known=self._memo.knows(one.text)) for one in segments[self._same(segments) :]])
+
+
+def _work_chars(segment: Segment, *, known: bool = False) -> int:
+    """What it takes to encode a segment, in characters of ordinary text that take as long; very many where it takes too long for the loop."""
+    path, text = segment.source.path, "" if known else segment.text
+    size = len(text) + len(path) + _SEGMENT_CHARS
+    return size if is_short(text) and is_short(path) else size + INLINE_CHARS
+
+
+class Renderer:
+    """Renders prompts with one tokenizer and grammar, and checks them against the context of the model."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, grammar: Grammar, *, context_limit_tokens: int, pool: EncodePool | None = None
+    ) -> None:
+        self.pool = pool or EncodePool()
+        self.tokenizer = tokenizer
+        self.grammar = grammar
+        self.context_limit_tokens = context_limit_tokens
+        present = tokenizer.controls()
+        self._control_ids = {token: tokenizer.control(token) for token in grammar.controls() if token in present}
+        longest_first = sorted(self._control_ids, key=len, reverse=True)
+        self._controls = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")") if longest_first else _NOTHING
+
+    @property
+    def end_token_ids(self) -> frozenset[int]:
+        """Ids that end a generation: the grammar's end tokens, and every other control token of its, which must not leak."""
+        return frozenset(self._control_ids.values())
+
+    def remembering(self) -> SessionEncoder:
+        """An encoder for the prompts of one session, which resemble each other. It holds ids of source text: drop it with it."""
+        return SessionEncoder(MemoTokenizer(self.tokenizer), self.grammar)
+
+    def at_once(
+        self, segments: Sequence[Segment], encoder: SessionEncoder | None = None, *, check: bool = True
+    ) -> Prompt | None:
+        """Encode here and now, where that holds up nobody; None where it belongs in a thread. Raises as :meth:`encode`."""
+        work = sum([_work_chars(segment) for segment in segments])
+        if work > INLINE_CHARS and (encoder is None or encoder.fresh_chars(segments) > INLINE_CHARS):
+            _check_size(sum([len(segment.text) + len(segment.source.path) for segment in segments]), "segments")
+            return None
+        prompt = self.encode_now(segments, encoder)
+        return self.check(prompt) if check else prompt
+
+    async def encode(
+        self, segments: Sequence[Segment], *, encoder: SessionEncoder | None = None, tenant: str = ""
+    ) -> Prompt:
+        """Render and encode. Raises InvalidRequest when the prompt leaves no room for a single token of output.
+
+        Args:
+            encoder: one that remembers, used for all but very long prompts.
+            tenant: whose it is: a long one waits for the others of its tenant.
+        """
+        prompt = self.at_once(segments, encoder)
+        return prompt or self.check(await self.pool.run(tenant, lambda: self.encode_now(segments)))
+
+    def encode_now(self, segments: Sequence[Segment], encoder: PromptEncoder | None = None) -> Prompt:
+        try:
+            if encoder is None:
+                encoded = encode_prompt(self.tokenizer, self.grammar, segments)
+            else:
+                encoded = encoder.encode(segments)
+        except SegmentOrder as error:
+            raise InvalidRequest("segments", str(error)) from error
+        placed = tuple(
+            PlacedSegment(segment=segment, start=start, end=end)
+            for segment, (start, end) in zip(segments, encoded.ranges, strict=True)
+        )
+        return Prompt(ids=encoded.ids, text=encoded.text, placed=placed)
+
+    async def encode_raw(self, text: str, *, tenant: str = "") -> Prompt:
+        """As :meth:`encode`, of a prompt that its client rendered."""
+        _check_size(len(text), "prompt")
+        if is_short(text):
+            return self.check(self.raw_now(text), field="prompt")
+        return self.check(await self.pool.run(tenant, lambda: self.raw_now(text)), field="prompt")
+
+    def raw_now(self, text: str) -> Prompt:
+        """Encode a prompt that carries the grammar's control tokens itself: they are parsed, the rest is ordinary text.
+
+        For doors whose clients render on their own; never for text that comes out of a file.
+        """
+        ids: array[int] = array("Q")
+        for part in self._controls.split(text):
+            if part in self._control_ids:
+                ids.append(self._control_ids[part])
+            elif part:
+                ids.extend(self.tokenizer.encode(part))
+        return Prompt(ids=ids, text=text)
+
+    def check(self, prompt: Prompt, *, field: str = "segments") -> Prompt:
+        if len(prompt.ids) >= self.context_limit_tokens:
+            raise InvalidRequest(
+                field,
+                f"{len(prompt.ids)} tokens; the model's context of {self.context_limit_tokens} must hold prompt and "
+                "output. Send fewer or shorter segments",
+            )
+        return prompt

@@ -1,0 +1,244 @@
+"""The gateway as an ASGI application: doors on one service."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from foretype_context.profile import Profile
+from foretype_context.templates import grammar
+from foretype_context.tokens import Tokenizer
+from foretype_wire.messages import Changed
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route, WebSocketRoute
+
+from foretype_backend.admission.accounts import Accounts
+from foretype_backend.admission.bounds import Bound
+from foretype_backend.chat.door import ChatDoor
+from foretype_backend.config.load import Config
+from foretype_backend.config.settings import AdmissionConfig
+from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
+from foretype_backend.doors.connection import ChangeSink
+from foretype_backend.doors.feedback import FeedbackSink
+from foretype_backend.doors.health import HealthDoor
+from foretype_backend.doors.http import HttpJobs
+from foretype_backend.doors.infill import InfillDoor
+from foretype_backend.doors.openai import OpenAIDoor
+from foretype_backend.doors.stream import StreamDoor
+from foretype_backend.engines.port import Engine
+from foretype_backend.identity.directory import Denial, Directory
+from foretype_backend.operations.admin import AdminDoor
+from foretype_backend.operations.tracing import RequestTracer
+from foretype_backend.playground.door import PlaygroundDoor
+from foretype_backend.playground.logins import BrowserLogins
+from foretype_backend.prefix.salt import SaltBook
+from foretype_backend.serving.encoding import EncodePool
+from foretype_backend.serving.render import Renderer
+from foretype_backend.serving.serve import Service
+from foretype_backend.serving.turns import Turns
+from foretype_backend.telemetry.intake import Sender
+
+if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
+    from foretype_wire.tracing.spans import Tracing
+
+    from foretype_backend.chat.pool import QualityPool
+    from foretype_backend.identity.identity import Identity
+    from foretype_backend.operations.worker_peers import Place
+
+__all__ = ["create_app", "stream_door"]
+
+
+def create_app(
+    config: Config,
+    engine: Engine,
+    tokenizer: Tokenizer,
+    profile: Profile,
+    *,
+    tokenizer_file: bytes | None = None,
+    feedback: FeedbackSink | None = None,
+    changed: ChangeSink | None = None,
+    identity: Identity | None = None,
+    salts: SaltBook | None = None,
+    accounts: Accounts | None = None,
+    quality: QualityPool | None = None,
+    place: Place | None = None,
+    tracing: Tracing | None = None,
+) -> Starlette:
+    """Put the gateway together.
+
+    Args:
+        engine: started and closed by the caller.
+        profile: what clients are told; its grammar renders every prompt.
+        tokenizer_file: what is served at `/v1/tokenizers/{digest}`.
+        feedback: takes feedback batches; the default discards them after counting.
+        changed: told about changed documents.
+        identity: knows everybody's own credentials; started and closed by the caller.
+        salts: isolate the prefix caches of tenants; a gateway with `identity` needs them.
+        accounts: budgets of everybody, and what they used.
+        quality: chat and whole blocks; started and closed by the caller.
+        place: of this worker among several; `state.siblings` is started and closed by the caller.
+        tracing: takes spans of every request, timed by `time.perf_counter`; closed by the caller.
+    """
+    limits = config.limits
+    turns, encoding = Turns(), EncodePool()
+    renderer = Renderer(
+        tokenizer, grammar(profile.grammar), context_limit_tokens=profile.context_limit_tokens, pool=encoding
+    )
+
+    def denied(denial: Denial) -> None:
+        service.metrics.denied(denial)
+
+    logins = BrowserLogins(None if place is None else place.folder)
+    keeper = Gatekeeper(config, identity, denied=denied, logins=logins)
+    requests = Bound(config.gateway.max_requests, _per_tenant(keeper, config)[1])
+    service = Service(
+        engine,
+        tokenizer,
+        end_token_ids=renderer.end_token_ids,
+        limits=limits,
+        connections=lambda: len(stream.connections),
+        salts=salts,
+        admission=_admission(config),
+        accounts=accounts,
+    )
+    stream = StreamDoor(
+        service,
+        renderer,
+        profile,
+        keeper,
+        limits=limits,
+        feedback=feedback or _discard,
+        changed=changed or _ignore,
+        max_connections=config.gateway.max_connections,
+        max_connections_per_tenant=_per_tenant(keeper, config)[0],
+        turns=turns,
+        block=None if quality is None else quality.block,
+    )
+    service.on_rungs = stream.tell
+    if salts is not None:
+        salts.ended.append(lambda tenant, _scope: stream.forget(tenant))
+    if identity is not None:
+        follow = functools.partial(_follow, stream, salts, accounts)
+        identity.watch.changed = follow
+        follow(identity.directory)
+        service.metrics.watch_identity(lambda: identity.watch.age_s)
+    if accounts is not None:
+        service.metrics.watch_usage(lambda: accounts.meter.unstored_rows)
+    jobs = HttpJobs(service, renderer)
+    if tracing is not None:
+        for name, one in _services(service, quality).items():
+            one.tracer = RequestTracer(tracing, pool=name)
+    openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
+    infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
+    chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes, pool_of_threads=encoding)
+    pools = _services(service, quality)
+    others = {name: one.metrics for name, one in pools.items() if one is not service}
+    families = functools.partial(service.metrics.families, others)
+    admin = AdminDoor(pools, stream, chat, clock=time.monotonic, families=families, identity=identity, place=place)
+    health = HealthDoor(
+        service,
+        profile,
+        keeper,
+        tokenizer_file=tokenizer_file,
+        connections=lambda: len(stream.connections),
+        metrics=admin.siblings.metrics,
+        draining=lambda: stream.draining,
+    )
+
+    app = Starlette(
+        routes=[
+            WebSocketRoute("/v1/stream", stream.__call__),
+            Route("/v1/completions", openai.completions, methods=["POST"]),
+            Route("/v1/chat/completions", chat.completions, methods=["POST"]),
+            Route("/v1/models", openai.models, methods=["GET"]),
+            Route("/infill", infill.infill, methods=["POST"]),
+            Route("/livez", health.livez, methods=["GET"]),
+            Route("/readyz", health.readyz, methods=["GET"]),
+            Route("/healthz", health.healthz, methods=["GET"]),
+            Route("/health", health.healthz, methods=["GET"]),  # llama.cpp's name for it
+            Route("/admin/status", admin.status, methods=["GET"]),
+            Route("/metrics", health.metrics, methods=["GET"]),
+            Route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"]),
+            *PlaygroundDoor(tokenizer, stream.profile_of, keeper).routes(),
+        ],
+        middleware=[
+            Middleware(
+                GuardMiddleware,
+                keeper=keeper,
+                max_body_bytes=limits.max_frame_bytes,
+                requests=requests,
+                turns=turns,
+            )
+        ],
+    )
+    app.state.requests = requests
+    app.state.late = service.metrics.watch_loop()
+    service.metrics.watch_held(lambda: requests.statistics().held, lambda: stream.remembered.statistics().held)
+    app.state.stream = stream
+    app.state.service = service
+    app.state.chat = chat
+    app.state.siblings = admin.siblings
+    app.state.use = functools.partial(_use, service, stream, keeper, requests)
+    return app
+
+
+def _use(
+    service: Service, stream: StreamDoor, keeper: Gatekeeper, requests: Bound, config: Config, profile: Profile
+) -> None:
+    """Put another configuration in place while connections stay open."""
+    keeper.use(config)
+    service.use(config.limits, _admission(config))
+    stream.use(config.limits, config.gateway.max_connections, _per_tenant(keeper, config)[0])
+    requests.in_all, requests.each = config.gateway.max_requests, _per_tenant(keeper, config)[1]
+    if profile != stream.profile:
+        stream.update_profile(profile)
+
+
+def stream_door(app: Starlette) -> StreamDoor:
+    """The stream door of an application made by :func:`create_app`."""
+    door = app.state.stream
+    if not isinstance(door, StreamDoor):
+        raise TypeError("this application was not made by create_app")
+    return door
+
+
+async def _discard(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:
+    """Without a store, a batch is done with as soon as it was counted."""
+
+
+def _ignore(session: str, change: Changed) -> None:
+    """Changed documents have no cache to retire yet."""
+
+
+def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | None, directory: Directory) -> None:
+    """What changes at once with the tenants and keys: who stays connected, what they may use, whose cache is reachable."""
+    stream.recheck()
+    if accounts is not None:
+        accounts.quotas.follow(directory.tenants, asyncio.get_running_loop().time())
+    if salts is not None:
+        salts.follow(directory.epochs())
+
+
+def _per_tenant(keeper: Gatekeeper, config: Config) -> tuple[int, int]:
+    """Connections and HTTP requests of one tenant; a gateway without identities has only one, who may have everything."""
+    gateway = config.gateway
+    if keeper.identity is None:
+        return gateway.max_connections, gateway.max_requests
+    return gateway.max_connections_per_tenant, gateway.max_requests_per_tenant
+
+
+def _services(fast: Service, quality: QualityPool | None) -> dict[str, Service]:
+    """Every service of a gateway, by the name of its pool."""
+    found = {"fast": fast} | ({} if quality is None else {"quality": quality.chat})
+    return found if quality is None or quality.block is None else found | {"block": quality.block.service}
+
+
+def _admission(config: Config) -> AdmissionConfig:
+    """On one's own machine nothing is shed: a slow answer is better than none, and there is nobody to be fair to."""
+    given = config.admission
+    return given if given.shed is not None else msgspec.structs.replace(given, shed=config.engine.name != "embedded")

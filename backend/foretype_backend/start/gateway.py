@@ -1,0 +1,166 @@
+"""One gateway process, from its configuration to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from foretype_wire.redaction import keep_texts_out
+
+from foretype_backend.config.load import Config, ConfigError
+from foretype_backend.config.tenants import cannot_keep_apart, server_field
+from foretype_backend.engines.port import EngineUnavailable
+from foretype_backend.engines.salting import NotApart
+from foretype_backend.start.announcement import announced
+from foretype_backend.start.parts import make_profile
+from foretype_backend.start.plan import plan, salted
+from foretype_backend.transport.sockets import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
+
+if TYPE_CHECKING:
+    from foretype_backend.operations.worker_peers import Place
+
+__all__ = ["run_gateway"]
+
+
+async def run_gateway(
+    config: Config,
+    read: Callable[[], Config],
+    *,
+    ready: Callable[[Address], None],
+    inherited: Inherited = Inherited(),  # noqa: B008 - it is empty and cannot change
+) -> None:
+    """Serve until told to end; what was opened is closed whatever happens.
+
+    Args:
+        read: the configuration as it is now, for a reload.
+        ready: called once, when the first request can be served.
+        inherited: what a worker got from its parent.
+
+    Raises:
+        ConfigError: names the field and the remedy; nothing was served.
+    """
+    keep_texts_out(asyncio.get_running_loop(), logging.getLogger("foretype.gateway"))
+    is_worker = inherited.listen_fd is not None
+    if is_worker:
+        from foretype_backend.operations.workers import end_with_parent
+
+        end_with_parent()
+    start = plan(config)
+    certificate, parts = start.certificate, start.parts
+    # Before the model is loaded: a port in use is told at once.
+    listener, metrics_listener = _listeners(config, inherited)
+    async with contextlib.AsyncExitStack() as closing:
+        closing.callback(listener.close)
+        if metrics_listener is not None:
+            closing.callback(metrics_listener.close)
+        closing.push_async_callback(parts.engine.close)
+        loading = asyncio.ensure_future(parts.engine.start())
+        closing.push_async_callback(_given_up, loading)
+        await asyncio.sleep(0)  # a model loads in a process of its own; meanwhile this one imports and opens its stores
+
+        from foretype_backend.doors.health import gateway_version
+        from foretype_backend.operations.reload import Reloader
+        from foretype_backend.operations.worker_peers import Place
+        from foretype_backend.start import optional_parts
+        from foretype_backend.start.app import create_app
+        from foretype_backend.transport.server import serve_until_told
+
+        where = None if inherited.place is None else Place.of(inherited.place)
+        identity = await optional_parts.start_identity(config, _name(address_of(listener), where), closing)
+        telemetry = await optional_parts.open_telemetry(config, closing)
+        salts = optional_parts.make_salts(config, identity) if salted(config) else None
+        try:
+            await loading
+        except NotApart as error:
+            raise ConfigError(server_field(config), str(error)) from error
+        except EngineUnavailable as error:
+            raise ConfigError("engine", str(error)) from error
+        if identity is not None and not parts.engine.capabilities().salt:
+            raise cannot_keep_apart(config)
+        tracing = optional_parts.open_traces(config, closing)
+        accounts = None if identity is None else await optional_parts.open_accounts(config, closing)
+        leases = None if accounts is None else optional_parts.open_leases(config, accounts, closing)
+        quality = await optional_parts.open_quality_pool(config, start, accounts, salts, closing)
+        gateway = create_app(
+            config,
+            parts.engine,
+            parts.tokenizer,
+            make_profile(config, parts),
+            tokenizer_file=parts.tokenizer_file,
+            feedback=telemetry,
+            identity=identity,
+            salts=salts,
+            accounts=accounts,
+            quality=quality,
+            place=where,
+            tracing=tracing,
+        )
+        siblings = gateway.state.siblings
+        closing.push_async_callback(siblings.close)
+        await siblings.start()
+        if leases is not None:
+            gateway.state.service.metrics.watch_leases(leases.away_s)
+        if certificate is not None:
+            gateway.state.service.metrics.watch_certificate(certificate.expires_s)
+        if salts is not None:
+            optional_parts.attach_caches(config, gateway, parts.engine, salts, identity)
+
+        if metrics_listener is not None:
+            from foretype_backend.operations.metrics_port import serving_metrics
+
+            await closing.enter_async_context(serving_metrics(siblings.metrics, config, metrics_listener))
+
+        announcement = closing.enter_context(contextlib.ExitStack())
+
+        def tell(address: Address) -> None:
+            host, port = address
+            if config.private and config.state_dir is not None and config.token is not None:
+                announcement.enter_context(
+                    announced(config.state_dir, host=host, port=port, token=config.token, version=gateway_version())
+                )
+            ready(address)
+
+        def use(new: Config) -> None:
+            profile = make_profile(new, parts)
+            if certificate is not None:
+                certificate.renew()
+            gateway.state.use(new, profile)
+
+        await serve_until_told(
+            gateway,
+            config,
+            listener,
+            ready=tell,
+            reload=None if config.private else Reloader(config, read, use).on_signal,
+            certificate=certificate,
+            shared=is_worker,
+        )
+
+
+def _listeners(config: Config, inherited: Inherited) -> tuple[socket.socket, socket.socket | None]:
+    """For the doors, and for metrics where they have a port of their own. Raises ConfigError."""
+    if inherited.listen_fd is not None:
+        metrics_fd = inherited.metrics_fd
+        return inherited_socket(inherited.listen_fd), None if metrics_fd is None else inherited_socket(metrics_fd)
+    listener = bind(config)
+    try:
+        return listener, bind_metrics(config)
+    except ConfigError:
+        listener.close()
+        raise
+
+
+async def _given_up(loading: asyncio.Future[None]) -> None:
+    """Nobody waits for the engine any more; what it was started with is closed by its own `close`."""
+    loading.cancel()
+    await asyncio.gather(loading, return_exceptions=True)
+
+
+def _name(address: Address, place: Place | None) -> str:
+    """Of this process among all gateways: where it listens, and which worker it is."""
+    name = f"{socket.gethostname()}:{address[1]}"
+    return name if place is None else f"{name}/{place.slot}"

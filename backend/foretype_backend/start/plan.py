@@ -1,0 +1,156 @@
+"""What a start knows before anything is bound, opened or asked.
+
+`foretype serve` begins with :func:`plan` and goes on with what it returns; `foretype config check` is :func:`plan` and throws it away. So
+what one refuses the other refuses, in the same words, and a check that is added here is made by both.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foretype_backend.config.load import Config, ConfigError, read_token
+from foretype_backend.config.secret_files import SALT_FIELD, check_secret_files, read_secret
+from foretype_backend.config.state_files import epochs_path, identity_url, own_salt_path, usage_path
+from foretype_backend.config.tenants import check_tenants
+from foretype_backend.operations.certificate import Certificate
+from foretype_backend.start.parts import Parts, check_profile, prepare
+
+if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
+    from foretype_backend.chat.pool import QualityParts
+
+__all__ = ["Start", "plan", "salted"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a gateway starts with. Nothing of it is started.
+
+    Attributes:
+        quality: of `[pool.quality]`; None where there is none.
+    """
+
+    certificate: Certificate | None
+    parts: Parts
+    quality: QualityParts | None
+
+
+def plan(config: Config) -> Start:
+    """Read every file that a configuration names, and make what needs no other process. Nothing is written.
+
+    Raises:
+        ConfigError: the first thing that keeps a gateway from starting: its field, and the remedy.
+    """
+    certificate = Certificate.of(config)
+    check_tenants(config)
+    _check_keys(config)
+    check_secret_files(config)
+    parts = prepare(config)
+    check_profile(config, parts)
+    quality = None
+    if config.pool.quality is not None:
+        from foretype_backend.chat.pool import quality_parts
+
+        quality = quality_parts(config)
+    _check_stores(config)
+    _check_leases(config)
+    _check_state(config)
+    _check_traces(config)
+    return Start(certificate=certificate, parts=parts, quality=quality)
+
+
+def salted(config: Config) -> bool:
+    """Whether requests carry salts: where tenants share caches, and where servers may be shared with other gateways."""
+    return config.identity.on or config.engine.name == "vllm-server"
+
+
+def _check_keys(config: Config) -> None:
+    """Files with the keys of servers, whichever of them this engine asks."""
+    keys = {"engine.api_key_file": config.engine.api_key_file, "pool.fast.api_key_file": config.pool.fast.api_key_file}
+    for field, name in keys.items():
+        if name is not None:
+            read_token(Path(name), field, min_chars=1)
+
+
+def _check_stores(config: Config) -> None:
+    """URLs of databases, and files of SQLite. A store that a URL names is asked by who opens it."""
+    stores = {"identity.url": identity_url(config) if config.identity.on else None}
+    stores["telemetry.url"] = config.telemetry.url if config.telemetry.enabled else None
+    named = {field: url for field, url in stores.items() if url is not None}
+    if not named:
+        return
+    from foretype_backend.database import file_of, url_of
+    from foretype_backend.telemetry.errors import StoreError
+
+    for field, given in named.items():
+        try:
+            file = file_of(url_of(given, field))
+        except StoreError as error:
+            raise ConfigError(field, str(error).removeprefix(f"{field}: ")) from error
+        if file is not None:
+            _check_file(field, file)
+
+
+def _check_leases(config: Config) -> None:
+    if config.leases.redis_url is None or not config.identity.on:
+        return
+    try:
+        from foretype_backend.admission.redis_leases import check_url
+    except ImportError as error:
+        raise ConfigError("leases.redis_url", "needs `pip install 'foretype[tiers]'`") from error
+    try:
+        check_url(config.leases.redis_url)
+    except ValueError as error:
+        raise ConfigError("leases.redis_url", f"{error}; it looks like redis://host:6379/0") from error
+
+
+def _check_state(config: Config) -> None:
+    """What lies in the state directory, or is made there."""
+    if not salted(config):
+        return
+    from foretype_backend.prefix.epochs import EpochsUnreadable, read_epochs
+
+    try:
+        read_epochs(epochs_path(config))
+    except EpochsUnreadable as error:
+        raise ConfigError("state_dir", str(error)) from error
+    own = own_salt_path(config)
+    if config.identity.salt_file is None:
+        if own.exists():
+            read_secret(SALT_FIELD, own, own)
+        else:
+            _check_makeable(SALT_FIELD, own, "name a file that holds the secret")
+    if config.identity.on:
+        _check_makeable("state_dir", usage_path(config) / "rows", "name a directory where usage can wait for its store")
+
+
+def _check_traces(config: Config) -> None:
+    if config.tracing.endpoint is None:
+        return
+    from foretype_wire.tracing.opening import TracingUnusable, check_tracing
+
+    try:
+        check_tracing(os.environ, config.tracing.endpoint)
+    except TracingUnusable as error:
+        raise ConfigError(error.field, error.message) from error
+
+
+def _check_file(field: str, file: Path) -> None:
+    """A SQLite file that is there, or will be made."""
+    if file.is_dir():
+        raise ConfigError(field, f"{file} is a folder; name a file in it")
+    if not file.exists():
+        _check_makeable(field, file, "name a place that this user can write to")
+    elif not os.access(file, os.R_OK | os.W_OK):
+        raise ConfigError(field, f"{file} cannot be read and written by this user; correct its owner or mode")
+
+
+def _check_makeable(field: str, file: Path, remedy: str) -> None:
+    """A file that will be made, with its folders."""
+    folder = next(parent for parent in file.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        raise ConfigError(field, f"{file} cannot be made: {folder} is no folder; {remedy}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(field, f"{file} cannot be made: this user cannot write to {folder}; {remedy}")

@@ -1,0 +1,1 @@
+"""Sockets, HTTP and WebSocket frames below the doors."""

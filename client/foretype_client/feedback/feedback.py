@@ -1,0 +1,356 @@
+"""What became of a suggestion, told from what the editor reports and, where it reports nothing, from what was typed.
+
+Pure: time is handed in, events come out as data. An event names ids, times and lengths, never text. Kept in memory are the
+text of the one suggestion that is visible per document, to compare it with what is typed; of the last few that ended, for a
+report that comes late; and what accepts put into documents, until the caller takes it (`grafts`). What was rejected is
+remembered as a digest.
+
+Rules (design section 6): shown = answered, not superseded, buffer unchanged or typed through, for 750 ms; rejected = shown, then
+diverged or left; the same text is not offered there again until the line changes or 10 minutes pass; a change that inserts at
+least two of the next characters is a partial accept, which does not end the tracking.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+import msgspec
+from foretype_context.document import Snapshot
+
+from foretype_client.feedback.events import (
+    Accepted,
+    AcceptKind,
+    Displayed,
+    DisplaySource,
+    Ended,
+    EndReason,
+    FeedbackEvent,
+    Graft,
+    PartiallyAccepted,
+    Taken,
+)
+from foretype_client.feedback.visible_suggestion import Offer, is_typing, result_digest, step
+from foretype_client.flow.type_through import Place, Strand
+from foretype_client.policy.switches import Switches
+
+__all__ = [
+    "AcceptKind",
+    "Accepted",
+    "DisplaySource",
+    "Displayed",
+    "EndReason",
+    "Ended",
+    "Feedback",
+    "FeedbackEvent",
+    "Graft",
+    "Offer",
+    "PartiallyAccepted",
+    "Taken",
+]
+
+_REOFFER_S: Final = 600.0
+_ENDED_KEPT: Final = 64
+_REJECTED_KEPT: Final = 256
+_GRAFTS_KEPT: Final = 64
+
+_Refusal = tuple[bytes, bytes]
+"""A line's key and the digest of what the refused suggestion would have made of it."""
+
+
+class _Rejection(NamedTuple):
+    at_s: float
+    line_prefix_chars: int
+
+
+class _Past(NamedTuple):
+    """A suggestion that is not visible any more, for reports that come late."""
+
+    taken: bool
+    offer: Offer
+    ended_s: float
+    rejections: tuple[_Refusal, ...]
+
+
+class Feedback:
+    """Tracks the visible suggestion of each document. Every method takes `now` in monotonic seconds and returns events.
+
+    Args:
+        display_ms: after this long a suggestion counts as displayed, where no editor says so.
+        reoffer_s: how long what was rejected at a place is not offered there again; 0 forgets rejections at once.
+    """
+
+    def __init__(self, *, display_ms: float = 750.0, reoffer_s: float = _REOFFER_S) -> None:
+        self._display_s = display_ms / 1000
+        self._reoffer_s = reoffer_s
+        self._offers: dict[str, Offer] = {}
+        self._ended: OrderedDict[str, _Past] = OrderedDict()
+        self._rejected: OrderedDict[_Refusal, _Rejection] = OrderedDict()
+        self._grafts: list[Graft] = []
+
+    @classmethod
+    def of(cls, switches: Switches) -> Feedback:
+        return cls(reoffer_s=_REOFFER_S if switches.remember_rejections else 0.0)
+
+    def grafts(self) -> list[Graft]:
+        """Texts that accepts have put into documents since the last call. Kept for a caller who comes often, or never."""
+        grafts, self._grafts = self._grafts, []
+        return grafts
+
+    def visible(self, uri: str) -> Offer | None:
+        """The suggestion that the editor was last given for `uri`, unless something has ended it since."""
+        return self._offers.get(uri)
+
+    def offered(
+        self,
+        id: str,
+        snapshot: Snapshot,
+        offset: int,
+        *,
+        place: Place,
+        text: str,
+        replaces: int,
+        source: str,
+        now: float,
+    ) -> list[FeedbackEvent]:
+        """`text` was answered at `offset`. The same id again continues the same suggestion."""
+        events: list[FeedbackEvent] = []
+        offer = self._offers.get(snapshot.uri)
+        session = id
+        if offer is not None and offer.id != id:
+            if offer.strand.rest_at(place) == text:
+                session = offer.session  # the same text at the same place, only from elsewhere
+            events += self._end(offer, EndReason.REPLACED, now)
+            offer = None
+        if offer is None:
+            strand = Strand(place, text)
+            offer = Offer(id, session, strand, place, text, offset, replaces, source, now)
+            self._offers[snapshot.uri] = offer
+        else:
+            typed = offer.strand.typed(place) or 0
+            if len(offer.strand.text) < typed + len(text):
+                offer.strand.extend(text[len(offer.strand.text) - typed :])
+            offer.place, offer.rest, offer.offset, offer.replaces = place, text, offset, replaces
+            offer.accepted_before = offer.accepted
+        offer.results.add(result_digest(place, text))
+        offer.look(snapshot)
+        return events
+
+    def changed(self, snapshot: Snapshot, now: float) -> list[FeedbackEvent]:
+        """The document changed: was it typed through, taken, or contradicted?"""
+        offer = self._offers.get(snapshot.uri)
+        if offer is None:
+            return []
+        events = self._settle(offer, now)
+        step_taken = step(offer, snapshot)
+        if step_taken is None:
+            return events + self._end(offer, EndReason.DIVERGED, now)
+        taken, inserted = step_taken
+        start, before = offer.offset, offer.typed
+        offer.typed += taken
+        offer.offset += inserted
+        offer.rest = offer.rest[taken:]
+        in_one_go = (
+            taken >= 2 and inserted >= 2 and not is_typing(snapshot.text[offer.offset - inserted : offer.offset])
+        )
+        offer.look(snapshot)
+        if taken and not offer.rest:
+            if offer.reports and offer.accepted >= len(offer.strand.text):
+                return events + self._take(offer, Taken.REPORTED, now, start=start, added="")  # told part by part
+            added = offer.strand.text[before:] if in_one_go else ""
+            return events + self._take(offer, Taken.INFERRED if in_one_go else Taken.TYPED, now, start, added)
+        if not in_one_go:
+            offer.reported_typed += taken
+        elif not offer.reports:
+            offer.reported_typed += taken
+            offer.accepted += taken
+            events.append(self._partial(offer, start, before, taken, inferred=True, now=now))
+        return events
+
+    def moved(self, place: Place, now: float) -> list[FeedbackEvent]:
+        """The editor asks at `place`: the user went along with the visible suggestion, or left it."""
+        offer = self._offers.get(place.uri)
+        if offer is None:
+            return []
+        events = self._settle(offer, now)
+        rest = offer.strand.rest_at(place)
+        if rest is None:
+            return events + self._end(offer, EndReason.LEFT, now)
+        if not rest:
+            return events + self._take(offer, Taken.TYPED, now)
+        return events
+
+    def shown(self, id: str, now: float) -> list[FeedbackEvent]:
+        """The editor reports that it displays the suggestion."""
+        offer = self._by_id(id)
+        if offer is None or offer.displayed:
+            return []
+        offer.displayed, offer.shown_s = True, now
+        return [_displayed(offer, DisplaySource.EDITOR, now)]
+
+    def partially_accepted(self, id: str, characters: int, now: float) -> list[FeedbackEvent]:
+        """The editor reports that it took `characters` of the suggestion, counted from the start of the last answer."""
+        offer = self._by_id(id)
+        if offer is None:
+            return []
+        offer.reports = True
+        accepted = min(offer.accepted_before + characters, len(offer.strand.text))
+        if accepted <= offer.accepted:
+            return []
+        events = self._settle(offer, now, sure=True)
+        added = accepted - offer.accepted
+        offer.accepted = accepted
+        # The change may have come before the report, or come after it.
+        seen = offer.typed > offer.reported_typed
+        start = offer.offset - added if seen else offer.offset
+        before = max(0, offer.typed - added) if seen else offer.typed
+        offer.reported_typed = before + added
+        return [*events, self._partial(offer, start, before, added, inferred=False, now=now)]
+
+    def accepted(self, id: str, now: float) -> list[FeedbackEvent]:
+        """The editor reports that the suggestion was accepted. What the editor says corrects what was inferred."""
+        offer = self._by_id(id)
+        if offer is not None:
+            return [
+                *self._settle(offer, now, sure=True),
+                *self._take(offer, Taken.REPORTED, now, offer.offset, offer.rest),
+            ]
+        ended = self._ended.get(id)
+        if ended is None or ended.taken:
+            return []
+        for key in ended.rejections:
+            self._rejected.pop(key, None)
+        self._ended[id] = ended._replace(taken=True, rejections=())
+        offer = ended.offer
+        accepted = self._accepted(offer, Taken.REPORTED, ended.ended_s, offer.offset, offer.rest, late=True)
+        return [msgspec.structs.replace(accepted, at_s=now)]
+
+    def closed(self, uri: str, now: float) -> list[FeedbackEvent]:
+        offer = self._offers.get(uri)
+        if offer is None:
+            return []
+        return self._settle(offer, now) + self._end(offer, EndReason.CLOSED, now)
+
+    def settle(self, now: float) -> list[FeedbackEvent]:
+        """Displays that became certain by the passing of time alone."""
+        return [event for offer in self._offers.values() for event in self._settle(offer, now)]
+
+    def refused(self, place: Place, text: str, now: float) -> bool:
+        """Whether the user has rejected `text` at `place`, at or before the point where the line now ends."""
+        key = (place.key, result_digest(place, text))
+        rejection = self._rejected.get(key)
+        if rejection is None:
+            return False
+        if now - rejection.at_s >= self._reoffer_s:
+            del self._rejected[key]
+            return False
+        # Typed on past the point of rejection, the line has changed, and the text may be right after all.
+        return len(place.line_prefix) <= rejection.line_prefix_chars
+
+    def _by_id(self, id: str) -> Offer | None:
+        return next((offer for offer in self._offers.values() if offer.id == id), None)
+
+    def _settle(self, offer: Offer, now: float, *, sure: bool = False) -> list[FeedbackEvent]:
+        if offer.displayed or (now - offer.offered_s < self._display_s and not sure):
+            return []
+        offer.displayed = True
+        return [_displayed(offer, DisplaySource.INFERRED, offer.offered_s)]
+
+    def _partial(
+        self, offer: Offer, start: int, before: int, added: int, *, inferred: bool, now: float
+    ) -> FeedbackEvent:
+        """A part of `added` characters that begins at `before` in the strand, and at `start` in the document."""
+        kind, lines = offer.part(before, added)
+        self._graft(offer, start, offer.strand.text[before : before + added], now)
+        return PartiallyAccepted(
+            id=offer.id,
+            session=offer.session,
+            served_from=offer.source,
+            at_s=now,
+            kind=kind,
+            added_characters=added,
+            added_lines=lines,
+            accepted_characters=offer.accepted,
+            characters=len(offer.strand.text),
+            inferred=inferred,
+        )
+
+    def _take(self, offer: Offer, how: Taken, now: float, start: int = 0, added: str = "") -> list[FeedbackEvent]:
+        """The whole of it is in the document; `added` is what was taken, at `start`, by this last accept."""
+        # Taken means seen, however short it was visible.
+        events = self._settle(offer, now, sure=how is not Taken.TYPED)
+        self._forget(offer, now, taken=True)
+        return [*events, self._accepted(offer, how, now, start, added)]
+
+    def _accepted(
+        self, offer: Offer, how: Taken, now: float, start: int, added: str, *, late: bool = False
+    ) -> Accepted:
+        # What was reported part by part before does not count again.
+        added = added[max(0, offer.accepted - (len(offer.strand.text) - len(added))) :] if offer.reports else added
+        self._graft(offer, start, added, now)
+        return Accepted(
+            id=offer.id,
+            session=offer.session,
+            served_from=offer.source,
+            at_s=now,
+            how=how,
+            visible_ms=offer.visible_ms(now),
+            characters=len(offer.strand.text),
+            lines=offer.lines,
+            display_source=offer.display_source,
+            added_characters=len(added),
+            added_lines=added.count("\n") + 1 if added else 0,
+            late=late,
+        )
+
+    def _graft(self, offer: Offer, start: int, text: str, now: float) -> None:
+        if text:
+            self._grafts.append(Graft(offer.id, offer.session, offer.place.uri, start, text, now))
+            del self._grafts[:-_GRAFTS_KEPT]
+
+    def _end(self, offer: Offer, reason: EndReason, now: float) -> list[FeedbackEvent]:
+        rejected = offer.displayed and reason in (EndReason.DIVERGED, EndReason.LEFT)
+        keys: tuple[_Refusal, ...] = ()
+        if rejected:
+            keys = tuple((offer.place.key, result) for result in offer.results)
+            for key in keys:
+                self._rejected[key] = _Rejection(now, len(offer.place.line_prefix))
+                self._rejected.move_to_end(key)
+            while len(self._rejected) > _REJECTED_KEPT:
+                self._rejected.popitem(last=False)
+        self._forget(offer, now, taken=False, rejections=keys)
+        return [
+            Ended(
+                id=offer.id,
+                session=offer.session,
+                served_from=offer.source,
+                at_s=now,
+                reason=reason,
+                rejected=rejected,
+                visible_ms=offer.visible_ms(now),
+                characters=len(offer.strand.text),
+                lines=offer.lines,
+                display_source=offer.display_source,
+                typed_characters=offer.typed,
+            )
+        ]
+
+    def _forget(self, offer: Offer, now: float, *, taken: bool, rejections: tuple[_Refusal, ...] = ()) -> None:
+        del self._offers[offer.place.uri]
+        offer.before = offer.after = ""
+        self._ended[offer.id] = _Past(taken, offer, now, rejections)
+        while len(self._ended) > _ENDED_KEPT:
+            self._ended.popitem(last=False)
+
+
+def _displayed(offer: Offer, by: DisplaySource, at_s: float) -> Displayed:
+    text = offer.strand.text
+    return Displayed(
+        id=offer.id,
+        session=offer.session,
+        at_s=at_s,
+        display_source=by,
+        characters=len(text),
+        lines=offer.lines,
+        served_from=offer.source,
+    )

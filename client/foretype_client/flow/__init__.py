@@ -1,0 +1,1 @@
+"""The completion flow: from a cursor position to a suggestion."""

@@ -1,0 +1,234 @@
+"""Requests that nobody waits for yet: what comes after the visible suggestion, and the prompt of a place where the cursor rests.
+
+Both are of the classes that a gateway sheds first, and a refusal of them makes the client ask for no more of them for a while; it
+never delays a question of the user's. At most one of them runs per document, and it ends when the user goes another way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from foretype_context.document import Snapshot
+from foretype_context.profile import Profile
+from foretype_wire.messages import RequestClass
+
+from foretype_client.flow.after_accepting import Way, WayPoint, way_after
+from foretype_client.flow.cache import CompletionCache
+from foretype_client.flow.inflight import Flight
+from foretype_client.flow.open_documents import TrackedDocument
+from foretype_client.flow.planning import Draft, PlanBook, Planner, call_of
+from foretype_client.flow.requests import Requests
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.flow.type_through import Place, Strand
+from foretype_client.policy.switches import Switches
+from foretype_client.ports import Clock, Gateway, GatewayError
+
+__all__ = ["Background", "BackgroundOptions"]
+
+_PAUSE_S: Final = 5.0
+"""After a refusal that names no time."""
+
+
+class BackgroundOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """When to ask for what nobody waits for.
+
+    Attributes:
+        shown_ms: a suggestion that has stood this long may be taken: what comes after it is asked for.
+        rest_ms: a cursor that has stood this long since the last change or move rests.
+    """
+
+    shown_ms: float = 100.0
+    rest_ms: float = 300.0
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """The way that the user of a document is expected to go, and the request for its end."""
+
+    way: Way
+    timer: asyncio.TimerHandle | None = None
+    draft: Draft | None = None
+    flight: Flight | None = None
+
+
+@dataclass(slots=True)
+class _Book:
+    """What is under way for one document."""
+
+    ahead: _Ahead | None = None
+    resting: asyncio.TimerHandle | None = None
+    preloaded: Place | None = None
+    warm: list[Flight] = field(default_factory=list[Flight])
+
+
+class Background:
+    """Sends what nobody waits for yet. All methods are called where the flow runs; times are monotonic seconds."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        planner_for: Callable[[Profile], Planner | None],
+        requests: Requests,
+        book: PlanBook,
+        cache: CompletionCache,
+        *,
+        new_id: Callable[[], str],
+        clock: Clock,
+        switches: Switches,
+        deadline_ms: float,
+        options: BackgroundOptions | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._planner_for = planner_for
+        self._requests = requests
+        self._plans = book
+        self._cache = cache
+        self._new_id = new_id
+        self._clock = clock
+        self._switches = switches
+        self._deadline_ms = deadline_ms
+        self._options = options or BackgroundOptions()
+        self._paused_until_s = float("-inf")
+        self._books: dict[str, _Book] = {}
+
+    def shown(self, document: TrackedDocument, snapshot: Snapshot, offset: int, suggestion: Suggestion) -> None:
+        """`suggestion` was answered at character `offset` of `snapshot`: if it stands for a while, what comes after it is asked for."""
+        if not self._switches.speculative:
+            return
+        way = way_after(snapshot, offset, suggestion.text, suggestion.replaces)
+        book = self._books.setdefault(snapshot.uri, _Book())
+        if book.ahead is not None:
+            if book.ahead.way.same_end(way):
+                return  # typed on along the same suggestion
+            self._leave(book)
+        ahead = book.ahead = _Ahead(way)
+        ahead.timer = self._later(self._options.shown_ms, lambda: self._ask_ahead(document, book, ahead))
+
+    def changed(self, document: TrackedDocument) -> None:
+        """The document has changed: the way is left, gone on, or at its end, where its request is one of the document's."""
+        book = self._books.get(document.snapshot.uri)
+        if book is None:
+            return
+        if book.resting is not None:
+            book.resting.cancel()
+        if (ahead := book.ahead) is None:
+            return
+        seen = ahead.way.seen_in(document.snapshot)
+        if seen is WayPoint.LEFT:
+            self._leave(book)
+        elif seen is WayPoint.ARRIVED:
+            if ahead.flight is not None and ahead.draft is not None:
+                if ahead.flight.wanted:
+                    document.flights.append(ahead.flight)
+                # Only now the prompt counts as shown, so that the next one is decided as if it had been asked for here.
+                self._commit(ahead.draft)
+                ahead.flight = None
+            self._leave(book)
+
+    def stands(self, document: TrackedDocument, snapshot: Snapshot, offset: int) -> None:
+        """The cursor stands at character `offset` since `document.stood_s`; once that is long enough, it rests there."""
+        if not self._switches.preload:
+            return
+        book = self._books.setdefault(snapshot.uri, _Book())
+        if book.resting is not None:
+            book.resting.cancel()
+        left_ms = self._options.rest_ms - (self._clock() - document.stood_s) * 1000
+        book.resting = self._later(max(0.0, left_ms), lambda: self._preload(document, book, snapshot, offset))
+
+    def closed(self, uri: str) -> None:
+        book = self._books.pop(uri, None)
+        if book is not None:
+            if book.resting is not None:
+                book.resting.cancel()
+            self._leave(book)
+            self._requests.drop(book.warm)
+
+    def close(self) -> None:
+        for uri in list(self._books):
+            self.closed(uri)
+
+    def landed(self, flight: Flight, now: float) -> None:
+        """A request of these classes is over."""
+        if isinstance(flight.error, GatewayError):
+            retry_after_ms = flight.error.retry_after_ms
+            pause_s = _PAUSE_S if retry_after_ms is None else retry_after_ms / 1000
+            self._paused_until_s = max(self._paused_until_s, now + pause_s)
+
+    def _later(self, delay_ms: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(delay_ms / 1000, call)
+
+    def _leave(self, book: _Book) -> None:
+        ahead, book.ahead = book.ahead, None
+        if ahead is not None:
+            if ahead.timer is not None:
+                ahead.timer.cancel()
+            if ahead.flight is not None:
+                self._requests.drop([ahead.flight])
+
+    def _planner(self) -> tuple[Profile, Planner] | None:
+        profile = self._gateway.profile
+        if profile is None or not self._gateway.connected or self._clock() < self._paused_until_s:
+            return None
+        least = self._switches.least(profile)
+        if least is not None and least.shows_nothing:
+            return None  # who asks for a suggestion waits for it; computing for every rest would warm the machine, not the cache
+        planner = self._planner_for(profile)
+        return None if planner is None else (profile, planner)
+
+    def _ask_ahead(self, document: TrackedDocument, book: _Book, ahead: _Ahead) -> None:
+        ahead.timer = None
+        way = ahead.way
+        if book.ahead is not ahead or (found := self._planner()) is None:
+            return
+        profile, planner = found
+        place = Place.of(way.target, way.target_offset, profile)
+        if not self._cache.knows(place):
+            ahead.draft, ahead.flight = self._send(
+                document, profile, planner, place, way.target, way.target_offset, RequestClass.SPECULATIVE
+            )
+
+    def _preload(self, document: TrackedDocument, book: _Book, snapshot: Snapshot, offset: int) -> None:
+        book.resting = None
+        busy = document.pending is not None or any(flight.wanted for flight in (*document.flights, *book.warm))
+        if busy or document.snapshot.text is not snapshot.text or (found := self._planner()) is None:
+            return
+        profile, planner = found
+        place = Place.of(snapshot, offset, profile)
+        if place == book.preloaded or self._cache.knows(place):
+            return
+        book.preloaded = place
+        draft, flight = self._send(document, profile, planner, place, snapshot, offset, RequestClass.WARM)
+        self._commit(draft)
+        book.warm = [flight]
+
+    def _commit(self, draft: Draft) -> None:
+        if self._plans.is_current(draft):
+            self._plans.commit(draft)
+
+    def _send(
+        self,
+        document: TrackedDocument,
+        profile: Profile,
+        planner: Planner,
+        place: Place,
+        snapshot: Snapshot,
+        offset: int,
+        class_: RequestClass,
+    ) -> tuple[Draft, Flight]:
+        now = self._clock()
+        draft = self._plans.draft(
+            planner, profile, snapshot, offset, snippets=document.gathered.snippets, now=now, clock=self._clock
+        )
+        call = call_of(draft.plan, snapshot, id=self._new_id(), class_=class_, deadline_ms=self._deadline_ms)
+        flight = self._requests.start(
+            document,
+            call,
+            strand=Strand(place),
+            plan=draft.plan,
+            assemble_ms=draft.assemble_ms,
+        )
+        return draft, flight

@@ -1,0 +1,351 @@
+"""The completion flow: from a cursor position to a suggestion, once for the language server, the command line and the replay.
+
+snapshot → visible suggestion → cache (before any timer) → policy → assembly while the debounce runs → a running request that
+still fits → a request → the first text that passes post-processing. What decides is pure and lives beside this module; here
+is what waits. Each request is one task, owned by :class:`~foretype_client.flow.requests.Requests`; no lock is held over anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from foretype_context.document import Snapshot
+from foretype_context.finish import finish as finish_text
+from foretype_context.profile import Profile
+from foretype_wire.messages import RequestClass
+
+from foretype_client.adaptive.candidates import LocalModel
+from foretype_client.feedback.feedback import Feedback, FeedbackEvent
+from foretype_client.flow.anticipated_requests import Early
+from foretype_client.flow.attempt import Attempt, FlowOptions
+from foretype_client.flow.background import Background
+from foretype_client.flow.cache import CompletionCache
+from foretype_client.flow.decision import Deciding, Searching
+from foretype_client.flow.explaining import Explanations
+from foretype_client.flow.inflight import Flight
+from foretype_client.flow.instant_answers import Answers
+from foretype_client.flow.judgement import Finisher
+from foretype_client.flow.open_documents import Pending, TrackedDocument
+from foretype_client.flow.planning import PlanBook, Planner
+from foretype_client.flow.requests import Requests
+from foretype_client.flow.suggestion import (
+    FlowState,
+    FlowStatus,
+    Origin,
+    Outcome,
+    SelectedCompletion,
+    Suggestion,
+    Tally,
+)
+from foretype_client.policy.trigger import Policy, SkipReason, Trigger
+from foretype_client.ports import Clock, Gateway, GatewayError
+from foretype_client.sources.all_sources import Sources
+from foretype_client.telemetry.observer import FlowObserver
+
+__all__ = [
+    "CompletionFlow",
+    "FlowOptions",
+    "FlowState",
+    "FlowStatus",
+    "Origin",
+    "Outcome",
+    "SelectedCompletion",
+    "Suggestion",
+    "Trigger",
+]
+
+
+class CompletionFlow:
+    """Suggestions for the documents of one editor, through one gateway.
+
+    Args:
+        gateway: where requests go.
+        assembler_for: assembler for a profile; None while its tokenizer is not here yet.
+        clock: monotonic seconds, the same that the event loop counts.
+        local: candidate that costs nothing; None for none.
+        sources: of snippets from other files; who made them tells them of documents and folders, and closes them.
+        rng: makes request ids unique across the users of a gateway.
+        on_grew: called with the uri and the longer suggestion when the one that is shown got longer.
+        on_event: called with each feedback event.
+        observer: told of questions, requests, changes and feedback, for telemetry.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        assembler_for: Callable[[Profile], Planner | None],
+        *,
+        clock: Clock,
+        policy: Policy,
+        cache: CompletionCache,
+        local: LocalModel | None,
+        rng: random.Random,
+        options: FlowOptions | None = None,
+        sources: Sources | None = None,
+        feedback: Feedback | None = None,
+        finisher: Finisher = finish_text,
+        on_grew: Callable[[str, Suggestion], None] | None = None,
+        on_event: Callable[[FeedbackEvent], None] | None = None,
+        observer: FlowObserver | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._file_chars_max = policy.options.file_chars_max
+        options, switches = options or FlowOptions(), policy.options.switches
+        self._feedback = feedback or Feedback.of(switches)
+        ids = _Ids(rng)
+        self._answers = Answers(cache, self._feedback, finisher, local, new_id=ids.new, tell=self._tell)
+        self._requests = Requests(
+            gateway, clock, progressed=self._progressed, sent=None if observer is None else observer.sent
+        )
+        self._cache = cache
+        self._book = PlanBook()
+        self._deciding = Deciding(
+            gateway,
+            assembler_for,
+            clock=clock,
+            policy=policy,
+            answers=self._answers,
+            requests=self._requests,
+            book=self._book,
+            sources=sources or Sources.none(),
+            options=options,
+            new_id=ids.new,
+        )
+        self._background = Background(
+            gateway,
+            assembler_for,
+            self._requests,
+            self._book,
+            cache,
+            new_id=ids.new,
+            clock=clock,
+            switches=switches,
+            options=options.background,
+            deadline_ms=options.deadline_ms,
+        )
+        self._early = Early(clock, attempt=self._deciding.early, answered=self._deciding.is_here)
+        self._explanations = Explanations()
+        self.on_grew = on_grew
+        self.on_event = on_event
+        self._observer = observer
+        self._documents: dict[str, TrackedDocument] = {}
+        self._tally = Tally()
+        self._closed = False
+
+    def document_opened(self, snapshot: Snapshot) -> None:
+        self._documents[snapshot.uri] = TrackedDocument(snapshot)
+        if self._observer is not None:
+            self._observer.changed(snapshot)
+        self.learn(snapshot.uri, snapshot.text)
+
+    def learn(self, uri: str, text: str) -> None:
+        """A file of the user's that the local candidate may draw on; open documents are learned by themselves."""
+        if not self._closed and len(text) <= self._file_chars_max:
+            self._answers.learn(uri, text)
+
+    def document_changed(self, snapshot: Snapshot) -> None:
+        """Call after every change, before the next `suggest`: its arrival starts the debounce."""
+        now = self._clock()
+        document = self._track(snapshot)
+        document.change(snapshot, now)
+        self._background.changed(document)
+        if self._observer is not None:
+            self._observer.changed(snapshot)
+        self._tell(self._feedback.changed(snapshot, now))
+        pending = document.pending
+        if pending is not None and pending.question.snapshot.text != snapshot.text:
+            # An answer for the text of before would be refused by the editor, which asks again for the new one.
+            pending.supersede()
+
+    def typed(self, snapshot: Snapshot, offset: int) -> None:
+        """The last change ended at character `offset`, where a question is expected: its request need not wait for it."""
+        if not self._closed:
+            self._early.expect(self._track(snapshot), self._deciding.question(snapshot, offset))
+
+    def document_closed(self, snapshot: Snapshot) -> None:
+        self._tell(self._feedback.closed(snapshot.uri, self._clock()))
+        if self._observer is not None:
+            self._observer.closed(snapshot.uri)
+        self._background.closed(snapshot.uri)
+        document = self._documents.pop(snapshot.uri, None)
+        if document is not None:
+            self._book.forget(snapshot.uri)
+            self._let_go(document)
+
+    def shown(self, id: str) -> None:
+        """The editor reports that it displays the suggestion `id`."""
+        self._tell(self._feedback.shown(id, self._clock()))
+
+    def accepted(self, id: str) -> None:
+        """The editor reports that the suggestion `id` was accepted."""
+        self._tell(self._feedback.accepted(id, self._clock()))
+
+    def partially_accepted(self, id: str, characters: int) -> None:
+        """The editor reports that `characters` of the suggestion, counted from its start, were accepted."""
+        self._tell(self._feedback.partially_accepted(id, characters, self._clock()))
+
+    def rested(self, snapshot: Snapshot, offset: int) -> None:
+        """The cursor was moved to character `offset`, and nothing was typed: its prompt may be computed beforehand."""
+        if not self._closed:
+            document = self._track(snapshot)
+            document.stood_s = self._clock()
+            self._background.stands(document, snapshot, min(max(offset, 0), len(snapshot.text)))
+
+    async def suggest(
+        self,
+        snapshot: Snapshot,
+        offset: int,
+        *,
+        trigger: Trigger = Trigger.AUTOMATIC,
+        selected: SelectedCompletion | None = None,
+    ) -> Suggestion | None:
+        """A suggestion at character `offset`; None if there is nothing to show or a newer question took over.
+
+        Raises CancelledError alone: what a gateway does wrong is counted and named in the status.
+        """
+        if self._closed:
+            return None
+        pending = Pending(self._deciding.question(snapshot, offset, trigger, selected))
+        document = self._track(snapshot)
+        document.asked_s = pending.question.asked_s
+        document.take_over(pending)
+        if self._observer is not None:
+            self._observer.asked(pending.question)
+        self._tally.asked += 1
+        result: Suggestion | str = Outcome.FAULT
+        try:
+            result = await self._answer(document, pending)
+        except asyncio.CancelledError:
+            result = Outcome.CANCELLED
+            raise
+        finally:
+            self._tally.ended(result)
+            if self._observer is not None:
+                self._observer.answered(pending.question, result)
+            document.release(pending)
+        if result is SkipReason.DELETION:
+            # What is typed in its place is asked for soon. The cursor stands there since the deletion, not since the question,
+            # which Neovim 0.12 asks 200 ms later.
+            self._background.stands(document, snapshot, pending.question.offset)
+        if not isinstance(result, Suggestion):
+            return None
+        self._explanations.answered(result)
+        if not pending.superseded:
+            self._background.shown(document, snapshot, pending.question.offset, result)
+        return result
+
+    def explain(self, id: str | None = None) -> dict[str, Any] | None:
+        """What the suggestion `id`, or the last one, was made from (:meth:`foretype_client.flow.explaining.Explanations.of`)."""
+        return self._explanations.of(id)
+
+    def status(self) -> FlowStatus:
+        state = FlowState.READY
+        if self._closed:
+            state = FlowState.CLOSED
+        elif not self._gateway.connected:
+            state = FlowState.OFFLINE
+        elif self._gateway.profile is None:
+            state = FlowState.STARTING
+        elif self._deciding.paused(self._clock()):
+            state = FlowState.PAUSED
+        requests = self._requests
+        return self._tally.status(state, requests=requests.sent, cancelled=requests.cancelled, running=requests.running)
+
+    async def close(self) -> None:
+        """Answer every waiting question with nothing, cancel every request, and wait until nothing runs."""
+        self._closed = True
+        self._background.close()
+        for uri, document in self._documents.items():
+            self._let_go(document)
+            self._tell(self._feedback.closed(uri, self._clock()))
+        await self._early.close()
+        await self._requests.close()
+
+    async def _answer(self, document: TrackedDocument, pending: Pending) -> Suggestion | str:
+        question = pending.question
+        now = self._clock()
+        self._tell(self._feedback.moved(question.place, now) + self._feedback.settle(now))
+        result = self._deciding.at_once(document, question, now)
+        while isinstance(result, Searching):
+            await asyncio.sleep(0)  # a key, or an answer of the gateway, comes first
+            if pending.superseded:
+                return Outcome.SUPERSEDED
+            result = self._deciding.local(document, question, result, self._clock())
+        if not isinstance(result, Attempt):
+            self._requests.drop(document.sort(question.place).diverged)
+            return result
+        if result.due_s > now:
+            # A newer question may already stand in the queue; it would make assembling for this one a waste.
+            await asyncio.sleep(0)
+        while not pending.superseded:
+            pending.wake.clear()
+            turn = result.turn(self._clock())
+            if isinstance(turn, Suggestion | str):
+                return turn
+            await pending.sleep(turn - self._clock())
+        return Outcome.SUPERSEDED
+
+    def _progressed(self, document: TrackedDocument, flight: Flight) -> None:
+        """A request has more text, or has ended."""
+        now = self._clock()
+        self._explanations.landed(flight)
+        self._tally.last_ttft_ms = flight.ttft_ms or self._tally.last_ttft_ms
+        if not flight.running:
+            self._landed(flight, now)
+        document.wake()
+        if document.pending is None and (flight.at_line_end or not flight.running):
+            grown = self._answers.grown(document, flight, now)
+            if grown is not None and self.on_grew is not None:
+                self.on_grew(document.snapshot.uri, grown)
+
+    def _landed(self, flight: Flight, now: float) -> None:
+        if self._observer is not None:
+            self._observer.landed(flight)
+        if flight.done is not None:
+            self._tally.used(flight.done.usage)
+        if (entry := flight.entry()) is not None:
+            self._cache.put(entry)
+        if flight.class_ in (RequestClass.SPECULATIVE, RequestClass.WARM):
+            self._background.landed(
+                flight, now
+            )  # that these are refused first says nothing about what the user asks for
+        elif isinstance(flight.error, GatewayError):
+            self._deciding.refused(flight.error, now)
+        if flight.error is not None:
+            self._tally.detail = str(flight.error) or type(flight.error).__name__
+
+    def _tell(self, events: list[FeedbackEvent]) -> None:
+        now = self._clock()
+        for event in events:
+            self._deciding.reacted(event, now)
+            if self._observer is not None:
+                self._observer.told(event)
+            if self.on_event is not None:
+                self.on_event(event)
+
+    def _track(self, snapshot: Snapshot) -> TrackedDocument:
+        document = self._documents.get(snapshot.uri)
+        if document is None:
+            document = self._documents[snapshot.uri] = TrackedDocument(snapshot)
+        return document
+
+    def _let_go(self, document: TrackedDocument) -> None:
+        if document.pending is not None:
+            document.pending.supersede()
+        self._requests.drop(document.flights)
+
+
+class _Ids:
+    """Ids that are unique across the users of a gateway."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._prefix = f"{rng.getrandbits(48):012x}"
+        self._count = 0
+
+    def new(self) -> str:
+        self._count += 1
+        return f"{self._prefix}-{self._count}"

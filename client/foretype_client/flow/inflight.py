@@ -1,0 +1,211 @@
+"""Requests that are running: what has come so far, and whether it is enough to answer with. Pure; times are handed in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import msgspec
+from foretype_context.plan import Plan, SuggestionKind
+from foretype_wire.messages import Delta, Done, Finish, RequestClass
+
+from foretype_client.flow.cache import Entry
+from foretype_client.flow.type_through import Strand
+from foretype_client.ports import CompletionStream, GatewayError, GatewayGone
+from foretype_client.sources.all_sources import SourceNote
+
+__all__ = ["AnswerRules", "Flight", "Ripe", "ripe"]
+
+_WORDS: Final = re.compile(r"(.*\W)\w*$", re.DOTALL)
+_GOOD_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP, Finish.LENGTH)
+_BLOCKS: Final = (SuggestionKind.BLOCK, SuggestionKind.OPENED)
+_WHOLE_ENDS: Final = (Finish.END_OF_MIDDLE, Finish.STOP)
+
+
+class AnswerRules(msgspec.Struct, frozen=True, kw_only=True):
+    """When a stream has enough text to answer an editor, which cannot be streamed to (design, section 3).
+
+    Attributes:
+        block_lines: a multi-line suggestion is answered as soon as it has this many lines that say something.
+        answer_after_first_ms: after the first token, answer this late with what is whole: lines, else words.
+    """
+
+    block_lines: int = 3
+    answer_after_first_ms: float = 250.0
+
+    @classmethod
+    def growing(cls) -> AnswerRules:
+        """For an editor that asks again when it is told that a suggestion grew: its beginning need not wait for its end."""
+        return cls(answer_after_first_ms=25.0)
+
+
+@dataclass(slots=True)
+class Flight:
+    """One request on its way.
+
+    Attributes:
+        strand: the text so far, from the place that was asked for.
+        kind: as planned, until the first line has opened a block.
+        sent_s, first_s, ended_s: monotonic seconds; None before it happens.
+        assembled_s: when assembly of its prompt began; None where nobody waited for it.
+        logprob, tokens: sums over the deltas; the mean is known only where the engine gives log-probabilities.
+        healed: what the answer has to repeat of the text left of the cursor before anything new comes.
+        garbled: it did not, so that its text fits nowhere.
+        at_line_end: the last delta ended a line.
+        dropped: cancelled by us, because the user went another way.
+        plan, notes: what the prompt was made of, and what each source of other files' snippets had to say.
+    """
+
+    id: str
+    strand: Strand
+    kind: SuggestionKind
+    stream: CompletionStream
+    sent_s: float
+    class_: RequestClass = RequestClass.INTERACTIVE
+    debounce_ms: float = 0.0
+    assembled_s: float | None = None
+    assemble_ms: float = 0.0
+    first_s: float | None = None
+    ended_s: float | None = None
+    done: Done | None = None
+    error: GatewayError | GatewayGone | None = None
+    logprob: float = 0.0
+    tokens: int = 0
+    healed: str = ""
+    garbled: bool = False
+    at_line_end: bool = False
+    dropped: bool = False
+    plan: Plan | None = None
+    notes: tuple[SourceNote, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.ended_s is None
+
+    @property
+    def wanted(self) -> bool:
+        """Running, and not given up."""
+        return self.ended_s is None and not self.dropped
+
+    @property
+    def complete(self) -> bool:
+        """Ended as the gateway meant it to: the text is all there is."""
+        return self.done is not None and self.done.finish in _GOOD_ENDS
+
+    @property
+    def whole(self) -> bool:
+        """Ended where the model or a stop rule ended it, not where the tokens ran out."""
+        return self.done is not None and self.done.finish in _WHOLE_ENDS
+
+    @property
+    def mean_logprob(self) -> float | None:
+        return self.logprob / self.tokens if self.tokens else None
+
+    @property
+    def ttft_ms(self) -> float | None:
+        return None if self.first_s is None else (self.first_s - self.sent_s) * 1000
+
+    @property
+    def ahead(self) -> bool:
+        """Asked for before the user got there."""
+        return self.class_ is RequestClass.SPECULATIVE
+
+    def so_far(self, rest: str) -> str:
+        """What of `rest` is whole: all of it at the end, whole lines with their line breaks before."""
+        return rest if self.complete else rest[: rest.rfind("\n") + 1]
+
+    def add(self, delta: Delta, now: float) -> None:
+        if self.first_s is None:
+            self.first_s = now
+        self.logprob += delta.logprob
+        self.tokens += delta.tokens
+        text = delta.text
+        if self.healed:
+            repeated = min(len(self.healed), len(text))
+            if self.healed[:repeated] != text[:repeated]:
+                self.garbled = True
+            self.healed, text = self.healed[repeated:], text[repeated:]
+        self.at_line_end = "\n" in text
+        if not self.garbled:
+            self.strand.extend(text)
+            if self.at_line_end and self.plan is not None:
+                self.kind = self.plan.kind_of(self.strand.text)
+
+    def timings_ms(self) -> dict[str, float]:
+        """Milliseconds by stage, as far as known."""
+        timings: dict[str, float] = {}
+        if self.done is not None:
+            timings = {name: float(value) for name, value in msgspec.structs.asdict(self.done.timings_ms).items()}
+        timings["debounce"] = self.debounce_ms
+        timings["assemble"] = self.assemble_ms
+        ttft_ms = self.ttft_ms
+        if ttft_ms is not None:
+            timings["ttft"] = ttft_ms
+            if self.done is not None:
+                inside_ms = sum(timings[name] for name in ("admit", "queue", "prefill", "decode_first"))
+                timings["network"] = max(0.0, ttft_ms - inside_ms)
+        return timings
+
+    def entry(self) -> Entry | None:
+        """What of an ended flight the cache may keep: all of it, or the whole lines of one that was cut short."""
+        if self.class_ is RequestClass.WARM:
+            return None  # a single token, asked for so that the prompt is computed
+        mean = self.mean_logprob
+        if self.done is not None and self.complete:
+            return Entry(self.id, self.strand, self.kind, self.done.finish, mean, self.done.usage, self.ahead)
+        lines = self.so_far(self.strand.text)
+        if not lines.strip():
+            return None
+        usage = None if self.done is None else self.done.usage
+        return Entry(self.id, Strand(self.strand.place, lines), self.kind, Finish.CANCELLED, mean, usage, self.ahead)
+
+
+class Ripe(NamedTuple):
+    """Text to answer with; `final` when more would not change it. Whole lines end in their line breaks if not final."""
+
+    text: str
+    final: bool
+    kind: SuggestionKind
+
+
+def ripe(flight: Flight, rest: str, now: float, rules: AnswerRules) -> Ripe | float | None:
+    """Whether `rest`, what a flight has for the place asked about, is enough to answer with.
+
+    Returns:
+        The text to answer with; or the time (monotonic seconds) at which to look again if nothing comes before; or None
+        when only more text, or the end, can tell.
+    """
+    if not flight.running:
+        return Ripe(flight.so_far(rest), flight.whole, flight.kind)
+    if flight.first_s is None:
+        return None
+    if flight.kind not in _BLOCKS:
+        line, newline, _ = rest.partition("\n")
+        if newline:
+            return Ripe(line, True, flight.kind)
+    elif (lines := _first_lines(rest, rules.block_lines)) is not None:
+        return Ripe(lines, False, flight.kind)
+    answer_s = flight.first_s + rules.answer_after_first_ms / 1000
+    if now < answer_s:
+        return answer_s
+    lines = flight.so_far(rest)
+    if lines.strip():
+        return Ripe(lines, False, flight.kind)
+    words = _WORDS.match(rest)
+    if words is None or not words[1].strip():
+        return None
+    # The beginning of one line is all there is, whatever was asked for.
+    return Ripe(words[1].rstrip(), False, SuggestionKind.LINE if flight.kind in _BLOCKS else flight.kind)
+
+
+def _first_lines(text: str, count: int) -> str | None:
+    """The first `count` whole lines that say something; None if there are fewer."""
+    at = 0
+    while (end := text.find("\n", at)) >= 0:
+        if text[at:end].strip():
+            count -= 1
+            if count == 0:
+                return text[: end + 1]
+        at = end + 1
+    return None

@@ -1,0 +1,215 @@
+"""Answers that need no waiting: the visible suggestion, the cache, what a request has so far, the local candidate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+from foretype_context.plan import SuggestionKind
+
+from foretype_client.adaptive.candidates import LocalModel
+from foretype_client.feedback.feedback import Feedback, FeedbackEvent, Offer
+from foretype_client.flow.cache import CompletionCache
+from foretype_client.flow.inflight import Flight, Ripe
+from foretype_client.flow.judgement import Candidate, Finisher, Question, judge
+from foretype_client.flow.open_documents import Shown, TrackedDocument
+from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
+from foretype_client.flow.type_through import Strand
+from foretype_client.policy.trigger import Trigger
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    """Finds suggestions, and notes each that is given out. Everything here is synchronous; `now` is monotonic seconds."""
+
+    def __init__(
+        self,
+        cache: CompletionCache,
+        feedback: Feedback,
+        finisher: Finisher,
+        local: LocalModel | None,
+        *,
+        new_id: Callable[[], str],
+        tell: Callable[[list[FeedbackEvent]], None],
+    ) -> None:
+        self._cache = cache
+        self._feedback = feedback
+        self._finisher = finisher
+        self._local = local
+        self._new_id = new_id
+        self._tell = tell
+
+    def visible(self, document: TrackedDocument, question: Question, now: float, *, local: bool) -> Suggestion | None:
+        """The suggestion that is visible, if it is still right here: it stays, or grows, and never changes."""
+        shown, offer = document.shown, self._offer_of(document)
+        if shown is None or offer is None or (shown.suggestion.source is Origin.LOCAL) is not local:
+            return None
+        rest = offer.strand.rest_at(question.place)
+        if not rest:
+            return None
+        flight = shown.flight
+        judged: Suggestion | Outcome = Outcome.EMPTY
+        raw = shown.raw.rest_at(question.place)
+        if raw is not None and flight is not None:
+            judged = self._judge_visible(shown, question, flight.so_far(raw), flight.whole, now)
+        if not isinstance(judged, Suggestion) or not judged.text.startswith(rest):
+            judged = self._judge_visible(shown, question, rest, True, now)
+        if not isinstance(judged, Suggestion):
+            return None
+        return self._give(document, question, judged, shown.raw, flight, shown.kind, now)
+
+    def cached(self, document: TrackedDocument, question: Question, now: float) -> Suggestion | Outcome | None:
+        """What the cache says: a suggestion; that the model has nothing here; or None, it does not know."""
+        hit = self._cache.get(question.place)
+        if hit is None:
+            return None
+        entry = hit.entry
+        candidate = Candidate(
+            id=self._new_id(),
+            text=hit.rest,
+            kind=entry.kind,
+            final=entry.whole,
+            source=Origin.SPECULATIVE if entry.ahead else Origin.CACHE,
+            request_id=entry.request_id,
+            finish=entry.finish,
+            usage=entry.usage,
+            logprob=entry.mean_logprob,
+        )
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        if isinstance(judged, Suggestion):
+            return self._give(document, question, judged, entry.strand, None, entry.kind, now)
+        # Asked again, the same model would say the same; only somebody who insists gets a second try.
+        return judged if entry.whole and question.trigger is Trigger.AUTOMATIC else None
+
+    def from_flight(
+        self,
+        document: TrackedDocument,
+        question: Question,
+        flight: Flight,
+        ripe: Ripe,
+        *,
+        own: bool,
+        now: float,
+    ) -> Suggestion | Outcome:
+        """What the part of a request's answer that is ripe becomes here."""
+        candidate = Candidate(
+            id=self._new_id(),
+            text=ripe.text,
+            kind=ripe.kind,
+            final=ripe.final,
+            source=Origin.NETWORK if own else Origin.SPECULATIVE if flight.ahead else Origin.IN_FLIGHT,
+            request_id=flight.id,
+            finish=None if flight.done is None else flight.done.finish,
+            usage=None if flight.done is None else flight.done.usage,
+            timings_ms=flight.timings_ms(),
+            logprob=flight.mean_logprob,
+        )
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        if isinstance(judged, Suggestion):
+            return self._give(document, question, judged, flight.strand, flight, flight.kind, now)
+        return judged
+
+    def local(
+        self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float = 0.0
+    ) -> Suggestion | None:
+        """The candidate that needs no gateway, if it is as sure as this."""
+        judged = self._judge_local(question, now, min_confidence)
+        if judged is None:
+            return None
+        strand = Strand(question.place, judged.text)
+        return self._give(document, question, judged, strand, None, SuggestionKind.LINE, now)
+
+    @property
+    def searching(self) -> bool:
+        """The local candidate that was asked for last is still looked for."""
+        return self._local is not None and self._local.unfinished
+
+    def here(self, document: TrackedDocument, question: Question, now: float, *, min_confidence: float) -> bool:
+        """Whether the question needs no request: what is visible goes on, the cache knows, or the local candidate is this sure."""
+        offer = self._offer_of(document)
+        if (offer is not None and offer.strand.rest_at(question.place)) or self._cache.knows(question.place):
+            return True
+        return self._judge_local(question, now, min_confidence) is not None
+
+    def learn(self, uri: str, text: str) -> None:
+        if self._local is not None:
+            self._local.learn(uri, text)
+
+    def grown(self, document: TrackedDocument, flight: Flight, now: float) -> Suggestion | None:
+        """The visible suggestion, if its request has made it longer and nothing was typed since it was answered."""
+        shown = document.shown
+        if shown is None or shown.flight is not flight or self._offer_of(document) is None:
+            return None
+        question = shown.question
+        if document.snapshot.text != question.snapshot.text:
+            return None
+        raw = flight.strand.rest_at(question.place)
+        if raw is None:
+            return None
+        judged = self._judge_visible(shown, question, flight.so_far(raw), flight.whole, now)
+        if not isinstance(judged, Suggestion) or len(judged.text) <= len(shown.grown):
+            return None
+        if not judged.text.startswith(shown.grown):
+            return None
+        shown.grown = judged.text
+        return judged
+
+    def _offer_of(self, document: TrackedDocument) -> Offer | None:
+        offer = self._feedback.visible(document.snapshot.uri)
+        shown = document.shown
+        return offer if offer is not None and shown is not None and offer.id == shown.suggestion.id else None
+
+    def _judge_local(self, question: Question, now: float, min_confidence: float) -> Suggestion | None:
+        found = None if self._local is None else self._local.suggest(question.snapshot, question.offset)
+        if found is None or not found.text or found.confidence < min_confidence:
+            return None
+        kind = SuggestionKind.LINE
+        candidate = Candidate(id=self._new_id(), text=found.text, kind=kind, final=True, source=Origin.LOCAL)
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        if not isinstance(judged, Suggestion):
+            return None
+        return msgspec.structs.replace(judged, logprob=math.log(found.confidence))
+
+    def _judge_visible(
+        self, shown: Shown, question: Question, text: str, final: bool, now: float
+    ) -> Suggestion | Outcome:
+        was = shown.suggestion
+        candidate = Candidate(
+            id=was.id,
+            text=text,
+            kind=shown.kind,
+            final=final,
+            source=Origin.LOCAL if was.source is Origin.LOCAL else Origin.CACHE,
+            request_id=was.request_id,
+            finish=was.finish if shown.flight is None or shown.flight.done is None else shown.flight.done.finish,
+            usage=was.usage if shown.flight is None or shown.flight.done is None else shown.flight.done.usage,
+        )
+        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        return msgspec.structs.replace(judged, logprob=was.logprob) if isinstance(judged, Suggestion) else judged
+
+    def _give(
+        self,
+        document: TrackedDocument,
+        question: Question,
+        suggestion: Suggestion,
+        raw: Strand,
+        flight: Flight | None,
+        kind: SuggestionKind,
+        now: float,
+    ) -> Suggestion:
+        """Note that `suggestion` is the answer, and is visible from now on."""
+        document.shown = Shown(suggestion, question, raw, flight, kind, suggestion.text)
+        events = self._feedback.offered(
+            suggestion.id,
+            question.snapshot,
+            question.offset,
+            place=question.place,
+            text=suggestion.text,
+            replaces=suggestion.replaces,
+            source=suggestion.source,
+            now=now,
+        )
+        self._tell(events)
+        return suggestion

@@ -1,0 +1,127 @@
+"""From generated text to a suggestion, or to the reason why there is none. Reads the live document, never the prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from foretype_context.document import Snapshot
+from foretype_context.finish import Finished
+from foretype_context.plan import SuggestionKind
+from foretype_context.profile import MinMeanLogprob, Profile
+from foretype_wire.messages import Finish, Usage
+
+from foretype_client.feedback.feedback import Feedback
+from foretype_client.flow.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
+from foretype_client.flow.type_through import Place
+from foretype_client.policy.trigger import Trigger
+
+__all__ = ["Candidate", "Finisher", "Question", "judge", "selected_rest"]
+
+
+class Finisher(Protocol):
+    """Post-processing, as :func:`foretype_context.finish.finish` does it."""
+
+    def __call__(
+        self, text: str, snapshot: Snapshot, offset: int, *, kind: SuggestionKind, final: bool
+    ) -> Finished: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What an editor asks: where, in what, and how.
+
+    Attributes:
+        least: how sure the model must be to be shown; None where whatever it says is wanted.
+    """
+
+    snapshot: Snapshot
+    offset: int
+    place: Place
+    trigger: Trigger
+    selected: SelectedCompletion | None
+    profile: Profile | None
+    asked_s: float
+    least: MinMeanLogprob | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Generated text with what is known about it."""
+
+    id: str
+    text: str
+    kind: SuggestionKind
+    final: bool
+    source: Origin
+    request_id: str = ""
+    finish: Finish | None = None
+    usage: Usage | None = None
+    timings_ms: dict[str, float] | None = None
+    logprob: float | None = None
+
+
+def judge(
+    candidate: Candidate, question: Question, finisher: Finisher, feedback: Feedback, now: float
+) -> Suggestion | Outcome:
+    """The suggestion that a candidate becomes at the place asked about, or why it becomes none."""
+    if not candidate.text.strip():
+        return Outcome.EMPTY
+    if not _sure(candidate, question.least):
+        if candidate.kind is not SuggestionKind.OPENED:
+            return Outcome.LOW_CONFIDENCE
+        # The block is not worth showing; the line that opened it may be, as it would have been alone.
+        line = replace(candidate, kind=SuggestionKind.LINE, text=candidate.text.partition("\n")[0])
+        return judge(line, question, finisher, feedback, now)
+    finished = finisher(candidate.text, question.snapshot, question.offset, kind=candidate.kind, final=candidate.final)
+    if not finished.text:
+        return Outcome.FILTERED
+    if question.selected is not None:
+        rest = selected_rest(question)
+        if rest is None or not finished.text.startswith(rest):
+            return Outcome.SELECTED_MISMATCH
+    if question.trigger is Trigger.AUTOMATIC and feedback.refused(question.place, finished.text, now):
+        return Outcome.REFUSED_BEFORE
+    return Suggestion(
+        id=candidate.id,
+        text=finished.text,
+        replaces=finished.replaces,
+        source=candidate.source,
+        request_id=candidate.request_id,
+        finish=candidate.finish,
+        usage=candidate.usage,
+        timings_ms={**(candidate.timings_ms or {}), "shown": (now - question.asked_s) * 1000},
+        logprob=candidate.logprob,
+    )
+
+
+def selected_rest(question: Question) -> str | None:
+    """What of the popup's selected item is not typed yet: every suggestion must start with it.
+
+    Returns:
+        "" without a selected item; None if the item does not continue what stands left of the cursor, so that no insertion
+        at the cursor can agree with it.
+    """
+    if question.selected is None:
+        return ""
+    start, _, text = question.selected
+    if not 0 <= start <= question.offset:
+        return None
+    typed = question.snapshot.text[start : question.offset]
+    return text[len(typed) :] if text.startswith(typed) else None
+
+
+def _sure(candidate: Candidate, least: MinMeanLogprob | None) -> bool:
+    if least is None or candidate.logprob is None:
+        return True
+    return candidate.logprob >= _least_logprob(least, candidate.kind)
+
+
+def _least_logprob(least: MinMeanLogprob, kind: SuggestionKind) -> float:
+    match kind:
+        case SuggestionKind.MID_LINE:
+            return least.mid_line
+        case SuggestionKind.LINE:
+            return least.line
+        case SuggestionKind.BLOCK | SuggestionKind.OPENED:
+            return least.block

@@ -1,0 +1,143 @@
+"""What the flow knows of each open document: its text, its requests, and the one question that is waiting for an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from foretype_context.document import Snapshot
+from foretype_context.exclude import reason_to_exclude
+from foretype_context.plan import SuggestionKind
+
+from foretype_client.flow.inflight import Flight
+from foretype_client.flow.judgement import Question
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.flow.type_through import Place, Strand
+from foretype_client.sources.all_sources import Gathered
+
+__all__ = ["Pending", "Shown", "Sorted", "TrackedDocument"]
+
+_HEAD_CHARS: Final = 8_192
+_LOOK_CHARS: Final = 256
+_HARMLESS: Final = frozenset({"generated", "lock file"})
+"""Not worth showing as context to others, but whoever edits one may be helped."""
+
+
+class Pending:
+    """One question that waits, or is expected. At most one per document: a newer one takes its place."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.superseded = False
+        self.wake = asyncio.Event()
+
+    def supersede(self) -> None:
+        self.superseded = True
+        self.wake.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Until `wake` is set, at most `seconds` (infinity: until it is set)."""
+        try:
+            async with asyncio.timeout(None if seconds == math.inf else seconds):
+                await self.wake.wait()
+        except TimeoutError:
+            pass
+
+
+@dataclass(slots=True)
+class Shown:
+    """The last answer for a document: the raw text that it is part of lets it grow."""
+
+    suggestion: Suggestion
+    question: Question
+    raw: Strand
+    flight: Flight | None
+    kind: SuggestionKind
+    grown: str
+
+
+class Sorted(NamedTuple):
+    """The requests of a document, seen from one place: those that may still answer there, and those that cannot."""
+
+    fitting: list[Flight]
+    diverged: list[Flight]
+
+
+@dataclass(slots=True)
+class TrackedDocument:
+    """One open document.
+
+    Attributes:
+        snapshot: newest known state.
+        changed_s: arrival of the last change; None before the first.
+        stood_s: since when the cursor is known to stand where it does: arrival of the last change or told move.
+        asked_s: when the editor asked last.
+        flights: requests that run, and ended ones that the waiting question has not judged yet.
+        gathered: what the last prompt was offered of other files.
+        before: text before the last change.
+    """
+
+    snapshot: Snapshot
+    changed_s: float | None = None
+    stood_s: float = -math.inf
+    asked_s: float = -math.inf
+    flights: list[Flight] = field(default_factory=list[Flight])
+    pending: Pending | None = None
+    shown: Shown | None = None
+    gathered: Gathered = field(default_factory=Gathered)
+    before: str = ""
+    head: tuple[str, str] | None = None
+    excluded: str | None = None
+
+    def change(self, snapshot: Snapshot, now: float) -> None:
+        """The document is `snapshot` from now (monotonic seconds) on."""
+        self.before, self.snapshot, self.changed_s, self.stood_s = self.snapshot.text, snapshot, now, now
+
+    def only_deleted(self, offset: int) -> bool:
+        """Whether the last change did nothing around character `offset` but take away what stood right of it."""
+        text, before = self.snapshot.text, self.before
+        gone, low, high = len(before) - len(text), max(0, offset - _LOOK_CHARS), offset + _LOOK_CHARS
+        return (
+            gone > 0
+            and text[low:offset] == before[low:offset]
+            and text[offset:high] == before[offset + gone : high + gone]
+        )
+
+    def take_over(self, pending: Pending) -> None:
+        """Make `pending` the question that waits; an older one is answered with nothing, at once."""
+        if self.pending is not None:
+            self.pending.supersede()
+        self.pending = pending
+        self.flights = [flight for flight in self.flights if flight.running]
+
+    def release(self, pending: Pending) -> None:
+        if self.pending is pending:
+            self.pending = None
+
+    def wake(self) -> None:
+        if self.pending is not None:
+            self.pending.wake.set()
+
+    def sort(self, place: Place) -> Sorted:
+        """Requests that may still answer at `place`, newest first, and those wanted ones that the user has left behind."""
+        fitting: list[Flight] = []
+        diverged: list[Flight] = []
+        for flight in reversed(self.flights):
+            typed = flight.strand.typed(place) if flight.strand.place.profile == place.profile else None
+            if typed is not None and (flight.running or typed <= len(flight.strand.text)):
+                if not flight.dropped:
+                    fitting.append(flight)
+            elif flight.wanted:
+                diverged.append(flight)
+        return Sorted(fitting, diverged)
+
+    def reason_excluded(self, snapshot: Snapshot) -> str | None:
+        """Why this file is never sent, or None. Looks at its name and its first characters, again when those change."""
+        head = (snapshot.path or snapshot.uri, snapshot.text[:_HEAD_CHARS])
+        if head != self.head:
+            # Its size is policy's own rule.
+            reason = reason_to_exclude(head[0], 0, head[1].encode("utf-8", "surrogatepass"))
+            self.head, self.excluded = head, None if reason in _HARMLESS else reason
+        return self.excluded

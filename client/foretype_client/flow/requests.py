@@ -1,0 +1,147 @@
+"""The requests of a flow on their way: sends them, reads their streams, gives them up. One owned task per request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from foretype_context.plan import Plan
+from foretype_wire.messages import Delta
+
+from foretype_client.flow.inflight import Flight
+from foretype_client.flow.open_documents import TrackedDocument
+from foretype_client.flow.type_through import Strand
+from foretype_client.ports import Call, Clock, Gateway, GatewayError, GatewayGone
+
+__all__ = ["Requests"]
+
+_log = logging.getLogger(__name__)
+
+
+class Requests:
+    """Running requests.
+
+    Args:
+        progressed: called after each delta and after the end of a stream, with the loop's turn still ours.
+        sent: called with each request that is on its way.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        clock: Clock,
+        *,
+        progressed: Callable[[TrackedDocument, Flight], None],
+        sent: Callable[[Flight, Call], None] | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._progressed = progressed
+        self._on_sent = sent
+        self._pumps: set[asyncio.Task[None]] = set()
+        self.sent = 0
+        self.cancelled = 0
+
+    @property
+    def running(self) -> int:
+        return len(self._pumps)
+
+    def send(
+        self,
+        document: TrackedDocument,
+        call: Call,
+        *,
+        strand: Strand,
+        plan: Plan,
+        debounce_ms: float,
+        assembled_s: float | None = None,
+        assemble_ms: float,
+        supersedes: Flight | None,
+    ) -> Flight:
+        """Send `call`, which names `supersedes` as the request it replaces, for the question of `document`."""
+        flight = self.start(
+            document,
+            call,
+            strand=strand,
+            plan=plan,
+            debounce_ms=debounce_ms,
+            assembled_s=assembled_s,
+            assemble_ms=assemble_ms,
+        )
+        if supersedes is not None:
+            supersedes.dropped = True
+            self.cancelled += 1
+        document.flights.append(flight)
+        return flight
+
+    def start(
+        self,
+        document: TrackedDocument,
+        call: Call,
+        *,
+        strand: Strand,
+        plan: Plan,
+        debounce_ms: float = 0.0,
+        assembled_s: float | None = None,
+        assemble_ms: float,
+    ) -> Flight:
+        """Send `call` and read its stream from now on; no question of the document knows of it."""
+        flight = Flight(
+            call.id,
+            strand,
+            plan.kind,
+            self._gateway.complete(call),
+            self._clock(),
+            class_=call.class_,
+            debounce_ms=debounce_ms,
+            assembled_s=assembled_s,
+            assemble_ms=assemble_ms,
+            healed=plan.healed,
+            plan=plan,
+            notes=document.gathered.notes,
+        )
+        if self._on_sent is not None:
+            self._on_sent(flight, call)
+        self.sent += 1
+        pump = asyncio.create_task(self._pump(document, flight), name=f"foretype-request-{call.id}")
+        self._pumps.add(pump)
+        pump.add_done_callback(self._ended)
+        return flight
+
+    def drop(self, flights: Iterable[Flight]) -> None:
+        """Give requests up: the engine stops at once, and what has come so far still feeds the cache."""
+        for flight in flights:
+            if flight.wanted:
+                flight.dropped = True
+                self.cancelled += 1
+                flight.stream.cancel()
+
+    async def close(self) -> None:
+        """End every stream and wait until no task is left."""
+        pumps = list(self._pumps)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _pump(self, document: TrackedDocument, flight: Flight) -> None:
+        try:
+            async for item in flight.stream:
+                if isinstance(item, Delta):
+                    flight.add(item, self._clock())
+                    self._progressed(document, flight)
+                else:
+                    flight.done = item
+        except (GatewayError, GatewayGone) as error:
+            flight.error = error
+        except asyncio.CancelledError:
+            self.drop([flight])
+            raise
+        finally:
+            flight.ended_s = self._clock()
+            self._progressed(document, flight)
+
+    def _ended(self, pump: asyncio.Task[None]) -> None:
+        self._pumps.discard(pump)
+        if not pump.cancelled() and (error := pump.exception()) is not None:
+            _log.error("a request's stream failed in an unforeseen way", exc_info=error)

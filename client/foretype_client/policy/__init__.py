@@ -1,0 +1,1 @@
+"""Whether a keystroke becomes a request, and when."""

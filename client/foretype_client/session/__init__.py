@@ -1,0 +1,1 @@
+"""One long-lived connection to a gateway."""

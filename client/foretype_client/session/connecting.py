@@ -1,0 +1,82 @@
+"""Reaching a gateway: its URL, when to try again, and what a failure means to a person."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from foretype_wire.credentials import TokenInClear, is_loopback, without_credentials
+from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI, WebSocketException
+
+from foretype_client.ports import GatewayGone
+
+__all__ = ["Backoff", "check_url", "http_base", "is_loopback", "mapped", "without_credentials"]
+
+_CREDENTIAL_CODES: Final = frozenset({401, 403, 4401, 4403})
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Full jitter: attempt `n` waits a uniform share of `min(cap_s, base_s * 2**n)`.
+
+    Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015; of its variants the one with least work.
+    """
+
+    base_s: float = 0.25
+    cap_s: float = 15.0
+
+    def delay_s(self, attempt: int, rng: random.Random) -> float:
+        return rng.uniform(0.0, min(self.cap_s, self.base_s * 2.0 ** min(attempt, 30)))
+
+
+def check_url(url: str) -> str:
+    """`url` itself.
+
+    Raises:
+        ValueError: it is not the WebSocket URL of a gateway; the message says what one looks like.
+    """
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        told = without_credentials(url)
+        raise ValueError(f"gateway {told!r} is not a WebSocket URL; it looks like ws://127.0.0.1:8765/v1/stream")
+    return url
+
+
+def http_base(url: str) -> str:
+    """`http(s)://host[:port][/prefix]` of a gateway from the WebSocket URL of its `/v1/stream`."""
+    parts = urlsplit(url)
+    scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    return urlunsplit((scheme, parts.netloc, parts.path.removesuffix("/").removesuffix("/v1/stream"), "", ""))
+
+
+@contextmanager
+def mapped() -> Generator[None]:
+    """Whatever ends a connection comes out as `GatewayGone` with what a person can do about it."""
+    try:
+        yield
+    except ConnectionClosed as error:
+        code = None if error.rcvd is None else error.rcvd.code
+        if code in _CREDENTIAL_CODES:
+            raise GatewayGone(f"the gateway refused this client ({code}): check the token") from error
+        raise GatewayGone(f"the connection to the gateway was lost: {error}") from error
+    except InvalidStatus as error:
+        status = error.response.status_code
+        if status in _CREDENTIAL_CODES:
+            raise GatewayGone(f"the gateway refused this client ({status}): check the token") from error
+        raise GatewayGone(f"the gateway answered {status} instead of opening a WebSocket: check the URL") from error
+    except TokenInClear as error:
+        raise GatewayGone(str(error)) from error
+    except (InvalidURI, InvalidProxy) as error:  # their own messages quote the URL, which may hold a password
+        whose = "gateway's" if isinstance(error, InvalidURI) else "proxy's"
+        raise GatewayGone(f"the {whose} URL cannot be used: {error.msg}") from error
+    except (OSError, TimeoutError, WebSocketException) as error:
+        reason = str(error) or type(error).__name__
+        raise GatewayGone(f"the gateway cannot be reached: {reason}: does it run, and is its URL right?") from error

@@ -1,0 +1,100 @@
+"""The gateway's tokenizer on the user's disk: downloaded once, verified by its digest, never half a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import tempfile
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+import httpx
+from foretype_wire.credentials import TokenInClear, is_loopback, without_credentials
+
+from foretype_client.ports import Endpoint
+from foretype_client.session.connecting import http_base
+
+__all__ = ["MAX_TOKENIZER_BYTES", "TokenizerStore", "TokenizerUnavailable"]
+
+MAX_TOKENIZER_BYTES: Final = 64 << 20
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
+_TIMEOUT: Final = httpx.Timeout(10.0, read=30.0)
+
+
+class TokenizerUnavailable(Exception):
+    """The tokenizer could not be had: no connection, a refusal, or bytes that are not those of the digest."""
+
+
+class TokenizerStore:
+    """`{directory}/{digest}.json`, one file per tokenizer, readable by the user alone."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    async def fetch(self, endpoint: Endpoint, digest: str) -> Path:
+        """The path of the tokenizer with this digest, downloaded if it is not there yet.
+
+        Raises:
+            TokenizerUnavailable: with the reason.
+        """
+        if _DIGEST.fullmatch(digest) is None:
+            raise TokenizerUnavailable(f"tokenizer_digest {digest!r} is not 32 hexadecimal digits")
+        path = self.directory / f"{digest}.json"
+        if await asyncio.to_thread(_is_intact, path, digest):
+            return path
+        data = await self._download(endpoint, digest)
+        if _digest_of(data) != digest:
+            raise TokenizerUnavailable(
+                f"the gateway sent a tokenizer whose digest is not {digest}; is a proxy in between?"
+            )
+        try:
+            await asyncio.to_thread(_write, path, data)
+        except OSError as error:
+            raise TokenizerUnavailable(f"cannot keep the tokenizer in {self.directory}: {error}") from error
+        return path
+
+    async def _download(self, endpoint: Endpoint, digest: str) -> bytes:
+        url = f"{http_base(endpoint.url)}/v1/tokenizers/{digest}"
+        shown = without_credentials(url)
+        try:
+            async with (
+                httpx.AsyncClient(timeout=_TIMEOUT, trust_env=not is_loopback(url)) as client,
+                client.stream("GET", url, headers=endpoint.headers()) as response,
+            ):
+                if response.status_code != 200:
+                    raise TokenizerUnavailable(f"{shown} answered {response.status_code}")
+                data = bytearray()
+                async for chunk in response.aiter_bytes():
+                    data += chunk
+                    if len(data) > MAX_TOKENIZER_BYTES:
+                        raise TokenizerUnavailable(f"{shown} sent more than {MAX_TOKENIZER_BYTES} bytes")
+        except (httpx.HTTPError, httpx.InvalidURL, TokenInClear) as error:
+            raise TokenizerUnavailable(f"{shown}: {error or type(error).__name__}") from error
+        return bytes(data)
+
+
+def _digest_of(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
+
+
+def _is_intact(path: Path, digest: str) -> bool:
+    try:
+        return _digest_of(path.read_bytes()) == digest
+    except OSError:
+        return False
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Atomic: other processes see the whole file or none. `mkstemp` makes it 0600."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,1 @@
+"""Open documents and the positions that editors count in."""

@@ -1,0 +1,207 @@
+"""Open documents: what the editor says they are, kept in step with the documents that prompts are made from.
+
+Everything here is defined for input that is wrong, since an editor cannot be asked to repeat itself: nothing raises, and
+what cannot be followed is marked as lost instead of being guessed at, until the editor sends the whole text again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from foretype_context.document import Document, Edit, Snapshot
+from foretype_context.exclude import reason_to_exclude
+from foretype_context.languages import language_of
+from foretype_context.tokens import well_formed
+from pygls.uris import to_fs_path
+
+from foretype_lsp.documents.positions import Encoding, Lines, Position, join_surrogates
+from foretype_lsp.messages import ContentChange
+
+__all__ = ["MAX_DOCUMENT_BYTES", "Documents", "Held", "Outcome", "path_of"]
+
+_PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``"})
+
+MAX_DOCUMENT_BYTES: Final = 5_000_000
+"""Above this a file gets no suggestions (design, section 6), so its text is not kept either."""
+
+_TOO_LARGE: Final = f"larger than {MAX_DOCUMENT_BYTES:,} bytes"
+_HEAD_CHARS: Final = 4096
+
+
+class Outcome(StrEnum):
+    """What became of a notification about a document, for the log."""
+
+    APPLIED = "applied"
+    UNKNOWN = "the document was never opened"
+    LOST = "the text is unknown until the editor sends it whole"
+    EXCLUDED = "the document gets no suggestions"
+
+
+@dataclass(slots=True)
+class Held:
+    """A document the editor has open.
+
+    Attributes:
+        file: path on disk, or a name for a document that is on none.
+        excluded: why it gets no suggestions, or None.
+        lost: its text can no longer be known: a change could not be read.
+    """
+
+    document: Document
+    lines: Lines
+    file: str
+    excluded: str | None = None
+    lost: bool = False
+
+    @property
+    def usable(self) -> bool:
+        return self.excluded is None and not self.lost
+
+    def snapshot(self) -> Snapshot:
+        return self.document.snapshot()
+
+    def offset_at(self, position: Position) -> int:
+        return self.lines.offset_at(position)
+
+    def position_at(self, offset: int) -> Position:
+        return self.lines.position_at(offset)
+
+    def typed_to(self, changes: Sequence[ContentChange]) -> int | None:
+        """Where the cursor stands after `changes`, which are applied: behind what one of them put in; else None, unknown."""
+        if len(changes) != 1 or (change := changes[0]).range is None or not change.text:
+            return None
+        start = self.offset_at(min(change.range.start.position, change.range.end.position))
+        # What opens is closed by the editor in the same change, right of the cursor.
+        return start + (1 if change.text in _PAIRS else len(join_surrogates(change.text)))
+
+
+class Documents:
+    """All open documents by URI (compared unquoted: clients differ in what they escape)."""
+
+    def __init__(self, encoding: Encoding = Encoding.UTF16, roots: Sequence[str] = ()) -> None:
+        """`roots` are the open folders: paths in prompts are relative to the innermost one."""
+        self.encoding = encoding
+        self.roots = tuple(roots)
+        self._held: dict[str, Held] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._held.values())
+
+    def get(self, uri: str) -> Held | None:
+        return self._held.get(unquote(uri))
+
+    def open(self, uri: str, text: str, *, language: str = "", version: int = 0) -> Held:
+        """Open a document, or open it again with another text."""
+        text = join_surrogates(text)
+        excluded = _reason_to_exclude(path_of(uri), text)
+        return self._hold(uri, "" if excluded else text, language=language, version=version, excluded=excluded)
+
+    def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None = None) -> Outcome:
+        """Apply changes in order, each in the coordinates that the one before left behind.
+
+        The whole text may come for a document that is unknown, lost or excluded, and makes it usable again. A version that
+        does not grow is taken as it is told: order on the wire is order of events.
+        """
+        held = self.get(uri)
+        whole = max((i for i, change in enumerate(changes) if change.range is None), default=None)
+        if whole is not None:
+            held = self._replace_all(held, uri, changes[whole].text, version)
+            changes = changes[whole + 1 :]
+        if held is None:
+            return Outcome.UNKNOWN
+        if held.lost:
+            return Outcome.LOST
+        if held.excluded is not None:
+            return Outcome.EXCLUDED
+        if changes:
+            held.document.apply(list(_edits(held.lines, changes)), _next(held, version))
+            if held.lines.chars > MAX_DOCUMENT_BYTES:
+                self._hold(uri, "", language=held.document.language, version=held.document.version, excluded=_TOO_LARGE)
+        return Outcome.APPLIED
+
+    def lose(self, uri: str) -> None:
+        """A change could not be read: from here on the text is unknown."""
+        if held := self.get(uri):
+            held.lost = True
+
+    def close(self, uri: str) -> Held | None:
+        return self._held.pop(unquote(uri), None)
+
+    def _replace_all(self, held: Held | None, uri: str, text: str, version: int | None) -> Held:
+        """Take over a whole text; where the old one is known only what differs is an edit, so that little is redone."""
+        if held is None or not held.usable:
+            language, known = (held.document.language, _next(held, version)) if held else ("", version or 0)
+            return self.open(uri, text, language=language, version=known)
+        text = join_surrogates(text)
+        if excluded := _reason_to_exclude(held.file, text):
+            return self._hold(uri, "", language=held.document.language, version=_next(held, version), excluded=excluded)
+        held.document.apply([_difference(held.document.text, well_formed(text))], _next(held, version))
+        held.lines = Lines(text, self.encoding)
+        return held
+
+    def _relative(self, path: str) -> str:
+        file = PurePath(path)
+        inside = [root for root in map(PurePath, self.roots) if file.is_relative_to(root)]
+        return file.relative_to(max(inside, key=lambda root: len(root.parts))).as_posix() if inside else file.name
+
+    def _hold(self, uri: str, text: str, *, language: str, version: int, excluded: str | None) -> Held:
+        path = path_of(uri)
+        document = Document(
+            uri, text, language=language or language_of(path), path=self._relative(path), version=version
+        )
+        held = self._held[unquote(uri)] = Held(document, Lines(text, self.encoding), path, excluded)
+        return held
+
+
+def path_of(uri: str) -> str:
+    """File system path of a `file:` URI; otherwise the path part, so that `untitled:a.py` still has a file name."""
+    try:
+        scheme, _, path, _, _ = urlsplit(uri)
+        return (to_fs_path(uri) or "") if scheme == "file" else unquote(path)
+    except ValueError:  # not a URI, such as an unclosed bracket in the host
+        return uri
+
+
+def _edits(lines: Lines, changes: Sequence[ContentChange]) -> Iterator[Edit]:
+    for change in changes:
+        if change.range is not None:
+            start, end, text = lines.replace(change.range.start.position, change.range.end.position, change.text)
+            yield Edit(start, end, text)
+
+
+def _next(held: Held, version: int | None) -> int:
+    return held.document.version + 1 if version is None else version
+
+
+def _difference(old: str, new: str) -> Edit:
+    """The one edit between two texts: what is left without their common start and end."""
+    start = _common(old, new)
+    end = _common(old[: start - 1 if start else None : -1], new[: start - 1 if start else None : -1])
+    return Edit(start, len(old) - end, new[start : len(new) - end])
+
+
+def _common(a: str, b: str) -> int:
+    """Length of the common start, by comparing ever smaller slices: memory speed instead of a loop over characters."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _reason_to_exclude(path: str, text: str) -> str | None:
+    size_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > MAX_DOCUMENT_BYTES:
+        return _TOO_LARGE
+    return reason_to_exclude(path, size_bytes, text[:_HEAD_CHARS].encode("utf-8", "surrogatepass"))

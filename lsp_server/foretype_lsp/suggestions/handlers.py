@@ -1,0 +1,178 @@
+"""What each message about suggestions does: the questions, and what the editor tells of their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine
+from pathlib import PurePath
+from typing import Any, Final, Protocol
+
+import msgspec
+from foretype_client.flow.suggestion import SelectedCompletion
+from foretype_client.policy.trigger import Trigger
+from lsprotocol import types
+
+from foretype_lsp import messages
+from foretype_lsp.documents.documents import Documents, Held
+from foretype_lsp.options import Options
+from foretype_lsp.suggestions.items import ACCEPT_COMMAND, EXPLAIN_COMMAND, menu_item, place_of
+from foretype_lsp.suggestions.waiting_requests import Asked, Asking, Flow
+
+__all__ = ["Host", "Suggestions"]
+
+SUGGESTION_GREW: Final = "foretype/suggestionGrew"
+CURSOR_RESTED: Final = "foretype/cursorRested"
+DID_SHOW: Final = "textDocument/didShowCompletion"
+DID_PARTIALLY_ACCEPT: Final = "textDocument/didPartiallyAcceptCompletion"
+
+_ASKS_AGAIN_S: Final = 0.3
+"""An editor that is told of growth asks again within this time."""
+
+_INVOKED: Final = 1
+_AUTOMATIC: Final = 2
+_POPUP_TRIGGERS: Final = [" ", "(", "[", "{", ".", ",", "=", ":", '"', "'"]
+"""Beside the letters of words, where menus ask by themselves."""
+
+_Answer = Coroutine[Any, Any, dict[str, Any] | None]
+
+
+class Host(Protocol):
+    """What the questions need of the server."""
+
+    @property
+    def protocol(self) -> Any: ...
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def documents(self) -> Documents: ...
+
+    @property
+    def flow(self) -> Flow | None: ...
+
+    def obstacle(self, held: Held) -> str | None:
+        """Why a document gets no suggestions, or None."""
+        ...
+
+    def explain_none(self, why: str) -> None:
+        """Say why the document that was asked about gets no suggestions; empty where it may get some."""
+        ...
+
+
+class Suggestions:
+    """Handlers of the messages, and of the commands, by their names.
+
+    Attributes:
+        question: the method by which the editor asks, and `question_options`, with which it is advertised. One of the two that
+            there are: an editor that knows both would ask both, and one question would void the other.
+        counts: how questions ended (:class:`foretype_lsp.suggestions.waiting_requests.Asking`), and how many suggestions were `accepted`.
+    """
+
+    def __init__(self, host: Host, *, popup: bool) -> None:
+        self._host = host
+        self._asking = Asking()
+        self._grew_s: dict[str, float] = {}
+        self.counts = self._asking.counts
+        self.question: str = types.TEXT_DOCUMENT_INLINE_COMPLETION
+        self.question_options: object = types.InlineCompletionOptions()
+        answer: Callable[[object], object] = self._on_inline_completion
+        if popup:
+            self.question, answer = types.TEXT_DOCUMENT_COMPLETION, self._on_completion
+            self.question_options = types.CompletionOptions(_POPUP_TRIGGERS)
+        self.handlers: dict[str, Callable[[Any], Any]] = {
+            self.question: answer,
+            CURSOR_RESTED: self._on_rested,
+            DID_SHOW: self._on_shown,
+            DID_PARTIALLY_ACCEPT: self._on_partially_accepted,
+        }
+        self.commands: dict[str, Callable[..., Any]] = {
+            ACCEPT_COMMAND: self._on_accepted,
+            EXPLAIN_COMMAND: self._on_explain,
+        }
+
+    def grew(self, uri: str, suggestion_id: str) -> None:
+        """Tell a client that understands it that asking again at the same place now gives more."""
+        if self._host.options.suggestion_grew:
+            self._grew_s[uri] = asyncio.get_running_loop().time()
+            self._host.protocol.notify(SUGGESTION_GREW, {"textDocument": {"uri": uri}, "id": suggestion_id})
+
+    def closed(self, uri: str) -> None:
+        """A document is not open any more: what grew in it is nothing to its next opening."""
+        self._grew_s.pop(uri, None)
+
+    def _on_inline_completion(self, params: object) -> _Answer | None:
+        return self._ask(messages.read(params, messages.InlineCompletion))
+
+    def _on_completion(self, params: object) -> Coroutine[Any, Any, dict[str, Any]]:
+        request = messages.read(params, messages.Completion)
+        automatic = messages.InlineCompletion(request.text_document, request.position, messages.Context(_AUTOMATIC))
+        return _as_menu(self._ask(automatic))
+
+    def _ask(self, request: messages.InlineCompletion) -> _Answer | None:
+        """Note what is asked now; the coroutine waits for the answer."""
+        host = self._host
+        held = host.documents.get(request.text_document.uri)
+        obstacle = None if held is None else host.obstacle(held)
+        host.explain_none(f"none in {PurePath(held.file).name}: {obstacle}" if held and obstacle else "")
+        if held is None or host.flow is None or obstacle is not None:
+            self.counts["answered"] += 1
+            return None
+        snapshot = held.snapshot()
+        superseded = self._asking.supersede(snapshot.uri)
+        if request.text_document.version not in (None, snapshot.version):
+            self.counts["answered"] += 1
+            return None  # a position in a text that we do not have
+        offset = held.offset_at(request.position.position)
+        info = request.context.selected_completion_info
+        # VS Code can be made to ask again only as if the user had: who typed on meanwhile has not.
+        told = asyncio.get_running_loop().time() - self._grew_s.pop(snapshot.uri, -math.inf) < _ASKS_AGAIN_S
+        invoked = request.context.trigger_kind == _INVOKED and not told
+        trigger = Trigger.INVOKED if invoked else Trigger.AUTOMATIC
+        selected = _selected(held, info) if info is not None else None
+        asked = Asked(held, snapshot, place_of(held.lines, offset), offset, trigger, selected, superseded)
+        return self._asking.answer(host.flow, asked, multi_line=host.options.multi_line)
+
+    def _on_rested(self, params: object) -> None:
+        rested = messages.read(params, messages.Rested)
+        held = self._host.documents.get(rested.text_document.uri)
+        if held is not None and self._host.flow is not None and self._host.obstacle(held) is None:
+            self._host.flow.rested(held.snapshot(), held.offset_at(rested.position.position))
+
+    def _on_shown(self, params: object) -> None:
+        suggestion_id = messages.read(params, messages.Shown).item.suggestion_id
+        if self._host.flow is not None and suggestion_id is not None:
+            self._host.flow.shown(suggestion_id)
+
+    def _on_partially_accepted(self, params: object) -> None:
+        report = messages.read(params, messages.PartiallyAccepted)
+        suggestion_id = report.item.suggestion_id or ""
+        characters = self._asking.accepted_characters(suggestion_id, report.accepted_length)
+        if self._host.flow is not None and characters is not None:
+            self._host.flow.partially_accepted(suggestion_id, characters)
+
+    def _on_accepted(self, *arguments: Any) -> None:
+        if len(arguments) != 1 or not isinstance(arguments[0], str):
+            raise messages.InvalidParams(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
+        self.counts["accepted"] += 1
+        if self._host.flow is not None:
+            self._host.flow.accepted(arguments[0])
+
+    def _on_explain(self, *arguments: Any) -> dict[str, Any] | None:
+        """What a suggestion was made from: of the id in its item's command, or of the last one."""
+        if len(arguments) > 1 or not all(isinstance(one, str) for one in arguments):
+            raise messages.InvalidParams(f"{EXPLAIN_COMMAND} takes [id], or [] for the last suggestion")
+        explained = self._host.flow.explain(*arguments) if self._host.flow is not None else None
+        return None if explained is None else msgspec.to_builtins(explained)
+
+
+async def _as_menu(answer: _Answer | None) -> dict[str, Any]:
+    """An answer as a `CompletionList`; incomplete, so that the menu asks again with the next key."""
+    inline = (await answer if answer is not None else None) or {"items": []}
+    return {"isIncomplete": True, "items": [menu_item(made) for made in inline["items"]]}
+
+
+def _selected(held: Held, info: messages.Selected) -> SelectedCompletion:
+    start, end = held.offset_at(info.range.start.position), held.offset_at(info.range.end.position)
+    return SelectedCompletion(min(start, end), max(start, end), info.text)

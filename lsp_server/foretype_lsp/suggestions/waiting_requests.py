@@ -1,0 +1,147 @@
+"""Requests for suggestions that wait: at most one per document, each answered exactly once.
+
+A newer request for the same document makes the older one void at once, since some editors never cancel (Neovim 0.12). An
+answer is also void when its document has changed, since not every editor checks that its cursor is where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, OrderedDict
+from typing import Any, Final, NamedTuple, Protocol
+
+from foretype_client.flow.suggestion import FlowStatus, SelectedCompletion, Suggestion
+from foretype_client.policy.trigger import Trigger
+from foretype_context.document import Snapshot
+from foretype_wire.redaction import log_fault
+
+from foretype_lsp.documents.documents import Held
+from foretype_lsp.suggestions.items import Place, accepted_characters, item
+
+__all__ = ["Asked", "Asking", "Flow"]
+
+_log: Final = logging.getLogger(__name__)
+
+_SENT_KEPT: Final = 64
+
+
+class Flow(Protocol):
+    """The completion flow as the server uses it (`foretype_client.flow.flow.CompletionFlow`)."""
+
+    def document_opened(self, snapshot: Snapshot) -> None: ...
+    def document_changed(self, snapshot: Snapshot) -> None: ...
+    def typed(self, snapshot: Snapshot, offset: int) -> None: ...
+    def document_closed(self, snapshot: Snapshot) -> None: ...
+    async def suggest(
+        self, snapshot: Snapshot, offset: int, *, trigger: Trigger, selected: SelectedCompletion | None = None
+    ) -> Suggestion | None: ...
+    def accepted(self, id: str) -> None: ...
+    def shown(self, id: str) -> None: ...
+    def partially_accepted(self, id: str, characters: int) -> None: ...
+    def rested(self, snapshot: Snapshot, offset: int) -> None: ...
+    def explain(self, id: str | None = None) -> dict[str, Any] | None: ...
+    def status(self) -> FlowStatus: ...
+
+
+class Asked(NamedTuple):
+    """One request for a suggestion, by value: the document moves on while the answer is awaited.
+
+    Attributes:
+        superseded: done as soon as a newer request for the same document is there.
+    """
+
+    held: Held
+    snapshot: Snapshot
+    place: Place
+    offset: int
+    trigger: Trigger
+    selected: SelectedCompletion | None
+    superseded: asyncio.Future[None]
+
+
+class Asking:
+    """The requests that wait, and the items that were given.
+
+    Attributes:
+        counts: how requests ended: `answered` in all; of these `suggested`, `superseded`, `cancelled`, `stale`.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._live: dict[str, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[Suggestion | None]] = set()
+        self._sent: OrderedDict[str, tuple[str, int]] = OrderedDict()  # insert text, characters typed, by id
+
+    def supersede(self, uri: str) -> asyncio.Future[None]:
+        """Make the waiting request of a document void; the future says the same of the one that takes its place."""
+        if (older := self._live.pop(uri, None)) is not None and not older.done():
+            older.set_result(None)
+        superseded = self._live[uri] = asyncio.get_running_loop().create_future()
+        return superseded
+
+    def accepted_characters(self, id: str, accepted_utf16: int) -> int | None:
+        """Characters of a suggestion that an `acceptedLength` stands for; None if it was never given, or long ago."""
+        sent = self._sent.get(id)
+        return None if sent is None else accepted_characters(*sent, accepted_utf16)
+
+    async def answer(self, flow: Flow, asked: Asked, *, multi_line: bool) -> dict[str, Any] | None:
+        """An LSP `InlineCompletionList`, or None if the question is void. Raises CancelledError alone.
+
+        No items and None differ: Neovim takes what it shows off the screen for the one, and keeps it for the other.
+        """
+        try:
+            suggestion = await self._suggestion(flow, asked)
+        except asyncio.CancelledError:
+            self.counts["cancelled"] += 1
+            raise
+        finally:
+            self.counts["answered"] += 1
+            if self._live.get(asked.snapshot.uri) is asked.superseded:
+                del self._live[asked.snapshot.uri]
+        if asked.superseded.done():
+            return None
+        if asked.held.document.version != asked.snapshot.version:
+            self.counts["stale"] += suggestion is not None
+            return None  # not every client checks that its cursor is where it was (neovim #36529)
+        if suggestion is None:
+            return {"items": []}
+        text = suggestion.text if multi_line else suggestion.text.partition("\n")[0]
+        if not text:
+            return {"items": []}
+        made = item(asked.place, suggestion.id, text, suggestion.replaces)
+        self._remember(suggestion.id, made["insertText"], len(made["insertText"]) - len(text))
+        self.counts["suggested"] += 1
+        return {"items": [made]}
+
+    async def _suggestion(self, flow: Flow, asked: Asked) -> Suggestion | None:
+        """What the flow says, or None as soon as a newer request is there: some editors never cancel."""
+        if not asked.superseded.done() and asked.held.document.version == asked.snapshot.version:
+            task = asyncio.create_task(
+                flow.suggest(asked.snapshot, asked.offset, trigger=asked.trigger, selected=asked.selected)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            try:
+                await asyncio.wait((task, asked.superseded), return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                task.cancel()
+                raise
+            if task.done() and not asked.superseded.done():
+                return task.result()
+            # The flow has the newer request by now and knows whether the older one's work is of use to it.
+            task.add_done_callback(_log_fault)
+        self.counts["superseded"] += 1
+        return None
+
+    def _remember(self, id: str, insert_text: str, typed: int) -> None:
+        self._sent[id] = (insert_text, typed)
+        self._sent.move_to_end(id)
+        if len(self._sent) > _SENT_KEPT:
+            self._sent.popitem(last=False)
+
+
+def _log_fault(task: asyncio.Task[Suggestion | None]) -> None:
+    """Of a question whose answer nobody waits for any more."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log_fault(_log, "a question that was superseded failed", error)

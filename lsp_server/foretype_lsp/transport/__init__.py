@@ -1,0 +1,1 @@
+"""JSON-RPC on standard input and output."""

@@ -1,0 +1,1 @@
+"""What both ends of the wire must agree on: messages, codec, both state machines, segment cache, telemetry events, redaction."""

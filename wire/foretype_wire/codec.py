@@ -1,0 +1,123 @@
+"""Frames: messages of the wire as MessagePack or JSON, with every way to be unreadable under one name."""
+
+from __future__ import annotations
+
+import msgspec
+from foretype_client.ports import Call
+from foretype_context.segments import Segment
+
+from foretype_wire.messages import MAX_FRAME_BYTES, ClientMessage, GatewayMessage
+
+__all__ = ["Codec", "Frame", "FrameTooLarge", "UnreadableFrame", "scrub", "scrub_call"]
+
+Frame = bytes | str
+"""One WebSocket frame: bytes are MessagePack, str is JSON."""
+
+
+class UnreadableFrame(ValueError):
+    """A frame that is not of this protocol. `type` and `id` are what could be read of it all the same, else empty."""
+
+    def __init__(self, reason: str, *, type: str = "", id: str = "") -> None:
+        super().__init__(reason)
+        self.type = type
+        self.id = id
+
+
+class FrameTooLarge(ValueError):
+    """A message that needs more than `MAX_FRAME_BYTES`."""
+
+
+class _Envelope(msgspec.Struct):
+    """What can still be read of a frame that could not be."""
+
+    type: str = ""
+    id: str = ""
+
+
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
+class Codec:
+    """Frames of the client's end of one connection: client messages out, gateway messages in."""
+
+    def __init__(self, *, json: bool = False) -> None:
+        self.json = json
+        self._json_decoder = msgspec.json.Decoder[GatewayMessage](GatewayMessage)
+        self._msgpack_decoder = msgspec.msgpack.Decoder[GatewayMessage](GatewayMessage)
+
+    def encode(self, message: ClientMessage) -> Frame:
+        """One frame.
+
+        Raises:
+            UnicodeEncodeError: a text holds a lone surrogate; see `scrub`.
+            OverflowError: an integer beyond 64 bits.
+            FrameTooLarge: more than `MAX_FRAME_BYTES`.
+        """
+        encoded = msgspec.json.encode(message) if self.json else msgspec.msgpack.encode(message)
+        if len(encoded) > MAX_FRAME_BYTES:
+            raise FrameTooLarge(f"{len(encoded)} bytes in one frame, more than {MAX_FRAME_BYTES}")
+        return encoded.decode() if self.json else encoded
+
+    def decode(self, frame: Frame) -> GatewayMessage:
+        """One message.
+
+        Raises:
+            UnreadableFrame: of the other kind, too large, malformed, or of an unknown type.
+        """
+        if isinstance(frame, str) is not self.json:
+            raise UnreadableFrame(
+                f"a {'text' if isinstance(frame, str) else 'binary'} frame on the other connection kind"
+            )
+        if len(frame) > MAX_FRAME_BYTES:
+            raise UnreadableFrame(f"a frame of {len(frame)} bytes, more than {MAX_FRAME_BYTES}")
+        try:
+            if isinstance(frame, str):
+                return self._json_decoder.decode(frame)
+            return self._msgpack_decoder.decode(frame)
+        except _UNREADABLE as error:
+            envelope = self._envelope(frame)
+            reason = str(error) or type(error).__name__
+            raise UnreadableFrame(reason, type=envelope.type, id=envelope.id) from error
+
+    def _envelope(self, frame: Frame) -> _Envelope:
+        try:
+            if isinstance(frame, str):
+                return msgspec.json.decode(frame, type=_Envelope)
+            return msgspec.msgpack.decode(frame, type=_Envelope)
+        except _UNREADABLE:
+            return _Envelope()
+
+
+def scrub(text: str) -> str:
+    """`text` without lone surrogates: they become U+FFFD, and pairs one character, exactly as tiktoken reads them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def scrub_call(call: Call) -> Call:
+    """`call` with every text scrubbed."""
+    segments = [
+        Segment(
+            kind=segment.kind,
+            scope=segment.scope,
+            source=msgspec.structs.replace(
+                segment.source, document=scrub(segment.source.document), path=scrub(segment.source.path)
+            ),
+            text=scrub(segment.text),
+        )
+        for segment in call.segments
+    ]
+    stop = msgspec.structs.replace(call.stop, strings=[scrub(string) for string in call.stop.strings])
+    supersedes = None if call.supersedes is None else scrub(call.supersedes)
+    return msgspec.structs.replace(
+        call,
+        id=scrub(call.id),
+        supersedes=supersedes,
+        document=scrub(call.document),
+        language=scrub(call.language),
+        segments=segments,
+        stop=stop,
+    )

@@ -1,0 +1,1 @@
+"""Spans with times of our own clocks, at both ends of the wire."""
