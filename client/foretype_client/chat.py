@@ -13,11 +13,12 @@ from foretype_context.plan import PlanState
 from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import TokenizerUnusable
 from foretype_wire.credentials import TokenInClear
+from foretype_wire.errors import GatewayGone
 from foretype_wire.messages import RequestClass
 
 from foretype_client.client import Client
 from foretype_client.commands.asking import ask
-from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import http_base, is_loopback
 from foretype_client.session.tokenizers import TokenizerUnavailable
 

@@ -17,6 +17,7 @@ import msgspec
 from foretype_context.assemble import Assembler
 from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
+from foretype_wire.errors import GatewayGone
 from foretype_wire.messages import Profile, Workspace
 
 from foretype_client.adaptive.model import AdaptiveModel
@@ -27,7 +28,7 @@ from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.flow import CompletionFlow, FlowOptions
 from foretype_client.flow.tracing import FlowTracer, TracedGateway
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_client.ports import Clock, Endpoint, Gateway, GatewayGone
+from foretype_client.ports import Clock, Endpoint, Gateway
 from foretype_client.private_gateway.finding import default_state_dir, ensure_gateway
 from foretype_client.session.session import Session
 from foretype_client.session.tokenizers import TokenizerUnavailable

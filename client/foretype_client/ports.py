@@ -9,35 +9,18 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import msgspec
-from foretype_context.profile import Profile, Stop
+from foretype_context.profile import Profile
 from foretype_context.segments import Segment
 from foretype_wire.credentials import keep_secret, without_credentials
-from foretype_wire.messages import ChangeReason, Delta, Done, ErrorCode, RequestClass
+from foretype_wire.messages import ChangeReason, Complete, Delta, Done
 
-__all__ = ["Call", "Clock", "CompletionStream", "Endpoint", "Gateway", "GatewayError", "GatewayGone"]
+__all__ = ["Clock", "CompletionStream", "Endpoint", "Gateway"]
 
 
 class Clock(Protocol):
     """Monotonic seconds. Injected everywhere; nothing below the edge reads a clock of its own."""
 
     def __call__(self) -> float: ...
-
-
-class GatewayError(Exception):
-    """The gateway refused a request; the connection lives on."""
-
-    def __init__(
-        self, code: ErrorCode, message: str = "", *, field: str | None = None, retry_after_ms: float | None = None
-    ) -> None:
-        super().__init__(f"{code}: {message}" if message else str(code))
-        self.code = code
-        self.field = field
-        self.retry_after_ms = retry_after_ms
-
-
-class GatewayGone(Exception):
-    """The connection was lost or never came up; every pending call fails with this at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +47,8 @@ class Endpoint:
         return f"<Endpoint: {without_credentials(self.url)}>"
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One completion to ask for, with the full text of its segments; the session decides what travels as digest."""
-
-    id: str
-    class_: RequestClass = RequestClass.INTERACTIVE
-    supersedes: str | None = None
-    document: str = ""
-    version: int = 0
-    language: str = ""
-    segments: Sequence[Segment]
-    prompt_tokens: int | None = None
-    max_tokens: int = 64
-    stop: Stop = Stop()
-    deadline_ms: float = 10_000.0
-    traceparent: str = ""
-
-
 class CompletionStream(Protocol):
-    """Deltas of one completion, then exactly one `Done`. Iterating raises GatewayError or GatewayGone."""
+    """Deltas of one completion, then exactly one `Done`. Iterating raises GatewayError or GatewayGone (`foretype_wire.errors`)."""
 
     @property
     def id(self) -> str: ...
@@ -103,6 +69,6 @@ class Gateway(Protocol):
     @property
     def connected(self) -> bool: ...
 
-    def complete(self, call: Call) -> CompletionStream: ...
+    def complete(self, call: Complete[Segment]) -> CompletionStream: ...
 
     def changed(self, documents: Sequence[str], reason: ChangeReason) -> None: ...

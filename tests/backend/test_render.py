@@ -2,11 +2,11 @@ import gc
 
 import pytest
 from backend.world import TOKENIZER, segment, segments
-from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.doors.http import fim_segments
 from foretype_backend.serving.render import Renderer, check_order, resolve
 from foretype_context.segments import STABLE_KINDS, Kind, digest_of
 from foretype_context.templates import GRAMMARS, encode_prompt, grammar
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.messages import WireSegment
 from foretype_wire.segment_cache import SegmentCache
 from hypothesis import given

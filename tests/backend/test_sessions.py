@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 from backend.world import complete
-from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.config.load import LimitsConfig
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session
 from foretype_wire.messages import Ack, Cancel, Delta, Done, Finish, Hello
 from hypothesis import given
@@ -87,7 +87,7 @@ def test_size_is_counted_in_bytes() -> None:
 
 
 def greeted() -> Session:
-    session = Session("c1", limits=LimitsConfig())
+    session = Session("c1", max_tokens=LimitsConfig().max_tokens)
     session.greet(Hello(v=1))
     return session
 

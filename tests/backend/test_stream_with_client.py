@@ -12,14 +12,15 @@ import pytest
 from backend.world import TOKEN, TOKENIZER_PATH, World, gateway, profile, scripted, until
 from context.tiny import tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
-from foretype_client.ports import Call, GatewayError
 from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler
 from foretype_context.document import Document, Edit
 from foretype_context.plan import PlanState
+from foretype_context.segments import Segment
 from foretype_context.templates import GRAMMARS
 from foretype_context.tokens import Tokenizer, load_tokenizer
-from foretype_wire.messages import ChangeReason, Delta, Done, Finish
+from foretype_wire.errors import GatewayError
+from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish
 
 SOURCE = Path(__file__).read_text("utf-8")
 
@@ -35,7 +36,7 @@ async def session_of(world: World, **options: Any) -> AsyncGenerator[Session]:
         await session.close()
 
 
-async def collect(session: Session, call: Call) -> tuple[str, Done]:
+async def collect(session: Session, call: Complete[Segment]) -> tuple[str, Done]:
     text = ""
     async for item in session.complete(call):
         if isinstance(item, Delta):
@@ -45,7 +46,7 @@ async def collect(session: Session, call: Call) -> tuple[str, Done]:
     raise AssertionError("a stream without an end")
 
 
-def typing_session(assembler: Assembler, edits: int) -> list[Call]:
+def typing_session(assembler: Assembler, edits: int) -> list[Complete[Segment]]:
     """Plans of somebody who types in the middle of this file."""
     at = SOURCE.index("def typing_session")
     document = Document("file:///a.py", SOURCE, language="python", path="a.py")
@@ -55,7 +56,7 @@ def typing_session(assembler: Assembler, edits: int) -> list[Call]:
         at += 1
         plan, state = assembler.plan(state, document.snapshot(), at, now=float(number))
         calls.append(
-            Call(
+            Complete(
                 id=f"r{number}",
                 document="file:///a.py",
                 segments=[placed.segment for placed in plan.segments],
@@ -134,7 +135,7 @@ async def test_a_refusal_reaches_the_caller_with_code_and_field() -> None:
     async with gateway() as world, session_of(world) as session:
         call = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 1)[0]
         with pytest.raises(GatewayError) as caught:
-            await collect(session, Call(id="x", segments=call.segments, max_tokens=10**6))
+            await collect(session, Complete(id="x", segments=call.segments, max_tokens=10**6))
         assert (caught.value.code, caught.value.field) == ("invalid_request", "max_tokens")
 
 

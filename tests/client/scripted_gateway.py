@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_context.profile import Profile
-from foretype_wire.messages import ChangeReason, Delta, Done, Finish, Usage
+from foretype_context.segments import Segment
+from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, Usage
 
 PROFILE = Profile(model="test", grammar="foretype-1", tokenizer_digest="00")
 
@@ -31,7 +32,7 @@ class Script:
 
 
 class ScriptedStream:
-    def __init__(self, call: Call, script: Script, ended: Callable[[ScriptedStream], None]) -> None:
+    def __init__(self, call: Complete[Segment], script: Script, ended: Callable[[ScriptedStream], None]) -> None:
         self.call = call
         self.id = call.id
         self.cancels = 0
@@ -84,17 +85,17 @@ class ScriptedGateway:
     """Answers each call by `answer(call)`; remembers everything that was asked of it."""
 
     def __init__(
-        self, answer: Callable[[Call], Script] | Script | None = None, profile: Profile | None = PROFILE
+        self, answer: Callable[[Complete[Segment]], Script] | Script | None = None, profile: Profile | None = PROFILE
     ) -> None:
         self.answer = answer if answer is not None else Script([(0.02, "answer")])
         self.profile = profile
         self.connected = True
-        self.calls: list[Call] = []
+        self.calls: list[Complete[Segment]] = []
         self.streams: list[ScriptedStream] = []
         self.running: set[str] = set()
         self.most_running = 0
 
-    def complete(self, call: Call) -> ScriptedStream:
+    def complete(self, call: Complete[Segment]) -> ScriptedStream:
         self.calls.append(call)
         script = self.answer if isinstance(self.answer, Script) else self.answer(call)
         for stream in self.streams:
@@ -110,7 +111,7 @@ class ScriptedGateway:
     def changed(self, documents: Sequence[str], reason: ChangeReason) -> None:
         pass
 
-    def given_up(self, call: Call) -> int:
+    def given_up(self, call: Complete[Segment]) -> int:
         """How often `call` was cancelled: by itself or by the name of a newer one."""
         own = next(stream for stream in self.streams if stream.id == call.id)
         return own.cancels + sum(other.supersedes == call.id for other in self.calls)

@@ -7,19 +7,20 @@ from client.typing_desk import Desk, profile
 from foretype_client.flow.suggestion import FlowState, Origin
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_client.ports import Call, GatewayError
-from foretype_wire.messages import ErrorCode, RequestClass
+from foretype_context.segments import Segment
+from foretype_wire.errors import GatewayError
+from foretype_wire.messages import Complete, ErrorCode, RequestClass
 
 from client import virtual
 
 
-def desk(answer: Callable[[Call], Script] | Script, text: str = "|", **switches: bool) -> Desk:
+def desk(answer: Callable[[Complete[Segment]], Script] | Script, text: str = "|", **switches: bool) -> Desk:
     chosen = {"speculative": False, "preload": False, **switches}
     policy = Policy(PolicyOptions(switches=Switches(**chosen)))
     return Desk(ScriptedGateway(answer), text, policy=policy)
 
 
-def ahead_of(call: Call) -> Script:
+def ahead_of(call: Complete[Segment]) -> Script:
     if call.class_ is RequestClass.SPECULATIVE:
         return Script([(0.02, "next(line)")])
     return Script([(0.02, "foo(a)")])
@@ -49,7 +50,7 @@ async def test_what_comes_after_an_accepted_suggestion_is_there_without_another_
 
 @virtual.timed
 async def test_it_is_waited_for_where_it_still_runs() -> None:
-    def slow(call: Call) -> Script:
+    def slow(call: Complete[Segment]) -> Script:
         return Script([(0.15, "next(line)")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
     async with desk(slow, speculative=True) as one:
@@ -89,7 +90,7 @@ async def test_a_suggestion_that_is_gone_before_it_was_read_costs_nothing() -> N
 
 @virtual.timed
 async def test_another_way_ends_the_request() -> None:
-    def endless(call: Call) -> Script:
+    def endless(call: Complete[Segment]) -> Script:
         return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
     async with desk(endless, speculative=True) as one:
@@ -105,7 +106,7 @@ async def test_another_way_ends_the_request() -> None:
 
 @virtual.timed
 async def test_a_refusal_silences_speculation_and_nothing_else() -> None:
-    def shedding(call: Call) -> Script:
+    def shedding(call: Complete[Segment]) -> Script:
         if call.class_ is RequestClass.SPECULATIVE:
             return Script(error=GatewayError(ErrorCode.OVERLOADED, retry_after_ms=2000))
         return ahead_of(call)
@@ -236,7 +237,7 @@ async def test_nothing_is_preloaded_while_there_is_better_to_do(busy: str) -> No
 
 @virtual.timed
 async def test_closing_a_document_ends_what_is_under_way_for_it() -> None:
-    def endless(call: Call) -> Script:
+    def endless(call: Complete[Segment]) -> Script:
         return Script([(60, "never")]) if call.class_ is RequestClass.SPECULATIVE else ahead_of(call)
 
     async with desk(endless, speculative=True) as one:

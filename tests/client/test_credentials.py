@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from e2e.lsp_support import editor
 from foretype_client.chat import stream_chat
-from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.ports import Endpoint
 from foretype_client.session.tokenizers import TokenizerStore, TokenizerUnavailable
 from foretype_wire.credentials import TokenInClear, keep_secret
+from foretype_wire.errors import GatewayGone
 
 TOKEN = "sesame-open-up-please"
 ELSEWHERE = "0.0.0.0"  # reaches this machine, and is no address of it that a client knows

@@ -11,7 +11,7 @@ from foretype_client.flow.flow import FlowOptions
 from foretype_client.flow.inflight import AnswerRules
 from foretype_client.flow.suggestion import Origin, SelectedCompletion
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_client.ports import GatewayGone
+from foretype_wire.errors import GatewayGone
 
 from client import virtual
 

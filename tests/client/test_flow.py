@@ -8,12 +8,13 @@ from foretype_client.feedback.feedback import Ended
 from foretype_client.flow.suggestion import FlowState, Origin, SelectedCompletion, Suggestion
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions, Trigger
-from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_context.document import Document
 from foretype_context.finish import Finished
 from foretype_context.plan import SuggestionKind
 from foretype_context.profile import MinMeanLogprob
-from foretype_wire.messages import ErrorCode, Finish, RequestClass
+from foretype_context.segments import Segment
+from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.messages import Complete, ErrorCode, Finish, RequestClass
 
 from client import virtual
 
@@ -243,7 +244,7 @@ async def test_a_running_request_that_still_fits_is_shared() -> None:
 
 @virtual.timed
 async def test_a_running_request_is_waited_for_two_hundred_milliseconds_then_raced() -> None:
-    def answer(call: Call) -> Script:
+    def answer(call: Complete[Segment]) -> Script:
         return Script([(1.0, "foo(a)")] if call.segments[0].text == "x = " else [(5.0, "oo(b)")])
 
     async with Desk(ScriptedGateway(answer)) as desk:
@@ -331,7 +332,7 @@ async def test_a_request_nobody_waits_for_any_more_still_feeds_the_cache() -> No
 
 @virtual.timed
 async def test_the_end_of_what_a_running_request_says_is_asked_about_anew() -> None:
-    def answer(call: Call) -> Script:
+    def answer(call: Complete[Segment]) -> Script:
         typed = call.segments[0].text
         return Script([(0.1, "foo")], end_after_s=0.1) if typed == "x = " else Script([(0.01, "(a)")])
 

@@ -9,9 +9,10 @@ from client.typing_desk import Desk, LinePlanner
 from foretype_client.adaptive.candidates import CopyLine
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_context.plan import SuggestionKind
-from foretype_wire.messages import ErrorCode, Finish
+from foretype_context.segments import Segment
+from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.messages import Complete, ErrorCode, Finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +63,7 @@ STEPS = st.one_of(
 async def play(
     steps: list[tuple[Step, float]], scripts: list[Script], kind: SuggestionKind, local: CopyLine | None
 ) -> None:
-    def answer(call: Call) -> Script:
+    def answer(call: Complete[Segment]) -> Script:
         return scripts[len(gateway.calls) % len(scripts)]
 
     gateway = ScriptedGateway(answer)

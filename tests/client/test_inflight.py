@@ -2,11 +2,11 @@ import pytest
 from client.scripted_gateway import Script, ScriptedStream
 from foretype_client.flow.inflight import AnswerRules, Flight, Ripe, ripe
 from foretype_client.flow.type_through import Place, Strand
-from foretype_client.ports import Call, GatewayGone
 from foretype_context.document import Document
 from foretype_context.plan import Plan, SuggestionKind
 from foretype_context.profile import Opened, Stop
-from foretype_wire.messages import Delta, Done, Finish, Timings, Usage
+from foretype_wire.errors import GatewayGone
+from foretype_wire.messages import Complete, Delta, Done, Finish, Timings, Usage
 
 RULES = AnswerRules()
 LINE, BLOCK = SuggestionKind.LINE, SuggestionKind.BLOCK
@@ -17,7 +17,7 @@ class Stream(ScriptedStream):
 
     def __init__(self) -> None:
         self.id = "r1"
-        self.call = Call(id="r1", segments=[])
+        self.call = Complete(id="r1", segments=[])
         self._script = Script()
 
 

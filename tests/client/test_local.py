@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from client.wire_server import WireServer
-from foretype_client.private_gateway.finding import GatewayNotStarted, GatewayRecord, ensure_gateway, find_gateway
+from foretype_client.private_gateway.finding import GatewayNotStarted, ensure_gateway, find_gateway
+from foretype_wire.announcement import Announcement
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_gateway.py")))
 
@@ -74,7 +75,7 @@ def test_language_servers_that_start_at_the_same_instant_share_one(state_dir: Pa
     # Their starters have ended, and the gateway lives on.
     record = asyncio.run(find_gateway(state_dir))
     assert record is not None
-    assert f"{record.endpoint.url} {record.endpoint.token}\n" in answers
+    assert f"{record.stream_url} {record.token}\n" in answers
 
 
 async def test_a_starter_that_is_killed_leaves_the_gateway_to_the_next(state_dir: Path) -> None:
@@ -170,6 +171,6 @@ async def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) ->
 
 
 def test_the_token_is_never_printed() -> None:
-    record = GatewayRecord(pid=1, host="::1", port=5, token="secret")
-    assert "secret" not in f"{record!r} {record} {record.endpoint!r}"
-    assert record.endpoint.url == "ws://[::1]:5/v1/stream"
+    record = Announcement(pid=1, host="::1", port=5, token="secret")
+    assert "secret" not in f"{record!r} {record}"
+    assert record.stream_url == "ws://[::1]:5/v1/stream"

@@ -16,8 +16,9 @@ from typing import Any
 
 import foretype_client
 import pytest
-from foretype_client.private_gateway.finding import GatewayRecord, ensure_gateway, find_gateway
+from foretype_client.private_gateway.finding import ensure_gateway, find_gateway
 from foretype_client.session.session import Session
+from foretype_wire.announcement import Announcement
 
 pytestmark = pytest.mark.engine
 
@@ -49,7 +50,7 @@ def gone(pid: int, within_s: float = 20.0) -> bool:
     return False
 
 
-def the_gateway(state_dir: Path) -> GatewayRecord:
+def the_gateway(state_dir: Path) -> Announcement:
     record = asyncio.run(find_gateway(state_dir))
     assert record is not None
     return record
@@ -79,8 +80,8 @@ def test_two_language_servers_that_start_together_share_one_that_outlives_a_kill
         os.killpg(server.pid, signal.SIGKILL)
         server.communicate()
     assert len(answers) == 1
-    endpoint = the_gateway(state_dir).endpoint
-    assert answers == {f"{endpoint.url} {endpoint.token}\n"}
+    record = the_gateway(state_dir)
+    assert answers == {f"{record.stream_url} {record.token}\n"}
     assert (state_dir / "gateway.json").stat().st_mode & 0o777 == 0o600
 
 
@@ -133,7 +134,7 @@ def test_complete_explain_and_doctor_start_a_gateway_and_share_it(state_dir: Pat
     source = tmp_path / "ports.py"
     source.write_text(Path(foretype_client.__file__).with_name("ports.py").read_text())
     lines = source.read_text().splitlines()
-    line = next(number for number, text in enumerate(lines, 1) if text.startswith("class Call("))
+    line = next(number for number, text in enumerate(lines, 1) if text.startswith("class CompletionStream("))
     place = f"{source}:{line}:{len(lines[line - 1]) + 1}"
     completed = run(state_dir, "complete", place, "--json")
     assert completed.returncode == 0, completed.stderr

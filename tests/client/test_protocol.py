@@ -4,10 +4,10 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_context.segments import Kind, Scope, Segment, Source, digest_of
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
 from foretype_wire.codec import Codec, FrameTooLarge, scrub
+from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import (
     MAX_FRAME_BYTES,
     Ack,
@@ -38,9 +38,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 PROFILE = Profile(model="m", grammar="foretype-1", tokenizer_digest="0" * 32)
 
 
-def call(id: str, *texts: str, kind: Kind = Kind.PREFIX, **more: Any) -> Call:
+def call(id: str, *texts: str, kind: Kind = Kind.PREFIX, **more: Any) -> Complete[Segment]:
     segments = [Segment(kind=kind, scope=Scope.FILE, source=Source(), text=text) for text in texts]
-    return Call(id=id, segments=segments, **more)
+    return Complete(id=id, segments=segments, **more)
 
 
 def opened(**options: Any) -> ClientProtocol:
@@ -392,7 +392,7 @@ class Connection(RuleBasedStateMachine):
         self.protocol = ClientProtocol(capacity_bytes=12)
         self.protocol.hello("fuzz")
         self.gateway = SegmentCache(12)
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, Complete[Segment]] = {}
         self.live: dict[str, bool] = {}  # id -> whether it was cancelled
         self.number = 0
         self.ends: dict[str, int] = {}

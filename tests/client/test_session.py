@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
-from foretype_client.ports import Call, Endpoint, GatewayError, GatewayGone
+from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import Backoff, check_url, mapped
 from foretype_client.session.session import Session
 from foretype_client.session.tokenizers import TokenizerUnavailable
 from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import (
     Cancel,
     Changed,
@@ -35,9 +36,9 @@ from websockets.exceptions import InvalidProxy
 FAST = Backoff(base_s=0.01, cap_s=0.02)
 
 
-def call(id: str, *texts: str, **more: Any) -> Call:
+def call(id: str, *texts: str, **more: Any) -> Complete[Segment]:
     segments = [Segment(kind=Kind.PREFIX, scope=Scope.FILE, source=Source(), text=text) for text in texts]
-    return Call(id=id, segments=segments, **more)
+    return Complete(id=id, segments=segments, **more)
 
 
 @asynccontextmanager

@@ -14,11 +14,11 @@ from context.tiny import raw
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions, Trigger
-from foretype_client.ports import GatewayGone
 from foretype_client.private_gateway.finding import GatewayNotStarted
 from foretype_client.session.tokenizers import TokenizerUnavailable
 from foretype_context.document import Document
 from foretype_context.templates import UnknownGrammar, grammar
+from foretype_wire.errors import GatewayGone
 from foretype_wire.messages import Complete, Profile
 from foretype_wire.workspace import workspace_of
 

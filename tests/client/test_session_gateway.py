@@ -14,20 +14,20 @@ import pytest
 from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway, scripted, until
 from client.wire_server import read
 from foretype_backend.start.app import stream_door
-from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_client.session.connecting import Backoff
 from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import encode_prompt, grammar
-from foretype_wire.messages import Changed, ChangeReason, Delta, ErrorCode, Finish
+from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.messages import Changed, ChangeReason, Complete, Delta, ErrorCode, Finish
 
 LETTERS = "abcdefgh"
 
 
-def call(id: str, above: str, typed: str, below: str = "", **more: Any) -> Call:
+def call(id: str, above: str, typed: str, below: str = "", **more: Any) -> Complete[Segment]:
     texts = [(Kind.PATH, ""), (Kind.PREFIX, above), (Kind.SUFFIX, below), (Kind.MIDDLE, typed)]
     segments = [Segment(kind=kind, scope=Scope.FILE, source=Source(path="a.py"), text=text) for kind, text in texts]
-    return Call(id=id, segments=segments, **({"max_tokens": 64} | more))
+    return Complete(id=id, segments=segments, **({"max_tokens": 64} | more))
 
 
 @asynccontextmanager

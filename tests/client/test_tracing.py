@@ -8,7 +8,7 @@ from client.typing_desk import Desk
 from foretype_client.flow.tracing import FlowTracer, TracedGateway
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_client.ports import GatewayError
+from foretype_wire.errors import GatewayError
 from foretype_wire.messages import ErrorCode
 from foretype_wire.tracing.opening import TracingUnusable, check_endpoint, open_tracing
 from hypothesis import given

@@ -137,4 +137,4 @@ def test_the_wire_costs_msgspec_alone() -> None:
         "print(sorted(roots - set(sys.stdlib_module_names) - {'typing_extensions'}))"  # msgspec takes it where it is there
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
-    assert result.stdout == "['foretype_client', 'foretype_context', 'msgspec']\n"
+    assert result.stdout == "['foretype_context', 'foretype_wire', 'msgspec']\n"

@@ -11,9 +11,9 @@ from backend.telemetry_world import opportunity
 from backend.test_stream_with_client import typing_session
 from backend.world import TOKENIZER, profile
 from e2e.lsp_support import GatewayProcess, editor
-from foretype_client.ports import GatewayGone
 from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler
+from foretype_wire.errors import GatewayGone
 from foretype_wire.messages import Delta, Finish
 from msgspec.structs import replace
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_client.ports import GatewayGone
 from foretype_eval.cli import app
 from foretype_eval.fim.ask import AskOptions, first_line
 from foretype_eval.fim.baselines import Baseline
 from foretype_eval.fim.run import FimOptions, run_fim
 from foretype_eval.gateway import GatewayOptions
+from foretype_wire.errors import GatewayGone
 from typer.testing import CliRunner
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.ports import Endpoint
 from foretype_eval.cli import bench
 from foretype_eval.load.aborts import AbortLog, relayed_s
 from foretype_eval.load.connection import Connection, open_connection
@@ -17,6 +17,7 @@ from foretype_eval.load.hostile import quantile
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 from foretype_eval.load.run import LoadOptions, run_load
 from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
+from foretype_wire.errors import GatewayGone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner

@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from foretype_client.ports import GatewayGone
 from foretype_eval.cli import bench
 from foretype_eval.load import peers
 from foretype_eval.load.beside import PeerOptions, run_peer
 from foretype_eval.load.search import highest_rate
 from foretype_eval.load.sse_client import SseConnection, open_sse, request_bytes
 from foretype_eval.load.sse_engine import MODEL, serve
+from foretype_wire.errors import GatewayGone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner

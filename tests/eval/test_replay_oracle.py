@@ -1,14 +1,14 @@
-from foretype_client.ports import Call
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_eval.replay.commits import Stretch
 from foretype_eval.replay.oracle import oracle_of
+from foretype_wire.messages import Complete
 
 STRETCH = Stretch("a.py", "x = 1\n", "y = 2\nz = 3", "\nx = 1\n")
 
 
-def call(left: str, document: str = "file:///r/a.py") -> Call:
+def call(left: str, document: str = "file:///r/a.py") -> Complete[Segment]:
     prefix = Segment(kind=Kind.PREFIX, scope=Scope.FILE, source=Source(), text=left)
-    return Call(id="1", document=document, segments=[prefix])
+    return Complete(id="1", document=document, segments=[prefix])
 
 
 def test_it_knows_the_rest_of_the_line_that_is_typed_next() -> None:

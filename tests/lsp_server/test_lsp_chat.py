@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 from foretype_client.chat import ChatRefused
-from foretype_client.ports import ErrorCode, GatewayError, GatewayGone
+from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.messages import ErrorCode
 
 URI = "file:///w/a.py"
 SOURCE = "def add(a, b):\n    return a + b\n\n\ndef scale(v):\n    pass\n"

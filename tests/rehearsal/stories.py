@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from foretype_client.ports import GatewayError, GatewayGone
 from foretype_client.session.session import Session
+from foretype_wire.errors import GatewayError, GatewayGone
 
 from rehearsal.compose import Compose
 from rehearsal.containers import Container, Failed, Host, host, until

@@ -10,10 +10,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from foretype_client.ports import Call
 from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_wire.messages import Delta, Done
+from foretype_wire.messages import Complete, Delta, Done
 
 __all__ = ["Answer", "Way", "asking", "complete"]
 
@@ -97,7 +96,7 @@ async def complete(session: Session, name: str, typed: str, document: str = "fil
         source = Source(document=document, path="a.py", version=1, start=0, end=len(text))
         return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
 
-    call = Call(
+    call = Complete(
         id=name,
         document=document,
         version=1,

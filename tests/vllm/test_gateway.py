@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from foretype_client.ports import Call
 from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_wire.messages import Delta, Done
+from foretype_wire.messages import Complete, Delta, Done
 from vllm_world.guard import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -58,7 +57,7 @@ async def complete(session: Session, name: str) -> tuple[str, Done]:
         return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
 
     above = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
-    call = Call(
+    call = Complete(
         id=name,
         document="file:///w/a.py",
         version=1,

@@ -27,11 +27,10 @@ import pytest
 from foretype_backend.identity.directory import KeyRecord, Tenant
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.store import IdentityStore
-from foretype_client.ports import Call
 from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_models.artifacts import locate
-from foretype_wire.messages import Done, Usage
+from foretype_wire.messages import Complete, Done, Usage
 from vllm_world.guard import Guard
 from vllm_world.serving import BLOCK, VllmServe
 
@@ -170,7 +169,7 @@ async def done(session: Session, name: str, text: str) -> Usage:
         return Segment(kind=kind, scope=Scope.FILE, source=source, text=text)
 
     parts = [segment(Kind.PATH, ""), segment(Kind.PREFIX, text), segment(Kind.SUFFIX, "\n"), segment(Kind.MIDDLE, "x")]
-    call = Call(
+    call = Complete(
         id=name,
         document="file:///w/a.py",
         version=1,

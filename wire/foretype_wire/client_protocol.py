@@ -21,12 +21,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import msgspec
-from foretype_client.ports import Call, GatewayError, GatewayGone
+from foretype_context.segments import Segment
 
 from foretype_wire.codec import Codec, Frame, UnreadableFrame, scrub, scrub_call
+from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import (
     MAX_ID_CHARS,
     SEGMENT_CACHE_BYTES,
@@ -110,7 +111,7 @@ class ProtocolStatistics(NamedTuple):
 
 @dataclass(slots=True)
 class _Running:
-    call: Call
+    call: Complete[Segment]
     cancelled: bool = False
     sent_again: bool = False
 
@@ -176,7 +177,7 @@ class ClientProtocol:
         cleaned = [Workspace(root=scrub(w.root), repository=scrub(w.repository)) for w in workspaces]
         self._send(Hello(v=VERSION, client=scrub(client), user=scrub(user), workspaces=cleaned))
 
-    def complete(self, call: Call) -> None:
+    def complete(self, call: Complete[Segment]) -> None:
         """Ask for a completion. Ids must be unique on a connection.
 
         Raises:
@@ -333,7 +334,7 @@ class ClientProtocol:
     def _send(self, message: ClientMessage) -> None:
         self._frames.append(self._codec.encode(message))
 
-    def _send_call(self, call: Call, *, digests: bool) -> None:
+    def _send_call(self, call: Complete[Segment], *, digests: bool) -> None:
         try:
             try:
                 frame = self._codec.encode(self._complete_of(call, digests=digests))
@@ -350,7 +351,7 @@ class ClientProtocol:
         else:
             self._frames.append(frame)
 
-    def _complete_of(self, call: Call, *, digests: bool) -> Complete:
+    def _complete_of(self, call: Complete[Segment], *, digests: bool) -> Complete[WireSegment]:
         segments: list[WireSegment] = []
         for segment in call.segments:
             digest = self._cache.send(segment.kind, segment.text)
@@ -364,20 +365,7 @@ class ClientProtocol:
                 segments.append(
                     WireSegment(kind=segment.kind, scope=segment.scope, source=segment.source, text=segment.text)
                 )
-        return Complete(
-            id=call.id,
-            class_=call.class_,
-            supersedes=call.supersedes,
-            document=call.document,
-            version=call.version,
-            language=call.language,
-            segments=segments,
-            max_tokens=call.max_tokens,
-            stop=call.stop,
-            deadline_ms=call.deadline_ms,
-            prompt_tokens=call.prompt_tokens,
-            traceparent=call.traceparent,
-        )
+        return cast("Complete[WireSegment]", msgspec.structs.replace(call, segments=segments))
 
 
 _WHY_NOT: Final = {

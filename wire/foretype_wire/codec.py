@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import msgspec
-from foretype_client.ports import Call
 from foretype_context.segments import Segment
 
-from foretype_wire.messages import MAX_FRAME_BYTES, ClientMessage, GatewayMessage
+from foretype_wire.messages import MAX_FRAME_BYTES, ClientMessage, Complete, GatewayMessage
 
 __all__ = ["Codec", "Frame", "FrameTooLarge", "UnreadableFrame", "scrub", "scrub_call"]
 
@@ -97,7 +96,7 @@ def scrub(text: str) -> str:
     return text
 
 
-def scrub_call(call: Call) -> Call:
+def scrub_call(call: Complete[Segment]) -> Complete[Segment]:
     """`call` with every text scrubbed."""
     segments = [
         Segment(

@@ -17,10 +17,9 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from foretype_backend.admission.outcomes import InvalidRequest
-from foretype_backend.config.load import LimitsConfig
 from foretype_context.profile import Opened
 
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.messages import (
     MAX_ID_CHARS,
     SEGMENT_CACHE_BYTES,
@@ -33,6 +32,7 @@ from foretype_wire.messages import (
     ErrorCode,
     GatewayMessage,
     Hello,
+    WireSegment,
 )
 from foretype_wire.segment_cache import SegmentCache
 
@@ -139,23 +139,23 @@ def is_id(text: str) -> bool:
     return 0 < len(text) <= MAX_ID_CHARS and _KNOWN_ID.fullmatch(text) is not None
 
 
-def check_complete(message: Complete, limits: LimitsConfig) -> None:
+def check_complete(message: Complete[WireSegment], *, max_tokens: int) -> None:
     """Check the plain fields of a `complete`. Raises InvalidRequest."""
     if not is_id(message.id):
         raise InvalidRequest("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
-    if not 0 <= message.max_tokens <= limits.max_tokens:
-        raise InvalidRequest("max_tokens", f"must be 0 (prefill only) to {limits.max_tokens}")
+    if not 0 <= message.max_tokens <= max_tokens:
+        raise InvalidRequest("max_tokens", f"must be 0 (prefill only) to {max_tokens}")
     if not math.isfinite(message.deadline_ms) or message.deadline_ms <= 0:
         raise InvalidRequest("deadline_ms", "must be a number of milliseconds above zero")
     check_stop(message.stop.strings, message.stop.max_lines, message.stop.min_indent, prefix="stop.")
     if message.stop.opened is not None:
-        _check_opened(message.stop.opened, limits)
+        _check_opened(message.stop.opened, max_tokens)
 
 
-def _check_opened(opened: Opened, limits: LimitsConfig) -> None:
+def _check_opened(opened: Opened, max_tokens: int) -> None:
     check_stop(opened.endings, opened.max_lines, opened.min_indent, prefix="stop.opened.", strings_name="endings")
-    if not 0 < opened.max_tokens <= limits.max_tokens:
-        raise InvalidRequest("stop.opened.max_tokens", f"must be 1 to {limits.max_tokens}")
+    if not 0 < opened.max_tokens <= max_tokens:
+        raise InvalidRequest("stop.opened.max_tokens", f"must be 1 to {max_tokens}")
 
 
 def check_stop(
@@ -244,11 +244,12 @@ class Session:
 
     Args:
         name: unique per connection; prefixes request keys, so that no connection can reach another's requests.
+        max_tokens: most tokens that one request may generate.
     """
 
-    def __init__(self, name: str, *, limits: LimitsConfig) -> None:
+    def __init__(self, name: str, *, max_tokens: int) -> None:
         self.name = name
-        self.limits = limits
+        self._max_tokens = max_tokens
         self.hello: Hello | None = None
         self.cache = SegmentCache(SEGMENT_CACHE_BYTES)
         self.live: set[str] = set()
@@ -285,14 +286,14 @@ class Session:
         self.hello = hello
         self._placed = ("", "")
 
-    def admit(self, message: Complete, now: float) -> bool:
+    def admit(self, message: Complete[WireSegment], now: float) -> bool:
         """Take a `complete` whose segments went through the cache; False when its cancel came before it.
 
         Raises InvalidRequest or BadFrame (for an id that is live: the answer must not end the live one).
         """
         if self.hello is None:
             raise InvalidRequest("type", "say `hello` first")
-        check_complete(message, self.limits)
+        check_complete(message, max_tokens=self._max_tokens)
         if message.id in self.live:
             raise BadFrame(f"id {message.id!r} is live already; ids are unique per connection", field="id")
         early = self._early_cancels.pop(message.id, None)

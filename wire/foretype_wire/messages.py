@@ -6,8 +6,9 @@ ignored, an unknown `type` is `invalid_request`. Both ends import this module; i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 from foretype_context.profile import Profile, Stop
@@ -125,8 +126,11 @@ class Hello(_Message, frozen=True, kw_only=True, tag="hello"):
     workspaces: Annotated[list[Workspace], msgspec.Meta(max_length=_MOST_ITEMS)] = []
 
 
-class Complete(_Message, frozen=True, kw_only=True, tag="complete", rename={"class_": "class"}):
-    """Ask for a completion.
+SegmentT_co = TypeVar("SegmentT_co", covariant=True)
+
+
+class Complete(_Message, Generic[SegmentT_co], frozen=True, kw_only=True, tag="complete", rename={"class_": "class"}):
+    """Ask for a completion: with whole texts as a client asks (`Complete[Segment]`), with digests as it travels.
 
     Attributes:
         supersedes: id of the request that this one replaces; nothing else is cancelled by it.
@@ -140,7 +144,7 @@ class Complete(_Message, frozen=True, kw_only=True, tag="complete", rename={"cla
     document: str = ""
     version: int = 0
     language: str = ""
-    segments: Annotated[list[WireSegment], msgspec.Meta(max_length=_MOST_ITEMS)]
+    segments: Annotated[Sequence[SegmentT_co], msgspec.Meta(max_length=_MOST_ITEMS)]
     max_tokens: int = 64
     stop: Stop = Stop()
     deadline_ms: float = 10_000.0
@@ -241,5 +245,5 @@ class Error(_Message, frozen=True, kw_only=True, tag="error"):
     retry_after_ms: float | None = None
 
 
-ClientMessage = Hello | Complete | Cancel | Have | Changed | Feedback
+ClientMessage = Hello | Complete[WireSegment] | Cancel | Have | Changed | Feedback
 GatewayMessage = Profile | Need | Delta | Done | Ack | Goaway | Error

@@ -31,7 +31,6 @@ __all__ = [
     "HTTP_STATUS",
     "SHED",
     "Decision",
-    "InvalidRequest",
     "Reason",
     "Refusal",
     "reason_of",
@@ -141,19 +140,6 @@ SHED: Final = frozenset(
 def reason_of(decision: Decision) -> Reason:
     """How a request ends that was decided about like this; what is shed is `overloaded`."""
     return _REASONS.get(decision, Reason.OVERLOADED)
-
-
-class InvalidRequest(Exception):
-    """A request that will never be served as it is.
-
-    Attributes:
-        field: path of the offending field, e.g. `segments[2].digest`.
-    """
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
-        self.message = message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from foretype_context.profile import Stop
 from foretype_context.tokens import Tokenizer
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.gateway_protocol import check_stop
 from foretype_wire.messages import RequestClass
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, InvalidRequest, Reason
+from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, Reason
 from foretype_backend.chat.templates import Templates, template_name
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import EventStream, all_text, read_body, refused

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 from foretype_context.segments import Segment
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session, invalid
 from foretype_wire.messages import (
     Cancel,
@@ -33,13 +34,14 @@ from foretype_wire.messages import (
     Need,
     Profile,
     RequestClass,
+    WireSegment,
 )
 from foretype_wire.redaction import log_fault
 from foretype_wire.segment_cache import SegmentCache
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from foretype_backend.admission.bounds import Bound
-from foretype_backend.admission.outcomes import InvalidRequest, Reason
+from foretype_backend.admission.outcomes import Reason
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
 from foretype_backend.identity.directory import Principal
@@ -102,7 +104,7 @@ class Connection:
     def __init__(self, door: Host, websocket: WebSocket, name: str, principal: Principal) -> None:
         self.door = door
         self.principal = principal
-        self.session = Session(name, limits=door.limits)
+        self.session = Session(name, max_tokens=door.limits.max_tokens)
         self._websocket = websocket
         self._channel = channel_of(websocket.scope)
         self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
@@ -253,7 +255,7 @@ class Connection:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _resolve(self, message: Complete) -> list[Segment] | list[bytes]:
+    def _resolve(self, message: Complete[WireSegment]) -> list[Segment] | list[bytes]:
         try:
             return resolve(
                 self.session.cache,
@@ -277,7 +279,7 @@ class Connection:
         if not self.door.supersede(self.session.key(id), self.session.name):
             self._unborn.add(id)
 
-    def _complete(self, message: Complete) -> None:
+    def _complete(self, message: Complete[WireSegment]) -> None:
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
         received = self.door.service.clock()
         segments: list[Segment] | list[bytes] = []
@@ -322,7 +324,7 @@ class Connection:
         else:
             self._spawn(self._serve(message, known, early, received))
 
-    def _early(self, message: Complete, segments: list[Segment]) -> _Early:
+    def _early(self, message: Complete[WireSegment], segments: list[Segment]) -> _Early:
         """Within the frame's own turn: claim the budget, then encode what is short. Raises Limited and InvalidRequest."""
         claim = self._claim(message, segments, self.door.service)
         if message.class_ is RequestClass.BLOCK and self.door.block is not None:
@@ -333,7 +335,7 @@ class Connection:
             undo.pop_all()
         return _Early(claim, prompt)
 
-    def _claim(self, message: Complete, segments: list[Segment], service: Service) -> Claim:
+    def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: Service) -> Claim:
         opened = message.stop.opened
         most = 0 if _is_warm(message) else max(message.max_tokens, 0 if opened is None else opened.max_tokens)
         characters = sum([len(segment.text) for segment in segments])
@@ -347,7 +349,9 @@ class Connection:
             self._encoder = self.door.renderer.remembering()
         return self._encoder
 
-    async def _serve(self, message: Complete, segments: list[Segment], early: _Early, received: float) -> None:
+    async def _serve(
+        self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
+    ) -> None:
         try:
             with early.claim:
                 answer = await self._answer(message, segments, early, received)
@@ -365,7 +369,7 @@ class Connection:
         self.send(*answer)
 
     async def _answer(
-        self, message: Complete, segments: list[Segment], early: _Early, received: float
+        self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
     ) -> tuple[GatewayMessage, ...]:
         block = self.door.block if message.class_ is RequestClass.BLOCK else None
         claim = early.claim
@@ -383,7 +387,7 @@ class Connection:
 
     async def _run(
         self,
-        message: Complete,
+        message: Complete[WireSegment],
         segments: list[Segment],
         received: float,
         service: Service,
@@ -436,7 +440,7 @@ class _Early(NamedTuple):
     prompt: Prompt | None
 
 
-def _is_warm(message: Complete) -> bool:
+def _is_warm(message: Complete[WireSegment]) -> bool:
     return message.class_ is RequestClass.WARM or message.max_tokens == 0
 
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, GatewayMessage
 from foretype_wire.redaction import log_fault
 
-from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.sink import Receipt
 

@@ -13,13 +13,14 @@ import msgspec
 from foretype_context.profile import Stop
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import SPM, Grammar
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.messages import RequestClass
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.auth import turn_of
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim

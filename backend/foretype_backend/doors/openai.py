@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import msgspec
 from foretype_context.profile import Profile, Stop
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.admission.outcomes import HTTP_STATUS, InvalidRequest, Reason
+from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import (
     OUTCOME,

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+from foretype_wire.errors import InvalidRequest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.http import read_body
 from foretype_backend.fleet.pool import ReplicaPool

@@ -13,11 +13,11 @@ from foretype_context.assemble import Assembler, ProfileUnusable
 from foretype_context.plan import Plan
 from foretype_context.profile import Profile
 from foretype_context.tokens import Tokenizer
+from foretype_wire.errors import InvalidRequest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.doors.auth import Gatekeeper, principal_of
 from foretype_backend.doors.http import read_body
 from foretype_backend.playground.logins import CODE_S, cookie_name

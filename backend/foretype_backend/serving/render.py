@@ -16,10 +16,10 @@ import msgspec
 from foretype_context.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
 from foretype_context.templates import Grammar, PromptEncoder, SegmentOrder, encode_prompt
 from foretype_context.tokens import Tokenizer
+from foretype_wire.errors import InvalidRequest
 from foretype_wire.messages import WireSegment
 from foretype_wire.segment_cache import SegmentCache
 
-from foretype_backend.admission.outcomes import InvalidRequest
 from foretype_backend.serving.encoded_texts import MemoTokenizer
 from foretype_backend.serving.encoding import INLINE_CHARS, EncodePool, is_short
 

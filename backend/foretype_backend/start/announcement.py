@@ -11,24 +11,11 @@ import secrets
 from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import msgspec
+from foretype_wire.announcement import FILE_NAME, Announcement
 
-__all__ = ["FILE_NAME", "Announcement", "announced", "new_token"]
-
-FILE_NAME: Final = "gateway.json"
-
-
-class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gateway.json` says; `started` is ISO 8601 in UTC."""
-
-    pid: int
-    host: str
-    port: int
-    token: str
-    version: str
-    started: str
+__all__ = ["announced", "new_token"]
 
 
 def new_token() -> str:

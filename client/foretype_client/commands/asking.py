@@ -14,9 +14,8 @@ from foretype_context.document import Snapshot
 from foretype_context.finish import Finished, finish
 from foretype_context.plan import Plan, PlanState
 from foretype_context.sources import Snippet
-from foretype_wire.messages import Done, RequestClass
+from foretype_wire.messages import Complete, Done, RequestClass
 
-from foretype_client.ports import Call
 from foretype_client.session.session import Session
 
 __all__ = ["Answer", "ask", "plan_at"]
@@ -77,7 +76,7 @@ async def ask(
     Raises:
         GatewayError, GatewayGone: there is no answer.
     """
-    call = Call(
+    call = Complete(
         id=secrets.token_hex(8),
         class_=class_,
         document=snapshot.uri,

@@ -21,6 +21,7 @@ from foretype_context.languages import LANGUAGES, missing_grammars
 from foretype_context.templates import UnknownGrammar
 from foretype_context.terminal import console, say_json
 from foretype_context.tokens import TokenizerUnusable, UnknownControl
+from foretype_wire.errors import GatewayError, GatewayGone
 from rich.text import Text
 
 from foretype_client.client import Client, ClientOptions, open_client
@@ -34,7 +35,6 @@ from foretype_client.commands.shared import (
     errors_told,
     release,
 )
-from foretype_client.ports import GatewayError, GatewayGone
 from foretype_client.private_gateway.finding import default_state_dir
 from foretype_client.session.connecting import http_base, is_loopback, without_credentials
 from foretype_client.session.tokenizers import TokenizerUnavailable

@@ -11,6 +11,7 @@ import msgspec
 import typer
 from foretype_context.plan import Plan
 from foretype_context.terminal import console, say_json
+from foretype_wire.errors import GatewayError
 from foretype_wire.messages import Profile, RequestClass
 from rich.table import Table
 
@@ -29,7 +30,6 @@ from foretype_client.commands.shared import (
     parse_location,
 )
 from foretype_client.flow.explaining import cached_of, plan_as_object, scopes_of
-from foretype_client.ports import GatewayError
 from foretype_client.sources.all_sources import Gathered
 
 __all__ = ["explain"]

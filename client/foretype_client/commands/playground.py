@@ -16,6 +16,7 @@ import msgspec
 import typer
 from foretype_context.terminal import say
 from foretype_wire.credentials import TokenInClear, is_loopback, without_credentials
+from foretype_wire.errors import GatewayGone
 
 from foretype_client.client import open_client
 from foretype_client.commands.shared import (
@@ -26,7 +27,7 @@ from foretype_client.commands.shared import (
     client_options,
     errors_told,
 )
-from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import http_base
 
 __all__ = ["open_page", "page_address", "playground"]

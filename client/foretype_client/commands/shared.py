@@ -18,10 +18,10 @@ from foretype_context.templates import UnknownGrammar
 from foretype_context.terminal import console
 from foretype_context.tokens import TokenizerUnusable, UnknownControl
 from foretype_wire.credentials import allowed_in_clear
+from foretype_wire.errors import GatewayError, GatewayGone
 from rich.text import Text
 
 from foretype_client.client import ClientOptions
-from foretype_client.ports import GatewayError, GatewayGone
 from foretype_client.session.connecting import check_url
 from foretype_client.session.tokenizers import TokenizerUnavailable
 

@@ -14,6 +14,7 @@ import msgspec
 from foretype_context.plan import SuggestionKind
 from foretype_context.profile import Profile
 from foretype_context.segments import Kind, Segment
+from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import RequestClass
 
 from foretype_client.flow.background import BackgroundOptions
@@ -26,7 +27,7 @@ from foretype_client.flow.requests import Requests
 from foretype_client.flow.suggestion import Outcome, Suggestion
 from foretype_client.flow.type_through import Strand
 from foretype_client.policy.trigger import Trigger
-from foretype_client.ports import Clock, GatewayError, GatewayGone
+from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Gathered, Gathering, Sources
 
 __all__ = ["Attempt", "FlowOptions"]

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 from foretype_context.document import Snapshot
 from foretype_context.profile import Profile
+from foretype_wire.errors import GatewayError
 from foretype_wire.messages import RequestClass
 
 from foretype_client.flow.after_accepting import Way, WayPoint, way_after
@@ -25,7 +26,7 @@ from foretype_client.flow.requests import Requests
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.flow.type_through import Place, Strand
 from foretype_client.policy.switches import Switches
-from foretype_client.ports import Clock, Gateway, GatewayError
+from foretype_client.ports import Clock, Gateway
 
 __all__ = ["Background", "BackgroundOptions"]
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from foretype_context.document import Snapshot
 from foretype_context.profile import Profile
 from foretype_context.syntax import in_comment_or_string
+from foretype_wire.errors import GatewayError
 
 from foretype_client.feedback.feedback import Accepted, Ended, FeedbackEvent, PartiallyAccepted, Taken
 from foretype_client.flow.attempt import Attempt, FlowOptions
@@ -23,7 +24,7 @@ from foretype_client.flow.requests import Requests
 from foretype_client.flow.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
 from foretype_client.flow.type_through import Place
 from foretype_client.policy.trigger import Ask, Decision, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
-from foretype_client.ports import Clock, Gateway, GatewayError
+from foretype_client.ports import Clock, Gateway
 from foretype_client.sources.all_sources import Sources
 
 __all__ = ["Deciding", "Searching"]

@@ -15,6 +15,7 @@ from typing import Any
 from foretype_context.document import Snapshot
 from foretype_context.finish import finish as finish_text
 from foretype_context.profile import Profile
+from foretype_wire.errors import GatewayError
 from foretype_wire.messages import RequestClass
 
 from foretype_client.adaptive.candidates import LocalModel
@@ -41,7 +42,7 @@ from foretype_client.flow.suggestion import (
     Tally,
 )
 from foretype_client.policy.trigger import Policy, SkipReason, Trigger
-from foretype_client.ports import Clock, Gateway, GatewayError
+from foretype_client.ports import Clock, Gateway
 from foretype_client.sources.all_sources import Sources
 from foretype_client.telemetry.observer import FlowObserver
 

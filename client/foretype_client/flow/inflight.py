@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 from foretype_context.plan import Plan, SuggestionKind
+from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import Delta, Done, Finish, RequestClass
 
 from foretype_client.flow.cache import Entry
 from foretype_client.flow.type_through import Strand
-from foretype_client.ports import CompletionStream, GatewayError, GatewayGone
+from foretype_client.ports import CompletionStream
 from foretype_client.sources.all_sources import SourceNote
 
 __all__ = ["AnswerRules", "Flight", "Ripe", "ripe"]

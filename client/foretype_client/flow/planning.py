@@ -10,9 +10,9 @@ from foretype_context.plan import Plan, PlanState
 from foretype_context.profile import Profile
 from foretype_context.segments import Segment
 from foretype_context.sources import Snippet
-from foretype_wire.messages import RequestClass
+from foretype_wire.messages import Complete, RequestClass
 
-from foretype_client.ports import Call, Clock
+from foretype_client.ports import Clock
 
 __all__ = ["Draft", "PlanBook", "Planner", "call_of"]
 
@@ -93,13 +93,13 @@ def call_of(
     deadline_ms: float,
     segments: Sequence[Segment] | None = None,
     supersedes: str | None = None,
-) -> Call:
+) -> Complete[Segment]:
     """The request for a plan.
 
     Args:
         segments: in place of the plan's own; how many tokens they are is then not known.
     """
-    return Call(
+    return Complete(
         id=id,
         class_=class_,
         supersedes=supersedes,

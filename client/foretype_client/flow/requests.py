@@ -7,12 +7,14 @@ import logging
 from collections.abc import Callable, Iterable
 
 from foretype_context.plan import Plan
-from foretype_wire.messages import Delta
+from foretype_context.segments import Segment
+from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.messages import Complete, Delta
 
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.type_through import Strand
-from foretype_client.ports import Call, Clock, Gateway, GatewayError, GatewayGone
+from foretype_client.ports import Clock, Gateway
 
 __all__ = ["Requests"]
 
@@ -33,7 +35,7 @@ class Requests:
         clock: Clock,
         *,
         progressed: Callable[[TrackedDocument, Flight], None],
-        sent: Callable[[Flight, Call], None] | None = None,
+        sent: Callable[[Flight, Complete[Segment]], None] | None = None,
     ) -> None:
         self._gateway = gateway
         self._clock = clock
@@ -50,7 +52,7 @@ class Requests:
     def send(
         self,
         document: TrackedDocument,
-        call: Call,
+        call: Complete[Segment],
         *,
         strand: Strand,
         plan: Plan,
@@ -78,7 +80,7 @@ class Requests:
     def start(
         self,
         document: TrackedDocument,
-        call: Call,
+        call: Complete[Segment],
         *,
         strand: Strand,
         plan: Plan,

@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from foretype_context.document import Snapshot
 from foretype_context.profile import Profile
-from foretype_wire.messages import ChangeReason, Finish, RequestClass
+from foretype_context.segments import Segment
+from foretype_wire.errors import GatewayError
+from foretype_wire.messages import ChangeReason, Complete, Finish, RequestClass
 
 from foretype_client.feedback.events import FeedbackEvent
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.judgement import Question
 from foretype_client.flow.suggestion import Suggestion
-from foretype_client.ports import Call, Clock, CompletionStream, Gateway, GatewayError
+from foretype_client.ports import Clock, CompletionStream, Gateway
 
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Span, Tracing
@@ -57,7 +59,7 @@ class FlowTracer:
         self._waiting: dict[str, _Open] = {}  # the newest of a document
         self._requests: dict[str, Span] = {}
 
-    def sending(self, call: Call) -> Call:
+    def sending(self, call: Complete[Segment]) -> Complete[Segment]:
         """The call with the span that it is from now on."""
         asked = self._waiting.get(call.document) if call.class_ in _ASKED else None
         span = self._requests[call.id] = self._tracing.begin(
@@ -102,7 +104,7 @@ class FlowTracer:
         else:
             self._tracing.end(opened.span, self._clock(), {"foretype.outcome": str(result)})
 
-    def sent(self, flight: Flight, call: Call) -> None:
+    def sent(self, flight: Flight, call: Complete[Segment]) -> None:
         asked = self._waiting.get(call.document) if call.class_ in _ASKED else None
         if asked is None or flight.assembled_s is None:
             return
@@ -146,7 +148,7 @@ class TracedGateway:
     def connected(self) -> bool:
         return self._gateway.connected
 
-    def complete(self, call: Call) -> CompletionStream:
+    def complete(self, call: Complete[Segment]) -> CompletionStream:
         return self._gateway.complete(self._tracer.sending(call))
 
     def changed(self, documents: Sequence[str], reason: ChangeReason) -> None:

@@ -25,12 +25,13 @@ import filelock
 import httpx
 import msgspec
 import platformdirs
+from foretype_wire.announcement import FILE_NAME, Announcement
+from foretype_wire.errors import GatewayGone
 
-from foretype_client.ports import Clock, Endpoint, GatewayGone
+from foretype_client.ports import Clock, Endpoint
 
-__all__ = ["GatewayNotStarted", "GatewayRecord", "default_state_dir", "ensure_gateway", "find_gateway"]
+__all__ = ["GatewayNotStarted", "default_state_dir", "ensure_gateway", "find_gateway"]
 
-_RECORD: Final = "gateway.json"
 _LOCK: Final = "gateway.lock"
 _LOG: Final = "gateway.log"
 _POLL_S: Final = 0.05
@@ -44,30 +45,8 @@ class GatewayNotStarted(GatewayGone):
     """The private gateway could not be started; the message carries its last words and where to read more."""
 
 
-class GatewayRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a private gateway writes about itself, readable by its user alone."""
-
-    pid: int
-    host: str
-    port: int
-    token: str
-    version: str = ""
-    started: str | float = ""
-
-    @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(f"ws://{self._authority}/v1/stream", self.token)
-
-    @property
-    def base(self) -> str:
-        return f"http://{self._authority}"
-
-    @property
-    def _authority(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def __repr__(self) -> str:  # never the token
-        return f"<GatewayRecord: pid {self.pid}, {self._authority}, version {self.version or 'unknown'}>"
+def _endpoint_of(record: Announcement) -> Endpoint:
+    return Endpoint(record.stream_url, record.token)
 
 
 def default_state_dir() -> Path:
@@ -75,9 +54,9 @@ def default_state_dir() -> Path:
     return platformdirs.user_state_path("foretype")
 
 
-async def find_gateway(state_dir: Path) -> GatewayRecord | None:
+async def find_gateway(state_dir: Path) -> Announcement | None:
     """The live private gateway of this user, or None. Starts nothing and removes nothing."""
-    record = await asyncio.to_thread(_read, state_dir / _RECORD)
+    record = await asyncio.to_thread(_read, state_dir / FILE_NAME)
     if record is None or not _may_run(record.pid):
         return None
     return record if await _answers(record) else None
@@ -116,7 +95,7 @@ async def ensure_gateway(
     lock = filelock.FileLock(state_dir / _LOCK, mode=0o600, thread_local=False, blocking=False)
     while True:
         if (record := await find_gateway(state_dir)) is not None:
-            return record.endpoint
+            return _endpoint_of(record)
         try:
             lock.acquire()
             break
@@ -129,8 +108,8 @@ async def ensure_gateway(
             raise GatewayNotStarted(f"cannot lock {state_dir / _LOCK}: {error}") from error
     try:
         if (record := await find_gateway(state_dir)) is not None:  # the former holder of the lock started it
-            return record.endpoint
-        await asyncio.to_thread((state_dir / _RECORD).unlink, missing_ok=True)
+            return _endpoint_of(record)
+        await asyncio.to_thread((state_dir / FILE_NAME).unlink, missing_ok=True)
         options = _options(state_dir, model, linger_s)
         return await _start([*command, *options, *arguments], state_dir, clock=clock, deadline=deadline)
     finally:
@@ -155,7 +134,7 @@ async def _start(command: list[str], state_dir: Path, *, clock: Clock, deadline:
         raise GatewayNotStarted(f"cannot start {command[0]}: {error}") from error
     while True:
         if (record := await find_gateway(state_dir)) is not None:
-            return record.endpoint
+            return _endpoint_of(record)
         if (status := child.poll()) is not None:
             words = await asyncio.to_thread(_tail, log, log_start)
             raise GatewayNotStarted(f"the gateway ended at once with status {status}\n{words}\nfull log: {log}")
@@ -195,12 +174,12 @@ def _make_private(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _read(path: Path) -> GatewayRecord | None:
+def _read(path: Path) -> Announcement | None:
     try:
         with path.open("rb") as file:
             if not _is_own(os.fstat(file.fileno())):
                 return None
-            return msgspec.json.decode(file.read(), type=GatewayRecord)
+            return msgspec.json.decode(file.read(), type=Announcement)
     except (OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
         return None  # not there, half a file, or not ours: all mean that there is nobody to join
 
@@ -233,7 +212,7 @@ class _Health(msgspec.Struct):
     authorized: bool = False
 
 
-async def _answers(record: GatewayRecord) -> bool:
+async def _answers(record: Announcement) -> bool:
     """Whether the gateway of this record is on its port: it is healthy, and it takes this record's token."""
     headers = {"Authorization": f"Bearer {record.token}"}
     try:

@@ -7,9 +7,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
+from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import Delta, Done, Timings
-
-from foretype_client.ports import GatewayError, GatewayGone
 
 __all__ = ["AnswerStream", "with_network"]
 

@@ -10,9 +10,8 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from foretype_wire.credentials import TokenInClear, is_loopback, without_credentials
+from foretype_wire.errors import GatewayGone
 from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI, WebSocketException
-
-from foretype_client.ports import GatewayGone
 
 __all__ = ["Backoff", "check_url", "http_base", "is_loopback", "mapped", "without_credentials"]
 

@@ -19,11 +19,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 import platformdirs
+from foretype_context.segments import Segment
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
+from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import (
     MAX_FRAME_BYTES,
     Ack,
     ChangeReason,
+    Complete,
     Delta,
     Done,
     ErrorCode,
@@ -34,7 +37,7 @@ from foretype_wire.messages import (
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from foretype_client.ports import Call, Clock, Endpoint, GatewayError, GatewayGone
+from foretype_client.ports import Clock, Endpoint
 from foretype_client.session.answer_stream import AnswerStream, with_network
 from foretype_client.session.connecting import Backoff, check_url, is_loopback, mapped, without_credentials
 from foretype_client.session.tokenizers import TokenizerStore
@@ -192,7 +195,7 @@ class Session:
         """Whether this connection's gateway took us in: it sent its profile, and does not go away."""
         return self._protocol.state is State.OPEN and self._protocol.profile is not None
 
-    def complete(self, call: Call) -> AnswerStream:
+    def complete(self, call: Complete[Segment]) -> AnswerStream:
         stream = AnswerStream(call.id, self._cancel)
         if call.id in self._streams:
             error = GatewayError(ErrorCode.INVALID_REQUEST, "id: a call of this id is running", field="id")

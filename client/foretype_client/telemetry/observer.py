@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from foretype_context.document import Snapshot
+from foretype_context.segments import Segment
+from foretype_wire.messages import Complete
 
 from foretype_client.feedback.events import FeedbackEvent
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.judgement import Question
 from foretype_client.flow.suggestion import Suggestion
-from foretype_client.ports import Call
 
 __all__ = ["FlowObserver", "Observers"]
 
@@ -27,7 +28,7 @@ class FlowObserver(Protocol):
         """It ended with a suggestion, or with the label of why there is none."""
         ...
 
-    def sent(self, flight: Flight, call: Call) -> None:
+    def sent(self, flight: Flight, call: Complete[Segment]) -> None:
         """A request was sent for the question of its document."""
         ...
 
@@ -60,7 +61,7 @@ class Observers:
         for observer in self._observers:
             observer.answered(question, result)
 
-    def sent(self, flight: Flight, call: Call) -> None:
+    def sent(self, flight: Flight, call: Complete[Segment]) -> None:
         for observer in self._observers:
             observer.sent(flight, call)
 

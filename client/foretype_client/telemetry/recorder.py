@@ -13,6 +13,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from foretype_context.document import Snapshot
+from foretype_context.segments import Segment
+from foretype_wire.errors import GatewayError
+from foretype_wire.messages import Complete
 from foretype_wire.telemetry import (
     Accept,
     Caret,
@@ -40,7 +43,6 @@ from foretype_client.flow.inflight import Flight
 from foretype_client.flow.judgement import Question
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import SkipReason
-from foretype_client.ports import Call, GatewayError
 from foretype_client.telemetry.survival import Due, Measured, Survival
 
 __all__ = ["Recorder"]
@@ -105,7 +107,7 @@ class Recorder:
         self._events: list[Event] = []
         self._current: dict[str, _Current] = {}
         self._about: OrderedDict[str, _About] = OrderedDict()
-        self._calls: OrderedDict[str, tuple[Call, str | None]] = OrderedDict()
+        self._calls: OrderedDict[str, tuple[Complete[Segment], str | None]] = OrderedDict()
 
     def set_wall(self, wall_ms: int) -> None:
         """What the wall clock says now. A jump is taken over; a small drift is not, so that the order of events stays."""
@@ -170,12 +172,12 @@ class Recorder:
             outcome=_label(outcome),
         )
 
-    def _opportunity_of(self, call: Call) -> str | None:
+    def _opportunity_of(self, call: Complete[Segment]) -> str | None:
         """The newest question of a call's document, if it was asked of the same text."""
         current = self._current.get(call.document)
         return current.opportunity if current is not None and current.key[0] == call.version else None
 
-    def sent(self, flight: Flight, call: Call) -> None:
+    def sent(self, flight: Flight, call: Complete[Segment]) -> None:
         # Its segments hold text, and are not needed any more.
         call = msgspec.structs.replace(call, segments=())
         _remember(self._calls, flight.id, (call, self._opportunity_of(call)))

@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 import msgspec
-from foretype_client.ports import Call, GatewayError
 from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler, PlanState
 from foretype_context.document import Document
 from foretype_context.finish import finish
 from foretype_context.profile import Stop
-from foretype_wire.messages import Delta, Done
+from foretype_wire.errors import GatewayError
+from foretype_wire.messages import Complete, Delta, Done
 
 from foretype_eval.fim.items import Item, StopRule
 
@@ -68,7 +68,7 @@ async def ask(session: Session, assembler: Assembler, item: Item, id_: str, opti
     snapshot, offset = document.snapshot(), len(item.prefix)
     whole_line = item.stop is StopRule.FIRST_LINE
     plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, block=not whole_line, now=0.0)
-    call = Call(
+    call = Complete(
         id=id_,
         document=snapshot.uri,
         version=snapshot.version,

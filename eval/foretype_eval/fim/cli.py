@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from foretype_client.ports import GatewayGone
 from foretype_context.terminal import console
+from foretype_wire.errors import GatewayGone
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from foretype_client.ports import GatewayError, GatewayGone
 from foretype_context.terminal import console
+from foretype_wire.errors import GatewayError, GatewayGone
 
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway import connected

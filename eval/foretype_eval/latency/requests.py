@@ -10,12 +10,13 @@ from typing import Final
 
 import httpx
 import msgspec
-from foretype_client.ports import Call, Endpoint
+from foretype_client.ports import Endpoint
 from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler, PlanState
 from foretype_context.document import Document, Edit
 from foretype_context.profile import Stop
-from foretype_wire.messages import Delta, Done, Finish
+from foretype_context.segments import Segment
+from foretype_wire.messages import Complete, Delta, Done, Finish
 
 from foretype_eval.latency.workload import Site
 
@@ -72,12 +73,12 @@ class Typing:
 
     def call(
         self, *, block: bool | None = None, max_tokens: int | None = None, stop: Stop | None = None
-    ) -> tuple[Call, float]:
+    ) -> tuple[Complete[Segment], float]:
         """The request that the client would send now, and how long its assembly took in milliseconds."""
         snapshot, offset = self._document.snapshot(), self._site.offset + self._typed
         started = time.perf_counter()
         plan, self._state = self._assembler.plan(self._state, snapshot, offset, block=block, now=time.monotonic())
-        call = Call(
+        call = Complete(
             id=f"bench-{next(_numbers)}",
             document=snapshot.uri,
             version=snapshot.version,
@@ -101,22 +102,22 @@ class Stopwatch:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def first_delta(self, call: Call, assemble_ms: float) -> Timed:
+    async def first_delta(self, call: Complete[Segment], assemble_ms: float) -> Timed:
         """Until the first delta; the rest is cancelled, so that the engine is idle for the next one."""
         return await self._run(call, assemble_ms, cancel_when=lambda deltas: deltas >= 1)
 
-    async def cancel_in_decode(self, call: Call, *, after_deltas: int) -> Timed:
+    async def cancel_in_decode(self, call: Complete[Segment], *, after_deltas: int) -> Timed:
         return await self._run(call, 0.0, cancel_when=lambda deltas: deltas >= after_deltas)
 
-    async def cancel_in_prefill(self, call: Call, *, after_s: float) -> Timed:
+    async def cancel_in_prefill(self, call: Complete[Segment], *, after_s: float) -> Timed:
         return await self._run(call, 0.0, cancel_after_s=after_s)
 
-    async def whole(self, call: Call) -> Timed:
+    async def whole(self, call: Complete[Segment]) -> Timed:
         return await self._run(call, 0.0)
 
     async def _run(
         self,
-        call: Call,
+        call: Complete[Segment],
         assemble_ms: float,
         *,
         cancel_when: Callable[[int], bool] = lambda _deltas: False,

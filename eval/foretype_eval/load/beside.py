@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
-from foretype_client.ports import GatewayGone
+from foretype_wire.errors import GatewayGone
 
 from foretype_eval.latency.workload import sites
 from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, schedule

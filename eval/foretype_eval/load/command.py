@@ -8,8 +8,8 @@ from collections.abc import Coroutine
 from typing import Annotated, Any
 
 import typer
-from foretype_client.ports import GatewayError, GatewayGone
 from foretype_context.terminal import console
+from foretype_wire.errors import GatewayError, GatewayGone
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars

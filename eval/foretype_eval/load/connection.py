@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import cast
 from urllib.parse import urlsplit
 
-from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.ports import Endpoint
 from foretype_wire.credentials import TokenInClear, without_credentials
+from foretype_wire.errors import GatewayGone
 
 __all__ = ["Connection", "open_connection"]
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
-from foretype_client.ports import GatewayGone
+from foretype_wire.errors import GatewayGone
 
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.latency.requests import engine_counters

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 import psutil
-from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.ports import Endpoint
 from foretype_client.private_gateway.finding import find_gateway
+from foretype_wire.errors import GatewayGone
 
 from foretype_eval.gateway import GatewayOptions, private_gateway
 

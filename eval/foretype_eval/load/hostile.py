@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import httpx
 import msgspec
-from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.ports import Endpoint
+from foretype_wire.errors import GatewayGone
 
 from foretype_eval.load.attack import Orders, Report
 from foretype_eval.load.crowd import Crowd

@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import psutil
-from foretype_client.ports import Endpoint, GatewayGone
+from foretype_client.ports import Endpoint
 from foretype_models.artifacts import locate
+from foretype_wire.errors import GatewayGone
 
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.load.gateway import Target, pinned, target

@@ -18,10 +18,10 @@ from random import Random
 from typing import Any, Final
 
 import psutil
-from foretype_client.ports import Call, GatewayError, GatewayGone
 from foretype_client.session.session import Session
 from foretype_context.segments import Segment
-from foretype_wire.messages import Delta, Done
+from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.messages import Complete, Delta, Done
 
 from foretype_eval.load.drive import Progress
 from foretype_eval.load.gateway import Target
@@ -142,7 +142,7 @@ async def _ask(session: Session, step: Step, id: str, books: _Books) -> None:
         for part in step.parts
     ]
     connected, text, began = session.connected, False, time.perf_counter()
-    call = Call(
+    call = Complete(
         id=id,
         document=step.document,
         version=step.version,

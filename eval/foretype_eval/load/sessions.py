@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from foretype_client.ports import GatewayGone
+from foretype_wire.errors import GatewayGone
 
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress

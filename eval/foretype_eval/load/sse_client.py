@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 import msgspec
-from foretype_client.ports import GatewayGone
+from foretype_wire.errors import GatewayGone
 
 __all__ = ["SseConnection", "request_bytes"]
 

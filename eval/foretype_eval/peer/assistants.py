@@ -13,8 +13,9 @@ from typing import Any, Final, Protocol
 from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_client.ports import Call
 from foretype_context.document import Snapshot
+from foretype_context.segments import Segment
+from foretype_wire.messages import Complete
 
 from foretype_eval.peer.desk import Offer
 from foretype_eval.peer.llama_vim import Buffer, LlamaVim, LlamaVimOptions, Sent
@@ -190,7 +191,7 @@ class CountingGateway(MeasuredGateway):
 
     rows: list[RequestRow] | None = None
 
-    async def _ask(self, call: Call, number: int) -> Answer:
+    async def _ask(self, call: Complete[Segment], number: int) -> Answer:
         sent_s = self._loop.time()
         deltas, done_ms, done = await super()._ask(call, number)
         usage = done.usage

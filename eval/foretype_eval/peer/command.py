@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from foretype_client.ports import GatewayGone
 from foretype_context.terminal import console
 from foretype_models.artifacts import ArtifactError
 from foretype_models.outside.llama_server import LlamaServerError
+from foretype_wire.errors import GatewayGone
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars

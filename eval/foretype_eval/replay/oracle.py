@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
-from foretype_client.ports import Call
-from foretype_context.segments import Kind
+from foretype_context.segments import Kind, Segment
+from foretype_wire.messages import Complete
 
 from foretype_eval.replay.commits import Stretch
 
@@ -20,8 +20,8 @@ _LOOK_CHARS: Final = 160
 
 
 def oracle_of(
-    stretches: Sequence[Stretch], share: float, seed: int, otherwise: Callable[[Call], str]
-) -> Callable[[Call], str]:
+    stretches: Sequence[Stretch], share: float, seed: int, otherwise: Callable[[Complete[Segment]], str]
+) -> Callable[[Complete[Segment]], str]:
     """A predictor for :class:`~foretype_eval.replay.trace.SimulatedGateway`.
 
     Args:
@@ -35,7 +35,7 @@ def oracle_of(
         drawn = blake2b(f"{seed}\0{path}\0{line.strip()}".encode("utf-8", "replace"), digest_size=4).digest()
         return int.from_bytes(drawn) < share * 2**32
 
-    def predict(call: Call) -> str:
+    def predict(call: Complete[Segment]) -> str:
         left = "".join(one.text for one in call.segments if one.kind in (Kind.PREFIX, Kind.MIDDLE))[-_LOOK_CHARS:]
         for path, typed_from, whole in written:
             at = whole.find(left, max(0, typed_from - len(left))) if call.document.endswith(path) else -1

@@ -12,13 +12,12 @@ from typing import Self, TypeVar
 
 import msgspec
 from foretype_client.adaptive.candidates import CopyLine
-from foretype_client.ports import Call
 from foretype_context.assemble import Assembler
 from foretype_context.document import Document
-from foretype_context.segments import Kind
+from foretype_context.segments import Kind, Segment
 from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_models.artifacts import locate
-from foretype_wire.messages import Profile
+from foretype_wire.messages import Complete, Profile
 
 from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.replay.trace import Answer, LatencyTrace, MeasuredGateway, SimulatedGateway, measure
@@ -59,7 +58,7 @@ class RealSide:
     def gateway(self, loop: VirtualLoop, trace: LatencyTrace | None, rng: Random) -> MeasuredGateway:
         return MeasuredGateway(self.ask, self.profile, loop, trace=trace)
 
-    def ask(self, call: Call) -> concurrent.futures.Future[Answer]:
+    def ask(self, call: Complete[Segment]) -> concurrent.futures.Future[Answer]:
         return asyncio.run_coroutine_threadsafe(measure(self.connected.session, call), self._loop)
 
     def _call(self, work: Coroutine[object, object, T]) -> T:
@@ -90,12 +89,12 @@ class Simulator:
         loop: VirtualLoop,
         trace: LatencyTrace | None,
         rng: Random,
-        predict: Callable[[Call], str] | None = None,
+        predict: Callable[[Complete[Segment]], str] | None = None,
     ) -> SimulatedGateway:
         return SimulatedGateway(predict or copy_line_of, self.profile, loop, trace=trace or self._trace, rng=rng)
 
 
-def copy_line_of(call: Call) -> str:
+def copy_line_of(call: Complete[Segment]) -> str:
     """What the copy-line predictor says to a prompt: it sees the prompt's own text alone, as a model would."""
     parts = {kind: "".join(s.text for s in call.segments if s.kind is kind) for kind in Kind}
     left = parts[Kind.PREFIX] + parts[Kind.MIDDLE]

@@ -13,11 +13,11 @@ from foretype_client.adaptive.candidates import LocalModel
 from foretype_client.flow.attempt import Planner
 from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_client.ports import Call, Gateway
+from foretype_client.ports import Gateway
 from foretype_context.document import Snapshot
 from foretype_context.finish import finish
 from foretype_context.plan import PlanState
-from foretype_wire.messages import Delta, Profile
+from foretype_wire.messages import Complete, Delta, Profile
 
 __all__ = ["StrictFlow"]
 
@@ -67,7 +67,7 @@ class StrictFlow:
         if mine != self._asked:
             return None
         plan, self._state = planner.plan(self._state, snapshot, offset, now=asyncio.get_running_loop().time())
-        call = Call(
+        call = Complete(
             id=f"s{next(self._ids)}",
             document=snapshot.uri,
             version=snapshot.version,

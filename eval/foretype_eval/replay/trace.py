@@ -17,8 +17,10 @@ from random import Random
 from typing import Final
 
 import msgspec
-from foretype_client.ports import Call, Gateway, GatewayError, GatewayGone
-from foretype_wire.messages import ChangeReason, Delta, Done, Finish, Profile, Usage
+from foretype_client.ports import Gateway
+from foretype_context.segments import Segment
+from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, Profile, Usage
 
 from foretype_eval.replay.virtual import VirtualLoop
 
@@ -115,7 +117,7 @@ class _Stream:
     """Plays an answer on the virtual clock; `answer` may take real time, during which that clock is held."""
 
     def __init__(
-        self, call: Call, answer: Callable[[], Awaitable[Answer]], record: RequestRecord, loop: VirtualLoop
+        self, call: Complete[Segment], answer: Callable[[], Awaitable[Answer]], record: RequestRecord, loop: VirtualLoop
     ) -> None:
         self._call = call
         self._answer = answer
@@ -179,7 +181,7 @@ class ReplayGateway:
     def connected(self) -> bool:
         return self._profile is not None
 
-    def complete(self, call: Call) -> _Stream:
+    def complete(self, call: Complete[Segment]) -> _Stream:
         async def nothing() -> Answer:
             return [], 0.0, Done(id=call.id, finish=Finish.REFUSED)
 
@@ -188,14 +190,14 @@ class ReplayGateway:
     def changed(self, documents: Sequence[str], reason: ChangeReason) -> None:
         """Nothing to tell: a replay has one developer."""
 
-    def _open(self, call: Call, answer: Callable[[], Awaitable[Answer]]) -> _Stream:
+    def _open(self, call: Complete[Segment], answer: Callable[[], Awaitable[Answer]]) -> _Stream:
         now = self._loop.time()
         record = RequestRecord(sent_s=now, last_s=now, characters=0)
         self.records.append(record)
         return _Stream(call, answer, record, self._loop)
 
 
-async def measure(gateway: Gateway, call: Call) -> Answer:
+async def measure(gateway: Gateway, call: Complete[Segment]) -> Answer:
     """Ask a real gateway on its own (real) event loop, and note when each delta came. A refusal is an empty answer."""
     began = time.perf_counter()
     deltas: list[tuple[float, Delta]] = []
@@ -221,7 +223,7 @@ class MeasuredGateway(ReplayGateway):
 
     def __init__(
         self,
-        ask: Callable[[Call], concurrent.futures.Future[Answer]],
+        ask: Callable[[Complete[Segment]], concurrent.futures.Future[Answer]],
         profile: Profile,
         loop: VirtualLoop,
         *,
@@ -232,11 +234,11 @@ class MeasuredGateway(ReplayGateway):
         self._trace = trace
         self.measured: list[TraceRow] = []
 
-    def complete(self, call: Call) -> _Stream:
+    def complete(self, call: Complete[Segment]) -> _Stream:
         number = len(self.records)
         return self._open(call, lambda: self._ask(call, number))
 
-    async def _ask(self, call: Call, number: int) -> Answer:
+    async def _ask(self, call: Complete[Segment], number: int) -> Answer:
         deltas, done_ms, done = await asyncio.wrap_future(self._ask_real(call))
         self.measured.append(TraceRow([round(ms, 3) for ms, _ in deltas], round(done_ms, 3)))
         if self._trace is None:
@@ -255,14 +257,20 @@ class SimulatedGateway(ReplayGateway):
     """Answers from a function of the call, at latencies drawn from a trace: for sweeps, with no engine."""
 
     def __init__(
-        self, predict: Callable[[Call], str], profile: Profile, loop: VirtualLoop, *, trace: LatencyTrace, rng: Random
+        self,
+        predict: Callable[[Complete[Segment]], str],
+        profile: Profile,
+        loop: VirtualLoop,
+        *,
+        trace: LatencyTrace,
+        rng: Random,
     ) -> None:
         super().__init__(profile, loop)
         self._predict = predict
         self._trace = trace
         self._rng = rng
 
-    def complete(self, call: Call) -> _Stream:
+    def complete(self, call: Complete[Segment]) -> _Stream:
         row = self._rng.choice(self._trace.rows)
         pieces = _PIECE.findall(self._predict(call))
         times = row.times_ms(len(pieces))

@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-from foretype_client.ports import Call
-from foretype_wire.messages import Delta, Done
+from foretype_context.segments import Segment
+from foretype_wire.messages import Complete, Delta, Done
 
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.sides import RealSide
@@ -56,7 +56,7 @@ class RememberingSide(RealSide):
     def gateway(self, loop: VirtualLoop, trace: LatencyTrace | None, rng: Random) -> MeasuredGateway:
         return MeasuredGateway(self.ask if trace is None else self._ask, self.profile, loop, trace=trace)
 
-    def _ask(self, call: Call) -> concurrent.futures.Future[Answer]:
+    def _ask(self, call: Complete[Segment]) -> concurrent.futures.Future[Answer]:
         key = _key(call)
         known: concurrent.futures.Future[Answer] = concurrent.futures.Future()
         if key in self._answers:
@@ -92,7 +92,7 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _key(call: Call) -> bytes:
+def _key(call: Complete[Segment]) -> bytes:
     """Equal for calls that a deterministic engine answers alike; source spans and ids do not matter, paths do."""
     digest = blake2b(digest_size=16)
     for segment in call.segments:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 import typer
-from foretype_client.ports import GatewayGone
 from foretype_context.terminal import say
+from foretype_wire.errors import GatewayGone
 
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, TokenFile, gateway_options

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from foretype_client.ports import GatewayGone
 from foretype_context.terminal import console, say
 from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.embedder import Embedder
+from foretype_wire.errors import GatewayGone
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars

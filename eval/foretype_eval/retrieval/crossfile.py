@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import msgspec
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_client.ports import Call, GatewayError
 from foretype_context.assemble import Assembler, PlanState
 from foretype_context.document import Document, Snapshot
 from foretype_context.finish import strip_healed
@@ -27,7 +26,8 @@ from foretype_context.sources import Snippet
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import Index
 from foretype_retrieval.search import query_at, search
-from foretype_wire.messages import Delta
+from foretype_wire.errors import GatewayError
+from foretype_wire.messages import Complete, Delta
 
 from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.retrieval.repositories import Repository, SourceError, index_of, load_repositories
@@ -232,7 +232,7 @@ async def _ask(
     snippets = _snippets(index, embedder, cut, arm, options.snippets)
     plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, snippets=snippets, block=False, now=0.0)
     shown = [placed.segment.source for placed in plan.segments if placed.segment.kind is Kind.FILE]
-    call = Call(
+    call = Complete(
         id=id_,
         document=snapshot.uri,
         version=snapshot.version,

@@ -13,9 +13,9 @@ from contextlib import aclosing
 from typing import Any, Final, Protocol
 
 import msgspec
-from foretype_client.ports import GatewayError, GatewayGone
 from foretype_context.document import Document, Snapshot
 from foretype_context.outline import defines
+from foretype_wire.errors import GatewayError, GatewayGone
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
