@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("client", "lsp_server", "context", "retrieval", "backend", "eval", "models")
+PACKAGES = ("wire", "client", "lsp_server", "context", "retrieval", "backend", "eval", "models")
 
 STARTERS = {
     "context/foretype_context/git.py": "the door to git",
