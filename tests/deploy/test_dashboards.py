@@ -34,12 +34,14 @@ needs_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="no
 @pytest.fixture(scope="module")
 def metrics() -> Metrics:
     scheduler: SchedulerStatistics = Scheduler().statistics()
-    return Metrics(
+    metrics = Metrics(
         engine=lambda: EngineStatistics(0, 0, 0, 0, 0, 0, 0),
         scheduler=lambda: scheduler,
         connections=lambda: 0,
         slots=4,
     )
+    metrics.watch_loop()
+    return metrics
 
 
 @pytest.mark.parametrize(("where", "query"), QUERIES)
