@@ -10,7 +10,7 @@ import asyncio
 import itertools
 from array import array
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from foretype_context.profile import Stop
@@ -23,9 +23,11 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, Reason
 from foretype_backend.chat.templates import Templates, template_name
+from foretype_backend.doors.answers import ChatCompletion, ChatCompletionChunk, GatewayError
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.http import EventStream, all_text, read_body, refused
-from foretype_backend.doors.openai import error_body, event, usage_body
+from foretype_backend.doors.contract import Answer, DocumentedApp
+from foretype_backend.doors.http import EventStream, all_text, completion_errors, read_body, refused
+from foretype_backend.doors.openai import StreamOptions, error_body, event, usage_body
 from foretype_backend.identity.directory import Principal, Tier
 from foretype_backend.serving.completion import Claim, Limited
 from foretype_backend.serving.encoding import EncodePool
@@ -46,36 +48,38 @@ _PER_MESSAGE_TOKENS: Final = 4
 """What a chat template adds to a message, about."""
 
 
-class _Part(msgspec.Struct, frozen=True):
+_Tokens = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})]
+_Stop = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
+
+
+class ChatPart(msgspec.Struct, frozen=True):
     type: Literal["text"]
     text: str
 
 
-class _Message(msgspec.Struct, frozen=True):
+class ChatMessage(msgspec.Struct, frozen=True):
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[_Part]
+    content: str | list[ChatPart]
 
     @property
     def text(self) -> str:
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
-class _StreamOptions(msgspec.Struct, frozen=True):
-    include_usage: bool = False
+class ChatRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The last message is the user's."""
 
-
-class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    messages: list[_Message]
+    messages: Annotated[list[ChatMessage], msgspec.Meta(extra_json_schema={"minItems": 1, "maxItems": _MAX_MESSAGES})]
     model: str = ""
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    stop: str | list[str] | None = None
+    max_tokens: _Tokens | None = None
+    max_completion_tokens: _Tokens | None = None
+    temperature: Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 2})] | None = None
+    top_p: Annotated[float, msgspec.Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1})] | None = None
+    stop: _Stop | Annotated[list[_Stop], msgspec.Meta(extra_json_schema={"maxItems": 16})] | None = None
     seed: int | None = None
-    n: int | None = None
+    n: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 1})] | None = None
     stream: bool = False
-    stream_options: _StreamOptions | None = None
+    stream_options: StreamOptions | None = None
     user: str | None = None
 
 
@@ -97,18 +101,33 @@ class ChatDoor:
         self._numbers = itertools.count(1)
         self.templates = Templates()
 
+    def register(self, app: DocumentedApp) -> None:
+        answers = {200: Answer("the answer", [ChatCompletion], ChatCompletionChunk), **completion_errors(GatewayError)}
+        app.door(
+            "POST",
+            "/v1/chat/completions",
+            self.chat_completions,
+            tag="completions",
+            takes=ChatRequest,
+            answers=answers,
+            direct=True,
+        )
+
     def tpot_p99_ms(self) -> dict[str, float]:
         """Time per token by tier, over the last two seconds."""
         return {} if self._pool is None or self._pool.pace is None else self._pool.pace.p99_ms()
 
-    async def completions(self, request: Request) -> Response:
-        """`POST /v1/chat/completions`."""
+    async def chat_completions(self, request: Request) -> Response:
+        """Answer a conversation, as OpenAI's API does.
+
+        A field that is not named here is refused. Without a pool for chat the answer is 503.
+        """
         if self._pool is None:
             told = "this gateway has no quality pool; configure [pool.quality] url, and reload"
             return JSONResponse(error_body(told, "pool_missing", None), status_code=503)
         received = self._pool.chat.clock()
         try:
-            body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
+            body = await read_body(request, ChatRequest, max_bytes=self._max_body_bytes)
             job = await self._job(self._pool, body, request, received)
         except InvalidRequest as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
@@ -128,7 +147,7 @@ class ChatDoor:
             return self._stream(self._pool, body, job, template, model)
         return await self._whole(self._pool, request, job, template, model)
 
-    async def _job(self, pool: QualityPool, body: _Body, request: Request, received: float) -> Job:
+    async def _job(self, pool: QualityPool, body: ChatRequest, request: Request, received: float) -> Job:
         _check(body)
         principal = principal_of(request.scope)
         limit = pool.config.context_limit_tokens
@@ -155,7 +174,7 @@ class ChatDoor:
     def _made(
         self,
         pool: QualityPool,
-        body: _Body,
+        body: ChatRequest,
         request: Request,
         received: float,
         principal: Principal,
@@ -202,7 +221,7 @@ class ChatDoor:
         choice = {"index": 0, "message": message, "finish_reason": _FINISH.get(outcome.reason, "stop")}
         return JSONResponse(_base(job, model, "chat.completion") | {"choices": [choice], "usage": usage_body(outcome)})
 
-    def _stream(self, pool: QualityPool, body: _Body, job: Job, template: str, model: str) -> Response:
+    def _stream(self, pool: QualityPool, body: ChatRequest, job: Job, template: str, model: str) -> Response:
         base = _base(job, model, "chat.completion.chunk")
         with_usage = body.stream_options is not None and body.stream_options.include_usage
         role: dict[str, str] = {"role": "assistant"}
@@ -250,7 +269,7 @@ def _base(job: Job, model: str, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{job.key}", "object": kind, "created": created, "model": model}
 
 
-def _check(body: _Body) -> None:
+def _check(body: ChatRequest) -> None:
     if not 0 < len(body.messages) <= _MAX_MESSAGES:
         raise InvalidRequest("messages", f"must be 1 to {_MAX_MESSAGES} messages")
     if body.messages[-1].role != "user":

@@ -26,7 +26,16 @@ from foretype_backend.serving.turns import Turn, Turns
 if TYPE_CHECKING:  # it brings the database's libraries, which a gateway with one token never loads
     from foretype_backend.identity.identity import Identity
 
-__all__ = ["CLOSE_CREDENTIALS", "CLOSE_FORBIDDEN", "Gatekeeper", "GuardMiddleware", "principal_of", "turn_of"]
+__all__ = [
+    "CLOSE_CREDENTIALS",
+    "CLOSE_FORBIDDEN",
+    "Gatekeeper",
+    "GuardMiddleware",
+    "needed",
+    "principal_of",
+    "refusal",
+    "turn_of",
+]
 
 CLOSE_CREDENTIALS: Final = 4401
 CLOSE_FORBIDDEN: Final = 4403
@@ -35,7 +44,14 @@ _PROBES: Final = frozenset({"/livez", "/readyz"})
 """They answer under any Host: a kubelet asks the pod by its address, a load balancer under a name of its own. They tell one word."""
 _PAGES: Final = frozenset({"/playground", "/playground/app.js", "/playground/style.css", "/playground/login"})
 _OPEN_PATHS: Final = _PROBES | _PAGES | {"/healthz", "/health"}
-_SCOPES: Final = (("/metrics", Scope.METRICS), ("/admin/", Scope.ADMIN), ("/v1/chat/", Scope.CHAT))
+_DOCUMENT: Final = frozenset({"/openapi.json", "/docs"})
+"""Open on a private gateway, which is on loopback; what a team's is made of is its operators' to read."""
+_SCOPES: Final = (
+    ("/metrics", Scope.METRICS),
+    ("/admin/", Scope.ADMIN),
+    ("/v1/chat/", Scope.CHAT),
+    *((path, Scope.ADMIN) for path in sorted(_DOCUMENT)),
+)
 _OPERATORS: Final = ("/metrics", "/admin/")
 """Asked by who has to see what is wrong; they are not counted among the requests that are bounded."""
 _PRINCIPAL: Final = "foretype.principal"
@@ -88,6 +104,11 @@ class Gatekeeper:
         self._hosts = {"localhost", bound, *(host.strip("[]").lower() for host in config.gateway.hosts)}
         self._origins = {origin.rstrip("/").lower() for origin in config.gateway.origins}
         self._any_address = not is_loopback(config.gateway.host)
+        self._open = _OPEN_PATHS | _DOCUMENT if config.private else _OPEN_PATHS
+
+    def opens(self, path: str) -> bool:
+        """Whether a path asks for no credential."""
+        return path in self._open
 
     def listed(self, headers: Mapping[str, str], *, any_host: bool = False) -> bool:
         """Whether Host is this gateway's, or does not matter, and Origin, if there is one, is listed."""
@@ -174,27 +195,25 @@ class GuardMiddleware:
         headers = Headers(scope=scope)
         if not self._keeper.listed(headers, any_host=scope["path"] in _PROBES):
             await self._turns.come(_STRANGER, _REQUEST_S)
-            await _refuse(403, "forbidden", "this Host or Origin is not listed; see gateway.hosts and gateway.origins")(
+            await refusal(403, "forbidden", "this Host or Origin is not listed; see gateway.hosts and gateway.origins")(
                 scope, receive, send
             )
             return
-        principal = (
-            _ANYBODY if scope["path"] in _OPEN_PATHS else self._keeper.authenticate(headers, needed(scope["path"]))
-        )
-        known = scope["path"] not in _OPEN_PATHS
+        known = not self._keeper.opens(scope["path"])
+        principal = self._keeper.authenticate(headers, needed(scope["path"])) if known else _ANYBODY
         tenant = principal.tenant if known and isinstance(principal, Principal) else _STRANGER
         await self._turns.come(tenant, _REQUEST_S)
         if principal is Denial.SCOPE:
             message = "this credential lacks the scope for it; see `foretype keys list`"
-            await _refuse(403, "forbidden", message)(scope, receive, send)
+            await refusal(403, "forbidden", message)(scope, receive, send)
         elif isinstance(principal, Denial):
-            response = _refuse(401, "invalid_api_key", "no or wrong credential; send `Authorization: Bearer KEY`")
+            response = refusal(401, "invalid_api_key", "no or wrong credential; send `Authorization: Bearer KEY`")
             response.headers["WWW-Authenticate"] = "Bearer"
             await response(scope, receive, send)
         elif (
             (declared := headers.get("content-length")) and declared.isdigit() and int(declared) > self._max_body_bytes
         ):
-            await _refuse(413, "request_too_large", f"the body is larger than {self._max_body_bytes} bytes")(
+            await refusal(413, "request_too_large", f"the body is larger than {self._max_body_bytes} bytes")(
                 scope, receive, send
             )
         else:
@@ -211,7 +230,7 @@ class GuardMiddleware:
             own = requests.own_full(tenant)
             whose = "your tenant has" if own else "this gateway has"
             status, code = (429, "rate_limited") if own else (503, "overloaded")
-            response = _refuse(status, code, f"{whose} as many requests under way as it may; try again shortly")
+            response = refusal(status, code, f"{whose} as many requests under way as it may; try again shortly")
             response.headers["Retry-After"] = "1"
             await response(scope, receive, send)
             return
@@ -227,7 +246,8 @@ def needed(path: str) -> Scope:
     return next((scope for start, scope in _SCOPES if path.startswith(start)), Scope.COMPLETE)
 
 
-def _refuse(status: int, code: str, message: str) -> JSONResponse:
+def refusal(status: int, code: str, message: str) -> JSONResponse:
+    """An error in OpenAI's form."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
     return JSONResponse({"error": error}, status_code=status)
 

@@ -10,7 +10,9 @@ from foretype_context.profile import Profile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.doors.auth import Gatekeeper
+from foretype_backend.doors.answers import GatewayError, Health, Probe, Unready
+from foretype_backend.doors.auth import Gatekeeper, refusal
+from foretype_backend.doors.contract import Answer, DocumentedApp
 from foretype_backend.doors.readiness import Readiness
 from foretype_backend.operations.metrics import CONTENT_TYPE
 from foretype_backend.serving.serve import Service
@@ -54,19 +56,32 @@ class HealthDoor:
             service.engine, draining=draining, admits=lambda: keeper.has_token or identity is None or identity.admits
         )
 
+    def register(self, app: DocumentedApp) -> None:
+        ok = Answer("yes", [Probe])
+        app.door("GET", "/livez", self.livez, tag="health", guarded=False, answers={200: ok})
+        unready = Answer("no, and why in one word", [Unready])
+        app.door("GET", "/readyz", self.readyz, tag="health", guarded=False, answers={200: ok, 503: unready})
+        health = {200: Answer("it serves", [Health]), 503: Answer("it drains", [Health])}
+        app.door("GET", "/healthz", self.healthz, tag="health", guarded=False, answers=health)
+        app.door("GET", "/health", self.healthz, tag="health", guarded=False, answers=health)  # llama.cpp's name for it
+        text = Answer("the Prometheus text format", media="text/plain")
+        app.door("GET", "/metrics", self.metrics, tag="health", answers={200: text})
+        file = {200: Answer("the file"), 404: Answer("no such tokenizer here", [GatewayError])}
+        app.door("GET", "/v1/tokenizers/{digest}", self.tokenizer, tag="health", answers=file)
+
     async def livez(self, request: Request) -> Response:
-        """`GET /livez`: this process answers."""
+        """Whether this process answers."""
         return JSONResponse({"status": "ok"}, headers=_NO_STORE)
 
     async def readyz(self, request: Request) -> Response:
-        """`GET /readyz`: 200 where a completion can be served, 503 with one word where not."""
+        """Whether a completion can be served now."""
         reason = await self._readiness.unready()
         if reason is None:
             return JSONResponse({"status": "ok"}, headers=_NO_STORE)
         return JSONResponse({"status": "unready", "reason": reason}, status_code=503, headers=_NO_STORE)
 
     async def healthz(self, request: Request) -> Response:
-        """`GET /healthz`: what this process serves, for clients and people; 503 while it drains, whatever its engine does.
+        """What this process serves, for clients and people; 503 while it drains, whatever its engine does.
 
         Needs no token and tells nothing secret. A right token is confirmed, so that a client can tell its own gateway from
         another process on the same port.
@@ -90,13 +105,14 @@ class HealthDoor:
         )
 
     async def metrics(self, request: Request) -> Response:
-        """`GET /metrics` in the Prometheus text format."""
+        """Metrics of all workers in the Prometheus text format."""
         return Response(await self._metrics(), headers={"Content-Type": CONTENT_TYPE})
 
-    async def tokenizer(self, request: Request) -> Response:
-        """`GET /v1/tokenizers/{digest}`: the tokenizer file, which never changes under its digest."""
-        if self._tokenizer is None or request.path_params["digest"] != self._profile.tokenizer_digest:
-            message = "no tokenizer of this digest is served here; take the digest from the profile"
-            return JSONResponse({"error": {"message": message, "code": "not_found"}}, status_code=404)
+    async def tokenizer(self, digest: str) -> Response:
+        """The tokenizer file, which never changes under its digest."""
+        if self._tokenizer is None or digest != self._profile.tokenizer_digest:
+            return refusal(
+                404, "not_found", "no tokenizer of this digest is served here; take the digest from the profile"
+            )
         headers = {"Cache-Control": "private, max-age=31536000, immutable"}
         return Response(self._tokenizer, media_type="application/json", headers=headers)

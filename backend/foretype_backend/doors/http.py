@@ -22,6 +22,7 @@ from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.auth import turn_of
+from foretype_backend.doors.contract import Answer
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta, joined
@@ -29,7 +30,17 @@ from foretype_backend.serving.render import Prompt, Renderer
 from foretype_backend.serving.serve import Job, Outcome, Service
 from foretype_backend.transport.http_protocol import all_here, body_channel
 
-__all__ = ["OUTCOME", "EventStream", "HttpJobs", "all_text", "fim_segments", "read_body", "refused", "was_shed"]
+__all__ = [
+    "OUTCOME",
+    "EventStream",
+    "HttpJobs",
+    "all_text",
+    "completion_errors",
+    "fim_segments",
+    "read_body",
+    "refused",
+    "was_shed",
+]
 
 CLIENT_GONE: Final = 499
 OUTCOME: Final = "x-foretype-outcome"
@@ -171,6 +182,18 @@ async def all_text(
     if outcome is None:
         return None
     return "".join(parts) + (outcome.rest.text if outcome.rest is not None else ""), outcome
+
+
+def completion_errors(form: type) -> dict[int, Answer]:
+    """What the doors of completions answer where there is none; `form` of an error."""
+    return {
+        400: Answer("a field is wrong, and which", [form]),
+        408: Answer("too late to be of use", [form]),
+        429: Answer("a budget is used up; `Retry-After` says how long", [form]),
+        499: Answer("ended by the client: it went away", [form]),
+        500: Answer("a fault of the gateway", [form]),
+        503: Answer("overloaded, or no engine", [form]),
+    }
 
 
 def was_shed(outcome: Outcome) -> bool:

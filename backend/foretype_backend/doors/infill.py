@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from foretype_context.profile import Profile, Stop
@@ -20,12 +20,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
+from foretype_backend.doors.answers import InfillAnswer, InfillError
 from foretype_backend.doors.auth import principal_of
+from foretype_backend.doors.contract import Answer, DocumentedApp
 from foretype_backend.doors.http import (
     OUTCOME,
     EventStream,
     HttpJobs,
     all_text,
+    completion_errors,
     fim_segments,
     read_body,
     refused,
@@ -48,7 +51,7 @@ _Files = list[tuple[str, str]]
 _STOP_TYPES: Final = {Reason.STOP: "word", Reason.LENGTH: "limit", Reason.EXPIRED: "limit"}
 
 
-class _Extra(msgspec.Struct, frozen=True):
+class ExtraFile(msgspec.Struct, frozen=True):
     text: str = ""
     filename: str = ""
 
@@ -57,13 +60,16 @@ if TYPE_CHECKING:
     _Extras = msgspec.Struct
 else:
     _Extras = msgspec.defstruct(
-        "_Extras", [(f"_{at}", _Extra | None, None) for at in range(_FILES_MAX)], array_like=True, frozen=True
+        "ExtraFiles", [(f"_{at}", ExtraFile | None, None) for at in range(_FILES_MAX)], array_like=True, frozen=True
     )
 """A list of which no more than the first files are made: a megabyte of `{}` would be 350,000 objects."""
+_Stop = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
 _NO_EXTRAS: Final = _Extras()
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True):
+class InfillRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`prompt` is the typed part of the cursor's line; of `input_extra` the first 256 are looked at."""
+
     input_prefix: str = ""
     input_suffix: str = ""
     input_extra: _Extras = _NO_EXTRAS
@@ -72,7 +78,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
     n_indent: int = 0
     t_max_predict_ms: float = 0.0
     temperature: float | None = None
-    stop: list[str] = []
+    stop: Annotated[list[_Stop], msgspec.Meta(extra_json_schema={"maxItems": 16})] = []
     response_fields: list[str] = []
     stream: bool = False
 
@@ -83,13 +89,20 @@ class InfillDoor:
         self._profile = profile
         self._max_body_bytes = max_body_bytes
 
+    def register(self, app: DocumentedApp) -> None:
+        answers = {200: Answer("the text", [InfillAnswer], InfillAnswer), **completion_errors(InfillError)}
+        app.door("POST", "/infill", self.infill, tag="completions", takes=InfillRequest, answers=answers, direct=True)
+
     async def infill(self, request: Request) -> Response:
-        """`POST /infill`."""
+        """Fill in at a cursor, as llama.cpp's server does.
+
+        Fields that are not named here are ignored. `n_predict: 0` warms the prefix cache and generates nothing.
+        """
         received = self._jobs.service.clock()
         principal = principal_of(request.scope)
         limits = self._jobs.service.limits
         try:
-            body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
+            body = await read_body(request, InfillRequest, max_bytes=self._max_body_bytes)
             check_stop(body.stop, None, None)
             files = _files(body)
             wanted = limits.max_tokens if body.n_predict < 0 else body.n_predict
@@ -115,7 +128,7 @@ class InfillDoor:
             return self._stream(body, job, truncated)
         return await self._whole(request, body, job, truncated)
 
-    async def _prompt(self, body: _Body, files: _Files, tenant: str) -> tuple[Prompt, bool]:
+    async def _prompt(self, body: InfillRequest, files: _Files, tenant: str) -> tuple[Prompt, bool]:
         """Render; drop extra files, then far lines, until it fits beside what is to be generated."""
         renderer = self._jobs.renderer
         whole = self._segments(body, files, body.input_prefix, body.input_suffix)
@@ -124,7 +137,7 @@ class InfillDoor:
             return prompt, False
         return await renderer.pool.run(tenant, lambda: self._cut(body, files, prompt or renderer.encode_now(whole)))
 
-    def _cut(self, body: _Body, files: _Files, prompt: Prompt) -> tuple[Prompt, bool]:
+    def _cut(self, body: InfillRequest, files: _Files, prompt: Prompt) -> tuple[Prompt, bool]:
         """Every piece is counted once; what is dropped is known by its tokens, so that what is left is encoded once more."""
         limit = self._limit(body)
         prefix, suffix = body.input_prefix, body.input_suffix
@@ -140,16 +153,16 @@ class InfillDoor:
             return prompt, True
         raise InvalidRequest("prompt", f"the typed line alone is {len(prompt.ids)} tokens, the model takes {limit}")
 
-    def _limit(self, body: _Body) -> int:
+    def _limit(self, body: InfillRequest) -> int:
         """Most tokens of a prompt that leave room for what is to be generated."""
         context = self._jobs.renderer.context_limit_tokens
         return context - max(1, min(max(body.n_predict, 1), context // 4))
 
-    def _segments(self, body: _Body, files: _Files, prefix: str, suffix: str) -> list[Segment]:
+    def _segments(self, body: InfillRequest, files: _Files, prefix: str, suffix: str) -> list[Segment]:
         grammar, layout = self._jobs.renderer.grammar, self._profile.layout
         return fim_segments(grammar, prefix, suffix, typed=body.prompt, files=files, layout=layout)
 
-    async def _whole(self, request: Request, body: _Body, job: Job, truncated: bool) -> Response:
+    async def _whole(self, request: Request, body: InfillRequest, job: Job, truncated: bool) -> Response:
         found = await all_text(request, lambda deliver: self._run(body, job, deliver))
         if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
@@ -159,7 +172,7 @@ class InfillDoor:
         answer = _pick(self._answer(text, outcome, truncated, body.n_predict), body.response_fields)
         return JSONResponse(answer, headers={OUTCOME: str(outcome.reason)} if was_shed(outcome) else None)
 
-    def _stream(self, body: _Body, job: Job, truncated: bool) -> Response:
+    def _stream(self, body: InfillRequest, job: Job, truncated: bool) -> Response:
         def on_delta(delta: TextDelta) -> bytes:
             return _event({"content": delta.text, "stop": False})
 
@@ -175,7 +188,7 @@ class InfillDoor:
             on_refusal=lambda outcome: refused(outcome, _error),
         )
 
-    async def _run(self, body: _Body, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
+    async def _run(self, body: InfillRequest, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
         """Serve; after `t_max_predict_ms` of generation, once a line is complete, the request ends as if at its limit."""
         if body.t_max_predict_ms <= 0:
             return await self._jobs.service.run(job, deliver)
@@ -218,9 +231,9 @@ class InfillDoor:
         }
 
 
-def _files(body: _Body) -> _Files:
+def _files(body: InfillRequest) -> _Files:
     """Of a body, checked. Raises InvalidRequest."""
-    given: tuple[_Extra | None, ...] = msgspec.structs.astuple(body.input_extra)
+    given: tuple[ExtraFile | None, ...] = msgspec.structs.astuple(body.input_extra)
     files = [(extra.filename or "extra", extra.text) for extra in given if extra is not None]
     if any("\n" in name or "\r" in name for name, _ in files):
         raise InvalidRequest("input_extra", "a filename has no line ending")
@@ -232,7 +245,7 @@ def _files(body: _Body) -> _Files:
     return files
 
 
-def _characters(body: _Body, files: _Files) -> int:
+def _characters(body: InfillRequest, files: _Files) -> int:
     own = len(body.input_prefix) + len(body.input_suffix) + len(body.prompt)
     return own + sum(len(name) + len(text) for name, text in files)
 

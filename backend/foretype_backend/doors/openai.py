@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from foretype_context.profile import Profile, Stop
@@ -19,12 +19,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
+from foretype_backend.doors.answers import Completion, GatewayError, Models, Usage
 from foretype_backend.doors.auth import principal_of
+from foretype_backend.doors.contract import Answer, DocumentedApp
 from foretype_backend.doors.http import (
     OUTCOME,
     EventStream,
     HttpJobs,
     all_text,
+    completion_errors,
     fim_segments,
     read_body,
     refused,
@@ -43,22 +46,29 @@ _INLINE_IDS: Final = 8192
 _FINISH: Final = {Reason.LENGTH: "length", Reason.EXPIRED: "length"}
 
 
-class _StreamOptions(msgspec.Struct, frozen=True):
+_Id = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})]
+_One = Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 1})]
+_Stop = Annotated[str, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": 256})]
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool = False
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True):
-    prompt: str | list[int | str] = ""
+class CompletionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """With `suffix` the prompt is text left of the cursor; else it is one text, or one list of token ids, to go on from."""
+
+    prompt: str | list[_Id | str] = ""
     model: str = ""
     suffix: str | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    stop: str | list[str] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 0})] | None = None
+    temperature: Annotated[float, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": 2})] | None = None
+    stop: _Stop | Annotated[list[_Stop], msgspec.Meta(extra_json_schema={"maxItems": 16})] | None = None
     stream: bool = False
-    stream_options: _StreamOptions | None = None
-    n: int | None = None
-    best_of: int | None = None
-    echo: bool = False
+    stream_options: StreamOptions | None = None
+    n: _One | None = None
+    best_of: _One | None = None
+    echo: Annotated[bool, msgspec.Meta(extra_json_schema={"const": False})] = False
 
 
 class OpenAIDoor:
@@ -69,17 +79,39 @@ class OpenAIDoor:
         self._numbers = itertools.count(1)
         self._created = int(datetime.now(UTC).timestamp())
 
+    def register(self, app: DocumentedApp) -> None:
+        whole = Answer("the completion; `x-foretype-outcome` says why an empty one is empty", [Completion], Completion)
+        answers = {200: whole, **completion_errors(GatewayError)}
+        app.door(
+            "POST",
+            "/v1/completions",
+            self.completions,
+            tag="completions",
+            takes=CompletionRequest,
+            answers=answers,
+            direct=True,
+        )
+        app.door("GET", "/v1/models", self.models, tag="completions", answers={200: Answer("the model", [Models])})
+
     async def models(self, request: Request) -> Response:
-        """`GET /v1/models`: the one model that this gateway serves."""
-        model = {"id": self._profile.model, "object": "model", "created": self._created, "owned_by": "foretype"}
-        return JSONResponse({"object": "list", "data": [model]})
+        """The one model that this gateway serves, as OpenAI lists models."""
+        answer: Models = {
+            "object": "list",
+            "data": [
+                {"id": self._profile.model, "object": "model", "created": self._created, "owned_by": "foretype"},
+            ],
+        }
+        return JSONResponse(answer)
 
     async def completions(self, request: Request) -> Response:
-        """`POST /v1/completions`."""
+        """Complete a text, or the place between two, as OpenAI's API does.
+
+        Fields that are not named here are ignored.
+        """
         received = self._jobs.service.clock()
         principal = principal_of(request.scope)
         try:
-            body = await read_body(request, _Body, max_bytes=self._max_body_bytes)
+            body = await read_body(request, CompletionRequest, max_bytes=self._max_body_bytes)
             _check(body)
             wanted = _DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
             with self._jobs.claim(principal, characters=_characters(body), max_tokens=wanted) as claim:
@@ -102,7 +134,7 @@ class OpenAIDoor:
             return refused(limited.outcome, error_body)
         return self._stream(body, job) if body.stream else await self._whole(request, job)
 
-    async def _prompt(self, body: _Body, tenant: str) -> Prompt:
+    async def _prompt(self, body: CompletionRequest, tenant: str) -> Prompt:
         renderer = self._jobs.renderer
         prompt = body.prompt
         if isinstance(prompt, list):
@@ -143,7 +175,7 @@ class OpenAIDoor:
         headers = {OUTCOME: str(outcome.reason)} if was_shed(outcome) else None
         return JSONResponse(self._answer(text, outcome) | {"usage": usage_body(outcome)}, headers=headers)
 
-    def _stream(self, body: _Body, job: Job) -> Response:
+    def _stream(self, body: CompletionRequest, job: Job) -> Response:
         base = self._answer("", None)
         with_usage = body.stream_options is not None and body.stream_options.include_usage
 
@@ -175,13 +207,13 @@ class OpenAIDoor:
         }
 
 
-def _characters(body: _Body) -> int:
+def _characters(body: CompletionRequest) -> int:
     if isinstance(body.prompt, str):
         return len(body.prompt) + len(body.suffix or "")
     return 4 * len(body.prompt) if len(body.prompt) != 1 else len(str(body.prompt[0]))
 
 
-def _check(body: _Body) -> None:
+def _check(body: CompletionRequest) -> None:
     if body.max_tokens is not None and body.max_tokens < 0:
         raise InvalidRequest("max_tokens", "must not be negative")
     if body.temperature is not None and not 0 <= body.temperature <= 2:
@@ -192,7 +224,7 @@ def _check(body: _Body) -> None:
         raise InvalidRequest("echo", "the prompt is not repeated; leave `echo` out")
 
 
-def _stop(body: _Body) -> Stop:
+def _stop(body: CompletionRequest) -> Stop:
     strings = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
     try:
         check_stop(strings, None, None)
@@ -206,7 +238,7 @@ def _choice(text: str, outcome: Outcome | None) -> dict[str, Any]:
     return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
 
 
-def usage_body(outcome: Outcome) -> dict[str, Any]:
+def usage_body(outcome: Outcome) -> Usage:
     """OpenAI's `usage`."""
     usage = outcome.usage
     return {

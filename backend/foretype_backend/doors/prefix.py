@@ -11,9 +11,11 @@ from foretype_wire.errors import InvalidRequest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.doors.auth import principal_of
+from foretype_backend.doors.answers import Cached, GatewayError, Purge
+from foretype_backend.doors.contract import Answer, Asks, DocumentedApp
 from foretype_backend.doors.http import read_body
 from foretype_backend.fleet.pool import ReplicaPool
+from foretype_backend.identity.directory import Principal
 from foretype_backend.prefix.directory import Held
 from foretype_backend.prefix.purge import PurgeFailed, Purger
 
@@ -22,7 +24,7 @@ __all__ = ["PrefixDoor", "PurgeDoor"]
 _MAX_BODY_BYTES: Final = 64 * 1024
 
 
-class PurgeBody(msgspec.Struct, frozen=True):
+class PurgeRequest(msgspec.Struct, frozen=True):
     """`tenant` counts from the gateway's owner alone; everybody else purges their own."""
 
     repository: str = ""
@@ -41,21 +43,40 @@ class PurgeDoor:
         self._purger = purger
         self.blocks = blocks
 
-    async def purge(self, request: Request) -> Response:
-        """Makes everything of a repository, or with none of the tenant, unreachable."""
+    def register(self, app: DocumentedApp) -> None:
+        answers = {
+            200: Answer("every gateway and worker has followed", [Purge]),
+            202: Answer("kept for good, and not everybody has followed yet", [Purge]),
+            400: Answer("a field is wrong, and which", [GatewayError]),
+            503: Answer("nothing was purged", [GatewayError]),
+        }
+        app.door("POST", "/admin/prefix/purge", self.purge, tag="operators", takes=PurgeRequest, answers=answers)
+
+    async def purge(self, request: Request, principal: Asks) -> Response:
+        """Make everything cached of a repository, or with none of the tenant, unreachable.
+
+        Of a gateway that keeps tenants apart.
+        """
         try:
-            body = await read_body(request, PurgeBody, max_bytes=_MAX_BODY_BYTES)
+            body = await read_body(request, PurgeRequest, max_bytes=_MAX_BODY_BYTES)
         except InvalidRequest as error:
             return _refused(error.field, str(error))
-        tenant = _tenant(request, body.tenant)
+        tenant = _tenant(principal, body.tenant)
         blocks = None if self.blocks is None else self.blocks(tenant, body.repository)
         try:
             done = await self._purger.purge(tenant, body.repository)
         except PurgeFailed as error:
             if error.field is not None:
                 return _refused(error.field, str(error))
-            told = {"message": f"nothing was purged: {error}", "code": "unavailable", "param": None}
-            return JSONResponse({"error": told}, status_code=503)
+            told: GatewayError = {
+                "error": {
+                    "message": f"nothing was purged: {error}",
+                    "type": "server_error",
+                    "param": None,
+                    "code": "unavailable",
+                }
+            }
+            return JSONResponse(told, status_code=503)
         answer = {"tenant": tenant, "repository": body.repository, "blocks": blocks, "epoch": done.epoch}
         return JSONResponse(answer | done.report(), status_code=200 if done.complete else 202)
 
@@ -72,16 +93,21 @@ class PrefixDoor:
         self._pool = pool
         self._clock = clock
 
-    async def show(self, request: Request) -> Response:
-        """What is believed, or known by the replicas' events, to be cached; by document, largest first."""
-        repository = request.query_params.get("repository", "")
-        tenant = _tenant(request, request.query_params.get("tenant"))
+    def register(self, app: DocumentedApp) -> None:
+        app.door("GET", "/admin/prefix", self.show, tag="operators", answers={200: Answer("by document", [Cached])})
+
+    async def show(self, principal: Asks, repository: str = "", tenant: str | None = None) -> Response:
+        """What is cached of a repository, by document, largest first.
+
+        Believed, or known by the replicas' events. Of a gateway with a pool of replicas; `tenant` counts from its owner alone.
+        """
+        tenant = _tenant(principal, tenant)
         held = self._pool.book.contents(tenant, repository)
         now = self._clock()
         statistics = self._pool.pool_statistics()
-        named = _shown_as(request, list(statistics.replicas))
+        named = _shown_as(principal, list(statistics.replicas))
         replicas = {named[name]: one._asdict() for name, one in statistics.replicas.items()}
-        if not _owner(request):
+        if not _owner(principal):
             replicas = {name: {**one, "reason": ""} for name, one in replicas.items()}
         return JSONResponse(
             {
@@ -96,23 +122,23 @@ class PrefixDoor:
         )
 
 
-def _tenant(request: Request, named: str | None) -> str:
+def _tenant(principal: Principal, named: str | None) -> str:
     """An administrator sees their own tenant; the owner's token, and a gateway without credentials, any."""
-    principal = principal_of(request.scope)
-    return named if _owner(request) and named is not None else principal.tenant
+    return named if _owner(principal) and named is not None else principal.tenant
 
 
-def _owner(request: Request) -> bool:
-    return principal_of(request.scope).credential in ("", "token")
+def _owner(principal: Principal) -> bool:
+    return principal.credential in ("", "token")
 
 
-def _shown_as(request: Request, names: list[str]) -> dict[str, str]:
+def _shown_as(principal: Principal, names: list[str]) -> dict[str, str]:
     """The owner sees addresses; a tenant's administrator tells replicas apart by their numbers."""
-    return {name: name if _owner(request) else f"replica {at}" for at, name in enumerate(names)}
+    return {name: name if _owner(principal) else f"replica {at}" for at, name in enumerate(names)}
 
 
 def _refused(field: str | None, message: str) -> JSONResponse:
-    return JSONResponse({"error": {"message": message, "code": "invalid_request", "param": field}}, status_code=400)
+    error = {"message": message, "type": "invalid_request_error", "param": field, "code": "invalid_request"}
+    return JSONResponse({"error": error}, status_code=400)
 
 
 def _row(held: Held, now: float, named: dict[str, str]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from foretype_wire.messages import Changed
-from starlette.applications import Starlette
 
+from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.purge import Purger
@@ -16,7 +16,7 @@ from foretype_backend.start.app import stream_door
 __all__ = ["attach_pool", "attach_purger"]
 
 
-def attach_pool(app: Starlette, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
+def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
     """Connects an application made by :func:`foretype_backend.start.app.create_app` with the pool that is its engine.
 
     Args:
@@ -31,10 +31,10 @@ def attach_pool(app: Starlette, pool: ReplicaPool, *, clock: Callable[[], float]
     stream.left = lambda session: pool.book.left(session, clock())
     if stream.service.salts is not None:
         stream.service.salts.ended.append(pool.purge)
-    app.add_route("/admin/prefix", PrefixDoor(pool, clock=clock).show, methods=["GET"])
+    PrefixDoor(pool, clock=clock).register(app)
 
 
-def attach_purger(app: Starlette, purger: Purger, pool: ReplicaPool | None = None) -> None:
+def attach_purger(app: DocumentedApp, purger: Purger, pool: ReplicaPool | None = None) -> None:
     """Opens the door by which operators end caches, on a gateway with salts. `pool` counts what is believed to be cached."""
     blocks = None if pool is None else pool.count
-    app.add_route("/admin/prefix/purge", PurgeDoor(purger, blocks).purge, methods=["POST"])
+    PurgeDoor(purger, blocks).register(app)

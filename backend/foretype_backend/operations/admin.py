@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from prometheus_client.core import Metric
-from starlette.requests import Request
 from starlette.responses import Response
 
 from foretype_backend.admission.degradation import RUNGS
 from foretype_backend.chat.door import ChatDoor
-from foretype_backend.doors.auth import principal_of
+from foretype_backend.doors.answers import Status
+from foretype_backend.doors.contract import Answer, Asks, DocumentedApp
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.operations.worker_peers import Place, Siblings
@@ -46,12 +46,17 @@ class AdminDoor:
         self._started = clock()
         self.siblings = Siblings(families, self.report, place)
 
-    async def status(self, request: Request) -> Response:
-        """Everything at once; figures of the last seconds are rolling, counters are since the start.
+    def register(self, app: DocumentedApp) -> None:
+        app.door("GET", "/admin/status", self.status, tag="operators", answers={200: Answer("the report", [Status])})
+
+    async def status(self, principal: Asks) -> Response:
+        """A gateway at a glance.
+
+        Figures of the last seconds are rolling, counters are since the start.
 
         An administrator of a tenant sees of others how many they are; who they are, and what their templates are called, the owner.
         """
-        report, principal = await self.siblings.status(), principal_of(request.scope)
+        report = await self.siblings.status()
         if principal.credential not in ("", "token"):
             rungs = report["rungs"]
             report["rungs"] = {name: rung for name, rung in rungs.items() if name == principal.tenant}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from importlib.resources import files
@@ -16,10 +17,12 @@ from foretype_context.tokens import Tokenizer
 from foretype_wire.errors import InvalidRequest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
-from foretype_backend.doors.auth import Gatekeeper, principal_of
+from foretype_backend.doors.answers import FinishedText, Login, LoginCode, PageError, PlannedPrompt
+from foretype_backend.doors.auth import Gatekeeper
+from foretype_backend.doors.contract import Answer, Asks, DocumentedApp
 from foretype_backend.doors.http import read_body
+from foretype_backend.identity.directory import Principal
 from foretype_backend.playground.logins import CODE_S, cookie_name
 from foretype_backend.playground.plans import MAX_TEXT_CHARS, Pages
 
@@ -47,14 +50,14 @@ _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)]
 _Short = Annotated[str, msgspec.Meta(max_length=256)]
 
 
-class _Login(msgspec.Struct):
+class LoginRequest(msgspec.Struct):
     """Either of them; a code wins."""
 
     token: str = ""
     code: _Short = ""
 
 
-class _Ask(msgspec.Struct):
+class PlanRequest(msgspec.Struct):
     """The text left and right of the cursor; `page` is a name that the page made up."""
 
     page: _Name
@@ -64,7 +67,7 @@ class _Ask(msgspec.Struct):
     language: _Short = ""
 
 
-class _Written(msgspec.Struct):
+class FinishRequest(msgspec.Struct):
     """All that was generated for a version of the page's text; `final` when the model ended by itself."""
 
     page: _Name
@@ -90,19 +93,26 @@ class PlaygroundDoor:
         static = files("foretype_backend.playground") / "static"
         self._static = {name: (static / name).read_bytes() for name in _STATIC}
 
-    def routes(self) -> list[Route]:
-        return [
-            Route("/playground", self.static, methods=["GET"]),
-            Route("/playground/code", self.code, methods=["POST"]),
-            Route("/playground/login", self.login, methods=["POST"]),
-            Route("/playground/plan", self.plan, methods=["POST"]),
-            Route("/playground/finish", self.finish, methods=["POST"]),
-            Route("/playground/{name}", self.static, methods=["GET"]),
-        ]
+    def register(self, app: DocumentedApp) -> None:
+        door = functools.partial(app.door, tag="playground")
+        wrong = {400: Answer("a field is wrong, and which", [PageError])}
+        page, unknown = Answer("the page", media="text/html"), Answer("not a part of the page")
+        door("GET", "/playground", self.page, guarded=False, answers={200: page})
+        door("POST", "/playground/code", self.code, answers={200: Answer("the code", [LoginCode]), **wrong})
+        answers = {200: Answer("logged in", [Login]), 401: Answer("not this gateway's", [PageError]), **wrong}
+        door("POST", "/playground/login", self.login, guarded=False, takes=LoginRequest, answers=answers)
+        answers = {200: Answer("the prompt", [PlannedPrompt]), 503: Answer("no prompt for this model", [PageError])}
+        door("POST", "/playground/plan", self.plan, takes=PlanRequest, answers=answers | wrong)
+        answers = {200: Answer("the text", [FinishedText]), 409: Answer("of an older text", [PageError])}
+        door("POST", "/playground/finish", self.finish, takes=FinishRequest, answers=answers | wrong)
+        door("GET", "/playground/{name}", self.static, answers={200: Answer("the file"), 404: unknown})
 
-    async def static(self, request: Request) -> Response:
-        """The page and its parts: they hold nothing of anybody's and are served without a credential."""
-        name = str(request.path_params.get("name", "index.html"))
+    async def page(self) -> Response:
+        """The playground: it holds nothing of anybody's and is served without a credential."""
+        return await self.static("index.html")
+
+    async def static(self, name: str) -> Response:
+        """A part of the page: `app.js` and `style.css` are served without a credential."""
         if name not in self._static:
             return Response(status_code=404)
         return Response(self._static[name], media_type=_STATIC[name], headers=_HEADERS)
@@ -117,7 +127,7 @@ class PlaygroundDoor:
     async def login(self, request: Request) -> Response:
         """Change a token or a code for the two halves of a login: a cookie, and what the page keeps."""
         try:
-            body = await read_body(request, _Login, max_bytes=_MAX_LOGIN_BYTES)
+            body = await read_body(request, LoginRequest, max_bytes=_MAX_LOGIN_BYTES)
         except InvalidRequest as error:
             return _invalid(error)
         logins, token = self._keeper.logins, body.token
@@ -141,10 +151,10 @@ class PlaygroundDoor:
         )
         return response
 
-    async def plan(self, request: Request) -> Response:
+    async def plan(self, request: Request, principal: Asks) -> Response:
         """The prompt for a text and a cursor, as a `complete` of the stream and as what the page shows of it."""
         try:
-            body = await read_body(request, _Ask, max_bytes=_MAX_BODY_BYTES)
+            body = await read_body(request, PlanRequest, max_bytes=_MAX_BODY_BYTES)
         except InvalidRequest as error:
             return _invalid(error)
         started = time.perf_counter()
@@ -152,8 +162,8 @@ class PlaygroundDoor:
             try:
                 plan, version = await asyncio.to_thread(
                     self._planned,
-                    self._profile(principal_of(request.scope).tenant),
-                    self._name(request, body.page),
+                    self._profile(principal.tenant),
+                    _name(principal, body.page),
                     body,
                 )
             except ProfileUnusable as error:
@@ -162,22 +172,19 @@ class PlaygroundDoor:
         answer["timings_ms"]["request"] = (time.perf_counter() - started) * 1e3
         return _json(answer)
 
-    async def finish(self, request: Request) -> Response:
+    async def finish(self, request: Request, principal: Asks) -> Response:
         """What of a generated text an editor would show."""
         try:
-            body = await read_body(request, _Written, max_bytes=_MAX_BODY_BYTES)
+            body = await read_body(request, FinishRequest, max_bytes=_MAX_BODY_BYTES)
         except InvalidRequest as error:
             return _invalid(error)
         async with self._turn:
-            finished = self._pages.finish(self._name(request, body.page), body.version, body.text, final=body.final)
+            finished = self._pages.finish(_name(principal, body.page), body.version, body.text, final=body.final)
         if finished is None:
             return _error(409, "superseded", "the page's text is another one by now", "version")
         return _json({"text": finished.text, "replaces": finished.replaces, "reason": finished.reason})
 
-    def _name(self, request: Request, page: str) -> str:
-        return f"{principal_of(request.scope).credential}/{page}"
-
-    def _planned(self, profile: Profile, name: str, body: _Ask) -> tuple[Plan, int]:
+    def _planned(self, profile: Profile, name: str, body: PlanRequest) -> tuple[Plan, int]:
         if self._assembler is None or self._assembler.profile is not profile:
             self._assembler = Assembler(self._tokenizer, profile)
         return self._pages.plan(
@@ -191,7 +198,11 @@ class PlaygroundDoor:
         )
 
 
-def _as_object(plan: Plan, version: int, body: _Ask) -> dict[str, Any]:
+def _name(principal: Principal, page: str) -> str:
+    return f"{principal.credential}/{page}"
+
+
+def _as_object(plan: Plan, version: int, body: PlanRequest) -> dict[str, Any]:
     segments = [placed.segment for placed in plan.segments]
     return {
         "complete": {

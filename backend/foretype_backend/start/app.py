@@ -15,7 +15,7 @@ from foretype_context.tokens import Tokenizer
 from foretype_wire.messages import Changed
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import WebSocketRoute
 
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.bounds import Bound
@@ -24,6 +24,8 @@ from foretype_backend.config.load import Config
 from foretype_backend.config.settings import AdmissionConfig
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
 from foretype_backend.doors.connection import ChangeSink
+from foretype_backend.doors.contract import DocumentedApp
+from foretype_backend.doors.documentation import DocumentDoor
 from foretype_backend.doors.feedback import FeedbackSink
 from foretype_backend.doors.health import HealthDoor
 from foretype_backend.doors.http import HttpJobs
@@ -68,7 +70,7 @@ def create_app(
     quality: QualityPool | None = None,
     place: Place | None = None,
     tracing: Tracing | None = None,
-) -> Starlette:
+) -> DocumentedApp:
     """Put the gateway together.
 
     Args:
@@ -150,32 +152,14 @@ def create_app(
         draining=lambda: stream.draining,
     )
 
-    app = Starlette(
-        routes=[
-            WebSocketRoute("/v1/stream", stream.__call__),
-            Route("/v1/completions", openai.completions, methods=["POST"]),
-            Route("/v1/chat/completions", chat.completions, methods=["POST"]),
-            Route("/v1/models", openai.models, methods=["GET"]),
-            Route("/infill", infill.infill, methods=["POST"]),
-            Route("/livez", health.livez, methods=["GET"]),
-            Route("/readyz", health.readyz, methods=["GET"]),
-            Route("/healthz", health.healthz, methods=["GET"]),
-            Route("/health", health.healthz, methods=["GET"]),  # llama.cpp's name for it
-            Route("/admin/status", admin.status, methods=["GET"]),
-            Route("/metrics", health.metrics, methods=["GET"]),
-            Route("/v1/tokenizers/{digest}", health.tokenizer, methods=["GET"]),
-            *PlaygroundDoor(tokenizer, stream.profile_of, keeper).routes(),
-        ],
-        middleware=[
-            Middleware(
-                GuardMiddleware,
-                keeper=keeper,
-                max_body_bytes=limits.max_frame_bytes,
-                requests=requests,
-                turns=turns,
-            )
-        ],
+    guard = Middleware(
+        GuardMiddleware, keeper=keeper, max_body_bytes=limits.max_frame_bytes, requests=requests, turns=turns
     )
+    app = DocumentedApp([guard])
+    app.router.routes.append(WebSocketRoute("/v1/stream", stream.__call__))
+    playground = PlaygroundDoor(tokenizer, stream.profile_of, keeper)
+    for door in (openai, chat, infill, health, admin, playground, DocumentDoor(app.openapi)):
+        door.register(app)
     app.state.requests = requests
     app.state.late = service.metrics.watch_loop()
     service.metrics.watch_held(lambda: requests.statistics().held, lambda: stream.remembered.statistics().held)

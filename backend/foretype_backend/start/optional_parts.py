@@ -20,11 +20,11 @@ from foretype_backend.config.state_files import epochs_path, identity_url, own_s
 
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
-    from starlette.applications import Starlette
 
     from foretype_backend.admission.accounts import Accounts
     from foretype_backend.admission.redis_leases import RedisLeases
     from foretype_backend.chat.pool import QualityPool
+    from foretype_backend.doors.contract import DocumentedApp
     from foretype_backend.engines.port import Engine
     from foretype_backend.identity.identity import Identity
     from foretype_backend.prefix.purge import Purger
@@ -202,7 +202,7 @@ def make_salts(config: Config, identity: Identity | None) -> SaltBook:
 
 
 def attach_caches(
-    config: Config, gateway: Starlette, engine: Engine, salts: SaltBook, identity: Identity | None
+    config: Config, gateway: DocumentedApp, engine: Engine, salts: SaltBook, identity: Identity | None
 ) -> None:
     """The doors to the prefix cache: what is in it, where the engine is a pool that knows, and its purge."""
     from foretype_backend.fleet.doors import attach_pool, attach_purger
@@ -214,7 +214,7 @@ def attach_caches(
     attach_purger(gateway, _purger(config, gateway, salts, identity), pool)
 
 
-def _purger(config: Config, gateway: Starlette, salts: SaltBook, identity: Identity | None) -> Purger:
+def _purger(config: Config, gateway: DocumentedApp, salts: SaltBook, identity: Identity | None) -> Purger:
     """With an identity store every gateway follows it; without one, the workers of this gateway follow its file."""
     if identity is not None and identity.purges is not None:
         from foretype_backend.identity.purges import StorePurger

@@ -1,0 +1,39 @@
+"""`python -m foretype_backend.start.openapi`: the OpenAPI document of a gateway with every door, as docs/openapi.json has it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, cast
+
+import msgspec
+from foretype_context.profile import Profile
+from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_models.artifacts import FOLDER
+
+from foretype_backend.config.load import Config
+from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
+from foretype_backend.engines.scripted import ScriptedEngine
+from foretype_backend.start.app import create_app
+
+__all__ = ["document"]
+
+
+def document(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The whole document; the doors to the prefix cache are among it, which not every gateway has."""
+    engine = ScriptedEngine(lambda _ids: [], context_limit_tokens=2048, vocabulary_tokens=tokenizer.vocabulary_tokens)
+    profile = Profile(
+        model="scripted", grammar="foretype-1", tokenizer_digest=tokenizer.digest, context_limit_tokens=2048
+    )
+    app = create_app(Config(), engine, tokenizer, profile)
+    PrefixDoor(cast(Any, None)).register(app)  # nobody asks these doors anything
+    PurgeDoor(cast(Any, None)).register(app)
+    return app.openapi()
+
+
+def main() -> None:
+    text = msgspec.json.format(msgspec.json.encode(document(load_tokenizer(FOLDER / "tokenizer.json"))), indent=2)
+    sys.stdout.write(text.decode() + "\n")
+
+
+if __name__ == "__main__":
+    main()
