@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity clean
+.PHONY: help run test setup check lint types format lock openapi bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -88,6 +88,9 @@ lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@$(BIN)/pip-compile -q --upgrade --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	    --no-emit-trusted-host --extra dev -o requirements/lock.txt pyproject.toml
 	@sed -i '/^foretype @/d' requirements/lock.txt
+
+openapi: $(VENV)/.installed-dev ## Write docs/openapi.json anew from the gateway's doors
+	@$(BIN)/python -m foretype_backend.start.openapi > docs/openapi.json.new && mv docs/openapi.json.new docs/openapi.json
 
 train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
 	@test -x $(TRAIN)/bin/python || $(PYTHON) -m venv $(TRAIN)

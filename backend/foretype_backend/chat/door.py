@@ -27,7 +27,7 @@ from foretype_backend.doors.answers import ChatCompletion, ChatCompletionChunk, 
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import Answer, DocumentedApp
 from foretype_backend.doors.http import EventStream, all_text, completion_errors, read_body, refused
-from foretype_backend.doors.openai import StreamOptions, error_body, event, usage_body
+from foretype_backend.doors.openai import DONE, StreamOptions, error_body, event, usage_body
 from foretype_backend.identity.directory import Principal, Tier
 from foretype_backend.serving.completion import Claim, Limited
 from foretype_backend.serving.encoding import EncodePool
@@ -102,7 +102,10 @@ class ChatDoor:
         self.templates = Templates()
 
     def register(self, app: DocumentedApp) -> None:
-        answers = {200: Answer("the answer", [ChatCompletion], ChatCompletionChunk), **completion_errors(GatewayError)}
+        answers = {
+            200: Answer("the answer", [ChatCompletion], [ChatCompletionChunk, GatewayError], DONE),
+            **completion_errors(GatewayError),
+        }
         app.door(
             "POST",
             "/v1/chat/completions",

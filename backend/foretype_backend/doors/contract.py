@@ -52,11 +52,12 @@ Asks = Annotated[Principal, Depends(_asking)]
 
 
 class Answer(NamedTuple):
-    """One status of an operation: what it means, of which types it may be, and of which the events of a stream are."""
+    """One status of an operation: what it means, its types, and those of the events of a stream, whose `last` is this text."""
 
     told: str
     types: Sequence[Any] = ()
-    events: Any = None
+    events: Sequence[Any] = ()
+    last: str = ""
     media: str = "application/json"
 
 
@@ -175,10 +176,16 @@ class DocumentedApp(FastAPI):
         content: dict[str, Any] = {}
         if answer.types or answer.media != "application/json":
             content[answer.media] = {"schema": self._schema(answer.types) if answer.types else {"type": "string"}}
-        if answer.events is not None:
-            of = self._schema([answer.events])["$ref"].rpartition("/")[2]
-            told = f"server-sent events; `data` is a `{of}`, or an error, and the last `[DONE]` where OpenAI's is"
-            content["text/event-stream"] = {"schema": {"type": "string", "description": told}}
+        if answer.events:
+            data: dict[str, Any] = {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": self._schema(answer.events),
+            }
+            if answer.last:
+                data = {"anyOf": [data, {"const": answer.last}]}
+            one = {"type": "object", "properties": {"data": data}, "required": ["data"]}
+            content["text/event-stream"] = {"itemSchema": one}
         return {"description": answer.told, **({"content": content} if content else {})}
 
     def _schema(self, types: Sequence[Any]) -> dict[str, Any]:

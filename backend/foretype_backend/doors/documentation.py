@@ -90,8 +90,16 @@ def _operation(name: str, operation: dict[str, Any]) -> str:
         told += [_row("body", media, one["schema"]) for media, one in operation["requestBody"]["content"].items()]
     for status, answer in operation["responses"].items():
         content: dict[str, Any] = answer.get("content") or {"": {"schema": {}}}
-        told += [_row(f"{status} {answer['description']}", media, one["schema"]) for media, one in content.items()]
+        told += [_row(f"{status} {answer['description']}", media, _of(one)) for media, one in content.items()]
     return "".join([*told, "</table></details>"])
+
+
+def _of(content: dict[str, Any]) -> dict[str, Any]:
+    """What an answer is, or the events of a stream are."""
+    if "schema" in content:
+        return content["schema"]
+    data = content["itemSchema"]["properties"]["data"]
+    return data.get("anyOf", [data])[0]["contentSchema"]
 
 
 def _row(name: str, media: str, schema: dict[str, Any]) -> str:

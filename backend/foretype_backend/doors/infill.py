@@ -90,7 +90,10 @@ class InfillDoor:
         self._max_body_bytes = max_body_bytes
 
     def register(self, app: DocumentedApp) -> None:
-        answers = {200: Answer("the text", [InfillAnswer], InfillAnswer), **completion_errors(InfillError)}
+        answers = {
+            200: Answer("the text", [InfillAnswer], [InfillAnswer, InfillError]),
+            **completion_errors(InfillError),
+        }
         app.door("POST", "/infill", self.infill, tag="completions", takes=InfillRequest, answers=answers, direct=True)
 
     async def infill(self, request: Request) -> Response:

@@ -38,8 +38,10 @@ from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.serve import Job, Outcome
 
-__all__ = ["OpenAIDoor", "error_body", "event", "usage_body"]
+__all__ = ["DONE", "OpenAIDoor", "StreamOptions", "error_body", "event", "usage_body"]
 
+DONE: Final = "[DONE]"
+"""Of the last event of a stream, which holds no JSON."""
 _DEFAULT_MAX_TOKENS: Final = 16  # OpenAI's own default
 _INLINE_IDS: Final = 8192
 """Token ids that are looked at on the event loop, in a millisecond."""
@@ -80,7 +82,12 @@ class OpenAIDoor:
         self._created = int(datetime.now(UTC).timestamp())
 
     def register(self, app: DocumentedApp) -> None:
-        whole = Answer("the completion; `x-foretype-outcome` says why an empty one is empty", [Completion], Completion)
+        whole = Answer(
+            "the completion; `x-foretype-outcome` says why an empty one is empty",
+            [Completion],
+            [Completion, GatewayError],
+            DONE,
+        )
         answers = {200: whole, **completion_errors(GatewayError)}
         app.door(
             "POST",

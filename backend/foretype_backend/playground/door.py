@@ -96,8 +96,12 @@ class PlaygroundDoor:
     def register(self, app: DocumentedApp) -> None:
         door = functools.partial(app.door, tag="playground")
         wrong = {400: Answer("a field is wrong, and which", [PageError])}
-        page, unknown = Answer("the page", media="text/html"), Answer("not a part of the page")
-        door("GET", "/playground", self.page, guarded=False, answers={200: page})
+        for path, endpoint, media in (
+            ("/playground", self.page, "text/html"),
+            ("/playground/app.js", self.page_script, "text/javascript"),
+            ("/playground/style.css", self.page_style, "text/css"),
+        ):
+            door("GET", path, endpoint, guarded=False, answers={200: Answer("the file", media=media)})
         door("POST", "/playground/code", self.code, answers={200: Answer("the code", [LoginCode]), **wrong})
         answers = {200: Answer("logged in", [Login]), 401: Answer("not this gateway's", [PageError]), **wrong}
         door("POST", "/playground/login", self.login, guarded=False, takes=LoginRequest, answers=answers)
@@ -105,16 +109,20 @@ class PlaygroundDoor:
         door("POST", "/playground/plan", self.plan, takes=PlanRequest, answers=answers | wrong)
         answers = {200: Answer("the text", [FinishedText]), 409: Answer("of an older text", [PageError])}
         door("POST", "/playground/finish", self.finish, takes=FinishRequest, answers=answers | wrong)
-        door("GET", "/playground/{name}", self.static, answers={200: Answer("the file"), 404: unknown})
 
     async def page(self) -> Response:
         """The playground: it holds nothing of anybody's and is served without a credential."""
-        return await self.static("index.html")
+        return self._part("index.html")
 
-    async def static(self, name: str) -> Response:
-        """A part of the page: `app.js` and `style.css` are served without a credential."""
-        if name not in self._static:
-            return Response(status_code=404)
+    async def page_script(self) -> Response:
+        """What the page runs."""
+        return self._part("app.js")
+
+    async def page_style(self) -> Response:
+        """What the page looks like."""
+        return self._part("style.css")
+
+    def _part(self, name: str) -> Response:
         return Response(self._static[name], media_type=_STATIC[name], headers=_HEADERS)
 
     async def code(self, request: Request) -> Response:
