@@ -40,6 +40,11 @@ def origin(session: str = "a", repository: str = "shop", document: str = "cart.p
     return Origin(tenant="acme", repository=repository, session=session, document=document, placed=placed)
 
 
+def patient(**changes: Any) -> PoolOptions:
+    """A pool that looks often; how long a check takes is the machine's doing, and no test's but where it says so."""
+    return PoolOptions(**{"health": QUICK, "check_timeout_s": 60.0} | changes)
+
+
 @contextlib.asynccontextmanager
 async def pool_of(
     *replicas: Replica, start: bool = True, options: PoolOptions | None = None, **engine: Any
@@ -48,7 +53,7 @@ async def pool_of(
         await replica.start()
     engine = {"idle_timeout_s": 1.0, "connect_timeout_s": 5.0} | engine
     engines = [VllmServerEngine.from_config(url=f"{one.url}/v1", **engine) for one in replicas]
-    pool = ReplicaPool(engines, options or PoolOptions(health=QUICK, check_timeout_s=1.5))
+    pool = ReplicaPool(engines, options or patient())
     try:
         if start:
             await pool.start()
@@ -110,7 +115,7 @@ async def test_a_replica_that_dies_is_replaced_within_the_request_and_comes_back
 
 async def test_a_replica_that_hangs_is_found_by_its_silence_and_a_slow_one_is_not() -> None:
     one, two = Replica(), Replica()
-    async with pool_of(one, two, idle_timeout_s=30.0) as pool:
+    async with pool_of(one, two, idle_timeout_s=30.0, options=patient(check_timeout_s=1.5)) as pool:
         await ask(pool, PROMPT)
         stuck, other = (one, two) if one.bodies else (two, one)
         stuck.behaviour = "silent"
@@ -208,7 +213,7 @@ async def test_nobody_in_service_says_why() -> None:
 
 async def test_pass_through_chooses_nothing_and_believes_nothing() -> None:
     one = Replica()
-    async with pool_of(one, options=PoolOptions(pass_through=True, health=QUICK)) as pool:
+    async with pool_of(one, options=patient(pass_through=True)) as pool:
         for _ in range(3):
             await ask(pool, PROMPT)
         assert pool.pool_statistics().router.routes[Route.PASS_THROUGH] == 3
@@ -217,7 +222,7 @@ async def test_pass_through_chooses_nothing_and_believes_nothing() -> None:
 
 async def test_warming_seeds_a_replica_and_waits_while_people_do(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Replica()
-    options = PoolOptions(health=QUICK, warm=WarmOptions(busy_from=1))
+    options = patient(warm=WarmOptions(busy_from=1))
     async with pool_of(one, options=options) as pool:
         await pool.warm(PROMPT, salt="s", origin=origin())
         await until(lambda: bool(one.bodies) and not pool.warming)
@@ -261,7 +266,7 @@ async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
     one = Replica()
     async with pool_of(one, start=False) as quiet:
         engines = [member.engine for member in quiet._members]  # pyright: ignore[reportPrivateUsage]
-        options = PoolOptions(health=QUICK, expire_every_s=0.05)
+        options = patient(expire_every_s=0.05)
         pool = ReplicaPool(engines, options, sender=Told(told))
         await pool.start()
         pool.book.directory._retire_after_s = 0.05  # pyright: ignore[reportPrivateUsage]
@@ -279,7 +284,7 @@ async def test_a_language_whose_guesses_are_refused_goes_where_nothing_is_guesse
     guessing, plain = Replica(), Replica()
     guessing.guesses = 4
     speculation = SpeculationOptions(steps_min=10, probe_every=1000)
-    async with pool_of(guessing, plain, options=PoolOptions(health=QUICK, speculation=speculation)) as pool:
+    async with pool_of(guessing, plain, options=patient(speculation=speculation)) as pool:
         go = msgspec.structs.replace(origin(document=""), language="go")
         for at in range(40):
             params = GenerationParams(max_tokens=8)  # the server answers one token a step: no guess was accepted
