@@ -1,6 +1,8 @@
 """What no editor should have to suffer: no server, a kill, ten megabytes, a gateway that goes. VS Code: test_vscode_trouble.py."""
 
+import contextlib
 import threading
+import time
 
 import psutil
 import pytest
@@ -23,6 +25,14 @@ def processes(folder, word):
     return found
 
 
+def lives(process):
+    """Whether it still runs. Who has ended and is not yet reaped does not, and may be so for as long as the machine likes."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.fixture(params=IN_TERMINALS)
 def kind(request):
     chosen = EDITORS[request.param]
@@ -37,10 +47,13 @@ def test_an_editor_that_is_killed_leaves_no_server_behind(served, tmp_path, kind
         servers = processes(tmp_path, "foretype_lsp")
         assert servers
         for process in processes(tmp_path, "nvim") + processes(tmp_path, "emacs"):
-            if not any("foretype_lsp" in word or "tmux" in word for word in process.cmdline()):
-                process.kill()
-        gone, alive = psutil.wait_procs(servers, timeout=PATIENCE_S)
-        assert gone and not alive
+            if not any("foretype_lsp" in word or "tmux" in word for word in process.info["cmdline"]):
+                with contextlib.suppress(psutil.NoSuchProcess):  # the first one's end is the end of others
+                    process.kill()
+        end_s = time.monotonic() + PATIENCE_S
+        while alive := [process for process in servers if lives(process)]:
+            assert time.monotonic() < end_s, alive
+            time.sleep(0.02)
     finally:
         editor.close()
 
@@ -105,7 +118,7 @@ def test_ten_megabytes_are_edited_without_a_message_and_without_a_lost_key(edito
     editor.caught_up()
     assert editor.start_of_buffer().startswith("typed = 12345value = 1")
     editor.it.until(lambda _: "none in large.py: larger than 5,000,000 bytes" in editor.it.status()["detail"])
-    assert "none in large.py: larger than 5,000,000 bytes" in editor.says()
+    editor.it.until(lambda _: "none in large.py: larger than 5,000,000 bytes" in editor.says())  # told later than the server knows
     assert editor.complaints() == []
 
 
