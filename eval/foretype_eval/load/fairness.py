@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Final
 
@@ -48,7 +49,7 @@ async def fairness(
 
     Keys: `alone`, `beside` (each run's `ttft_ms` and `total_ms` of the quiet tenant's interactive requests, of that the wait for a
     slot in `queued_ms`, and how many of all were `refused`), `moved_ms` (p99 of the first text beside the flood less p99 without it,
-    pair by pair), `moved_p99_ms` (their median), `noise_ms` (what p99 differs by from one run without the flood to the next, which
+    pair by pair, None where a run showed no text), `moved_p99_ms` (their median), `noise_ms` (what p99 differs by from one run without the flood to the next, which
     nothing explains; their median), `flood` {`offered_rate`, `refused_share`}.
     """
     share = capacity / TENANTS
@@ -65,18 +66,15 @@ async def fairness(
             runs[kind].append(books)
             asked, refused = asked + crowded.requests, refused + sum(crowded.refused.values())
     rows = {kind: [_row(books) for books in found] for kind, found in runs.items()}
-    moved = [
-        round(beside["ttft_ms"]["p99"] - alone["ttft_ms"]["p99"], 3)
-        for alone, beside in zip(rows["alone"], rows["beside"], strict=True)
-    ]
-    calm = [row["ttft_ms"]["p99"] for row in rows["alone"]]
-    noise = [abs(after - before) for before, after in pairwise(calm)]
+    calm, crowd = ([row["ttft_ms"]["p99"] for row in rows[kind]] for kind in ("alone", "beside"))
+    moved = [_less(beside, alone) for alone, beside in zip(calm, crowd, strict=True)]
+    noise = [_less(after, before) for before, after in pairwise(calm)]
     return {
         "share_rate": share,
         **rows,
         "moved_ms": moved,
-        "moved_p99_ms": round(statistics.median(moved), 3),
-        "noise_ms": round(statistics.median(noise), 3) if noise else None,
+        "moved_p99_ms": _median(moved),
+        "noise_ms": _median(None if one is None else abs(one) for one in noise),
         "flood": {
             "offered_rate": round(asked / (pairs * seconds), 1),
             "refused_share": round(refused / asked, 4) if asked else None,
@@ -91,6 +89,15 @@ def _row(books: Recorder) -> dict[str, Any]:
         "total_ms": percentiles_ms(books.total_s.get("interactive", [])),
         "refused": sum(books.refused.values()),
     }
+
+
+def _less(one_ms: float | None, other_ms: float | None) -> float | None:
+    return None if one_ms is None or other_ms is None else round(one_ms - other_ms, 3)
+
+
+def _median(found_ms: Iterable[float | None]) -> float | None:
+    known = [one for one in found_ms if one is not None]
+    return round(statistics.median(known), 3) if known else None
 
 
 def _silent(_name: str, _done: int, _total: int) -> None:
