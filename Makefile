@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup check lint types format lock openapi bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types format lock openapi bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -18,8 +18,22 @@ help: ## List the targets
 run: $(VENV)/.installed ## Install, start the gateway with the shipped model, show it at work, say how to attach an editor
 	@$(BIN)/foretype quickstart
 
-test: $(VENV)/.installed-dev ## Install everything for development and run the tests
-	@$(BIN)/pytest -q
+# Tests run in any order on any number of workers. SEED=N repeats an order and hypothesis' examples; ARGS='--lf -x' goes to pytest.
+WORKERS := $(or $(WORKERS),$(shell getconf _NPROCESSORS_ONLN))
+SEED := $(or $(SEED),$(shell date +%s))
+PYTEST = echo "SEED=$(SEED) WORKERS=$(WORKERS) make $@"; $(BIN)/pytest -q -rs --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
+
+test: $(VENV)/.installed-dev ## Install everything for development and run the tests, but for what test-all adds
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not (slow or soak or editors or vllm)' $(ARGS)
+
+test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
+	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm)' $(ARGS)
+
+test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), one after the other
+	@$(PYTEST) -m editors $(ARGS)
+
+test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, rehearsal
+	@.ci/parts test test-slow test-editors test-vllm rehearse
 
 setup: $(VENV)/.installed-dev ## Make .venv with everything for development
 

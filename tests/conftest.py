@@ -1,6 +1,22 @@
+"""For every room, whether it is run alone or with the others: hypothesis' profile, and the markers that a folder gives."""
+
 import logging
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("foretype", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("foretype")
+
+HERE = Path(__file__).parent
+EDITORS = (HERE / "e2e" / "editors", HERE / "e2e" / "playground")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(folder in item.path.parents for folder in EDITORS):
+            item.add_marker(pytest.mark.editors)
 
 
 @pytest.fixture(autouse=True)

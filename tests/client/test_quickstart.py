@@ -29,6 +29,7 @@ def test_an_installed_package_offers_what_needs_no_checkout(tmp_path: Path) -> N
     assert "serve --port 8012" in lines["VS Code"]
 
 
+@pytest.mark.slow
 @pytest.mark.engine
 @pytest.mark.timeout(180)
 def test_it_shows_suggestions_and_prints_a_line_per_editor(tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert done.exit_code == 2 and "make vllm-env" in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.vllm
 @pytest.mark.timeout(600)
 def test_vllm_counts_as_the_simulation_does(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ TINY = Counts(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_every_row_is_measured_through_real_processes(tmp_path: Path) -> None:
     steps: set[str] = set()

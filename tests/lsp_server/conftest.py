@@ -8,10 +8,6 @@ import pytest
 from foretype_client.flow.suggestion import FlowState, FlowStatus, Origin, Suggestion
 from foretype_lsp.server import Server
 from foretype_lsp.transport.framing import Framing
-from hypothesis import settings
-
-settings.register_profile("no deadline", deadline=None)  # a busy machine is no fault of the code
-settings.load_profile("no deadline")
 
 URI = "file:///w/a.py"
 
