@@ -353,6 +353,7 @@ def test_random_events_leak_no_slot_and_decide_every_request_once() -> None:
     assert all(not len(queue) and not queue.tenants for queue in left["_queues"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [20])
 def test_a_tenant_at_twenty_times_its_share_moves_anothers_p99_by_less_than_a_tenth(share: int) -> None:
     alone = Simulation(slots=32, service_s=0.16).run([typing_tenant("quiet", rate=10.0)], seconds=120)

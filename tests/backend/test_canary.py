@@ -290,11 +290,13 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_text_that_was_sent_is_on_no_disk_in_no_log_trace_metric_or_store(folder: Path) -> None:
     assert await leaks(folder, planted=False) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_the_same_search_finds_every_leak_that_is_planted(folder: Path) -> None:
     found = await leaks(folder, planted=True)

@@ -125,6 +125,7 @@ def test_a_store_that_a_newer_version_wrote_is_told_in_the_words_of_serve(folder
     assert served.stderr.splitlines()[-1] == f"foretype serve: telemetry.url: {finding['message']}"
 
 
+@pytest.mark.slow
 async def test_what_check_and_probe_pass_serve_starts(folder: Path) -> None:
     text = "[engine]\nname = 'scripted'\n[identity]\nurl = 'i.db'\nsalt_file = 'salt'\n[telemetry]\nurl = 'events.db'\n"
     text += "[metrics]\nport = 0\n[gateway]\nworkers = 2\n"

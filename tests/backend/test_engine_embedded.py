@@ -366,6 +366,7 @@ async def test_a_cancel_waits_for_a_prefill_of_128_tokens_at_most_unless_configu
     assert EmbeddedConfig.of(model="m.gguf", chunk_tokens=64).chunk_tokens == 64
 
 
+@pytest.mark.slow
 async def test_a_model_that_is_kept_prepared_says_the_same_and_a_damaged_one_is_made_again(
     model: Path, engine: EmbeddedEngine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

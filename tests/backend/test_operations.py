@@ -199,6 +199,7 @@ async def test_workers_share_a_port_and_a_dead_one_is_replaced() -> None:
         assert await process.wait() == 0
 
 
+@pytest.mark.slow
 async def test_workers_do_not_outlive_a_parent_that_is_killed() -> None:
     async with serving("--port", "0", "--workers", "2") as (process, _):
         workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()  # noqa: ASYNC240

@@ -258,6 +258,7 @@ def store_url(tmp_path: Path) -> Iterator[str]:
             yield server.url
 
 
+@pytest.mark.slow
 async def test_one_gateways_purge_reaches_every_worker_of_every_gateway(tmp_path: Path, store_url: str) -> None:
     store = await IdentityStore.open(store_url)
     await store.add_tenant(Tenant(name="acme"), NOW_MS)

@@ -138,6 +138,7 @@ async def test_tenants_of_a_server_that_salts_are_served_and_learn_of_their_own_
             assert len({body["cache_salt"] for body in replica.bodies}) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["openai", "replicas", "chat"])
 async def test_a_server_that_comes_back_without_salts_gets_no_tenant_until_it_has_them_again(
     tmp_path: Path, pool: str

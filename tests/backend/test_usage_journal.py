@@ -39,6 +39,7 @@ async def used(folder: Path, month: str) -> UsageRow:
     return total
 
 
+@pytest.mark.slow
 async def test_what_was_answered_is_counted_once_though_the_gateway_is_killed_at_once(tmp_path: Path) -> None:
     (ann,) = await keys_of(tmp_path, "ann")
     arguments = ("--identity-url", str(tmp_path / "i.db"), "--state-dir", str(tmp_path))

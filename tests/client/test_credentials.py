@@ -170,6 +170,7 @@ async def test_a_token_file_that_holds_none_is_bad_input(tmp_path: Path, content
     assert code == 2 and "--token-file" in said and str(file) in said
 
 
+@pytest.mark.slow
 async def test_no_message_quotes_an_address_with_its_password(tmp_path: Path) -> None:
     """Where it is tried, refused, or answers nonsense; `doctor` asks by every way there is."""
     async with listening() as wire:

@@ -129,6 +129,7 @@ def test_a_model_that_does_not_open_says_so_in_one_message(tmp_path: Path) -> No
     assert "gateway.log" in result.stderr
 
 
+@pytest.mark.slow
 def test_complete_explain_and_doctor_start_a_gateway_and_share_it(state_dir: Path, tmp_path: Path) -> None:
     # In no repository: each command would wait another time for an index, and show what of it was ready by then.
     source = tmp_path / "ports.py"

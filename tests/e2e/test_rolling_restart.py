@@ -7,6 +7,7 @@ import time
 from contextlib import asynccontextmanager, suppress
 
 import httpx
+import pytest
 from backend.telemetry_world import opportunity
 from backend.test_stream_with_client import typing_session
 from backend.world import TOKENIZER, profile
@@ -129,6 +130,7 @@ async def typing(it, suggested):
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_two_gateways_restarted_in_turn_lose_nothing_and_no_editor_says_a_word(tmp_path):
     store = tmp_path / "events.db"
     more = {"decode_s": 0.003, "options": ("--telemetry-url", str(store)), "more": "[gateway]\ndrain_s = 20\n"}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from foretype_eval.cli import bench
 from typer.testing import CliRunner
 
 
+@pytest.mark.slow
 def test_the_command_prints_one_object_with_the_agreed_keys() -> None:
     done = CliRunner().invoke(bench, ["context", "--lines", "2000", "--keys", "60", "--snippets", "5", "--json"])
     assert done.exit_code == 0, done.output

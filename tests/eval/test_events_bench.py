@@ -11,6 +11,7 @@ KILLS = int(os.environ.get("FORETYPE_SOAK_KILLS", "3"))
 """`make soak` asks for fifty."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60 + 20 * KILLS)
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_nothing_acknowledged_is_lost_by_a_kill(store: str) -> None:

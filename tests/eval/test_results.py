@@ -92,6 +92,7 @@ def test_a_sweep_asks_once_for_each_prompt_and_goes_on_where_it_stopped(repo: Pa
     assert "check_a" not in text and "check_a" not in "".join(p.read_text() for p in (tmp_path / "out").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_answers_are_kept_between_runs_only_where_the_user_says(repo: Path, tmp_path: Path) -> None:
     options = SweepOptions(

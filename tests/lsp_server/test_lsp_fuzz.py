@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -90,31 +91,38 @@ messages = st.lists(
 )
 
 
-@settings(max_examples=500)
+async def exchange(sequence, initialized):
+    client = harness.Client()
+    if initialized:
+        client.initialize()
+        client.open("x = 1\n")
+    asked = []
+    for number, (method, params, is_request, pause) in enumerate(sequence, 1000):
+        message = {"method": method, "params": params}
+        if is_request:
+            asked.append(number)
+            message["id"] = number
+        client.send(message)
+        if pause:
+            await harness.settle()
+    shutdown = client.request("shutdown")
+    await harness.settle()
+    answered = Counter(m["id"] for m in client.messages if "method" not in m)
+    assert [answered[id] for id in asked] == [1] * len(asked)
+    assert answered[shutdown] == 1
+    json.dumps(client.messages)
+
+
 @given(messages, st.booleans())
 def test_every_request_has_exactly_one_answer(sequence, initialized):
-    async def run():
-        client = harness.Client()
-        if initialized:
-            client.initialize()
-            client.open("x = 1\n")
-        asked = []
-        for number, (method, params, is_request, pause) in enumerate(sequence, 1000):
-            message = {"method": method, "params": params}
-            if is_request:
-                asked.append(number)
-                message["id"] = number
-            client.send(message)
-            if pause:
-                await harness.settle()
-        shutdown = client.request("shutdown")
-        await harness.settle()
-        answered = Counter(m["id"] for m in client.messages if "method" not in m)
-        assert [answered[id] for id in asked] == [1] * len(asked)
-        assert answered[shutdown] == 1
-        json.dumps(client.messages)
+    asyncio.run(exchange(sequence, initialized))
 
-    asyncio.run(run())
+
+@pytest.mark.slow
+@settings(max_examples=500)
+@given(messages, st.booleans())
+def test_every_request_has_exactly_one_answer_in_many_sequences(sequence, initialized):
+    asyncio.run(exchange(sequence, initialized))
 
 
 @given(st.lists(st.binary(max_size=60), max_size=8))
