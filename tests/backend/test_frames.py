@@ -6,11 +6,13 @@ import gc
 import weakref
 from collections.abc import Coroutine, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
 import uvicorn
 from backend.world import Delta, gateway, until
+from foretype_backend.transport import websocket_frames
 from foretype_backend.transport.websocket_frames import EXTENSION, FrameProtocol, channel_of
 from foretype_wire.messages import Hello, Profile
 from hypothesis import example, given, settings
@@ -157,6 +159,9 @@ class Wire:
     def add_done_callback(self, _done: Any) -> None: ...
 
 
+@patch.object(
+    websocket_frames, "TURN_S", 60.0
+)  # on a busy machine a turn would end, and no loop is here for the next one
 def heard(
     kind: type[WebSocketsSansIOProtocol],
     pieces: list[bytes],
