@@ -159,9 +159,8 @@ class Wire:
     def add_done_callback(self, _done: Any) -> None: ...
 
 
-@patch.object(
-    websocket_frames, "TURN_S", 60.0
-)  # on a busy machine a turn would end, and no loop is here for the next one
+# On a busy machine a turn would end in the middle, and nobody is here to begin the next one.
+@patch.object(websocket_frames, "TURN_S", 60.0)
 def heard(
     kind: type[WebSocketsSansIOProtocol],
     pieces: list[bytes],
