@@ -109,6 +109,7 @@ async def test_two_starts_have_two_tokens(tmp_path: Path) -> None:
     assert len(tokens) == 2
 
 
+@pytest.mark.slow
 async def test_a_private_gateway_ends_after_the_last_connection_left(tmp_path: Path) -> None:
     arguments = ("--private", "--state-dir", str(tmp_path), "--linger-s", "2")
     async with serving(*arguments) as (process, url):

@@ -94,6 +94,7 @@ def test_a_code_works_once_and_for_a_minute(tmp_path: Path, shared: bool) -> Non
     assert logins.token(headers) is None
 
 
+@pytest.mark.slow
 def test_who_reads_what_workers_share_has_no_token_and_too_many_logins_forget_the_oldest(tmp_path: Path) -> None:
     logins = BrowserLogins(tmp_path)
     first = logins.open(TOKEN)
@@ -209,6 +210,7 @@ async def test_a_browsers_socket_takes_both_halves_and_the_answer_names_the_prot
 LONG = "l" * 3_000 + "ong"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", [TOKEN, LONG])
 @pytest.mark.timeout(120)
 async def test_a_login_holds_at_every_worker_and_a_code_works_once_among_them(tmp_path: Path, token: str) -> None:

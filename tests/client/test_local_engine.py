@@ -85,6 +85,7 @@ def test_two_language_servers_that_start_together_share_one_that_outlives_a_kill
     assert (state_dir / "gateway.json").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 async def test_it_ends_by_itself_after_the_last_connection_left(tmp_path: Path) -> None:
     endpoint = await ensure_gateway(tmp_path, clock=time.monotonic, linger_s=1.0)
     record = await find_gateway(tmp_path)
@@ -99,6 +100,7 @@ async def test_it_ends_by_itself_after_the_last_connection_left(tmp_path: Path) 
     assert not (tmp_path / "gateway.json").exists()
 
 
+@pytest.mark.slow
 async def test_a_session_finds_the_next_gateway_when_the_first_was_killed(state_dir: Path) -> None:
     async def locate() -> Any:
         return await ensure_gateway(state_dir, clock=time.monotonic, linger_s=30)

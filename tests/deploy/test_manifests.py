@@ -135,6 +135,7 @@ def test_nobody_needs_a_secret_that_docs_do_not_make() -> None:
     assert wanted == {"POSTGRES_PASSWORD", "GRAFANA_PASSWORD"}
 
 
+@pytest.mark.slow
 def test_migrate_brings_named_stores_to_this_version_and_does_nothing_the_second_time(tmp_path: Path) -> None:
     profile = tmp_path / "team.toml"
     profile.write_text('[identity]\nurl = "identity.db"\n[telemetry]\nurl = "events.db"\n')

@@ -38,6 +38,7 @@ def test_a_token_among_the_arguments_would_be_seen():
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_playground_is_opened_by_a_code_that_works_once(tmp_path, kept):
     """What the browser is started with stands in the list of processes and in the browser's history."""
     told = tmp_path / "browser.json"
