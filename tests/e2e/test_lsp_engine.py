@@ -70,7 +70,7 @@ async def test_a_killed_engine_is_silent_and_suggestions_come_back(served, tmp_p
         it.open(SOURCE.replace("lines", "records"), uri="file:///w/b.py")
         request = it.ask(CURSOR[0], CURSOR[1], uri="file:///w/b.py")
         await asyncio.sleep(0.1)
-        (engine,) = [child for child in served.children() if "embedded_worker" in " ".join(child.cmdline())]
+        (engine,) = [child for child in served.children() if "engines.embedded.worker" in " ".join(child.cmdline())]
         engine.kill()
         async with asyncio.timeout(DEADLINE_S):
             await request  # answered, with something or with nothing
