@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -205,9 +206,10 @@ class Silent:
 async def test_fairness_where_a_run_shows_no_text_says_so_and_counts_the_others() -> None:
     quiet: Any = Silent(1.0, None, 3.0, 2.0, None, 5.0)  # by turns alone, beside; beside, alone; alone, beside
     flood: Any = Silent()
+    near = partial(pytest.approx, abs=0.01)  # a histogram keeps three digits
     found = await fairness(quiet, flood, capacity=100, pairs=3, seconds=1, progress=lambda *_: None)
-    assert found["moved_ms"] == [None, 1.0, None] and found["moved_p99_ms"] == 1.0
-    assert found["noise_ms"] == 1.0
+    assert found["moved_ms"] == [None, near(1.0), None] and found["moved_p99_ms"] == near(1.0)
+    assert found["noise_ms"] == near(1.0)
     none: Any = Silent()
     found = await fairness(none, flood, capacity=100, pairs=1, seconds=1, progress=lambda *_: None)
     assert found["moved_p99_ms"] is None and found["noise_ms"] is None

@@ -49,8 +49,8 @@ async def fairness(
 
     Keys: `alone`, `beside` (each run's `ttft_ms` and `total_ms` of the quiet tenant's interactive requests, of that the wait for a
     slot in `queued_ms`, and how many of all were `refused`), `moved_ms` (p99 of the first text beside the flood less p99 without it,
-    pair by pair, None where a run showed no text), `moved_p99_ms` (their median), `noise_ms` (what p99 differs by from one run without the flood to the next, which
-    nothing explains; their median), `flood` {`offered_rate`, `refused_share`}.
+    pair by pair, None where a run showed no text), `moved_p99_ms` (their median), `noise_ms` (what p99 differs by from one run without
+    the flood to the next, which nothing explains; their median), `flood` {`offered_rate`, `refused_share`}.
     """
     share = capacity / TENANTS
     runs: dict[str, list[Recorder]] = {"alone": [], "beside": []}
