@@ -71,7 +71,9 @@ async def opened_in_an_editor(trap: Trap, tmp_path: Path, gateway: str) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(one, marks=[] if one == "plain" else [pytest.mark.slow]) for one in SHAPES]
+)
 async def test_nothing_of_an_opened_folder_is_executed(tmp_path: Path, shape: str) -> None:
     trap = Trap(tmp_path / "made", shape)
     place = f"{trap.file}:5:25"
@@ -118,6 +120,7 @@ async def test_a_folders_modules_would_run_where_python_looks_into_the_working_d
     assert {f"module_{name}" for name in MODULES} & set(trap.sprung())
 
 
+@pytest.mark.slow
 async def test_ignore_files_and_sources_that_hurt_hold_nobody_up(tmp_path: Path) -> None:
     trap = Trap(tmp_path / "made", "plain")
     for name in MODULES:

@@ -63,6 +63,7 @@ def test_commits_that_nobody_types_are_passed_over(repo: Path, tmp_path: Path) -
         run_sweep(msgspec.structs.replace(options, keys_max=31), progress=lambda *_: None)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_sweep_asks_once_for_each_prompt_and_goes_on_where_it_stopped(repo: Path, tmp_path: Path) -> None:
     options = SweepOptions(
