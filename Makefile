@@ -30,8 +30,11 @@ test: $(VENV)/.installed-dev ## Install everything for development and run the t
 test-slow: $(VENV)/.installed-dev ## Kills, soaks, and figures over seconds
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m '(slow or soak) and not (editors or vllm)' $(ARGS)
 
+# Tests of one editor share its window and go on where the one before stopped: in the order of their file.
+EDITORS = $(BIN)/pytest -q -rs -p no:randomly
+
 test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/install-*.sh), one after the other
-	@$(PYTEST) -m editors $(ARGS)
+	@$(EDITORS) -m editors $(ARGS)
 
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, rehearsal
 	@.ci/parts test test-slow test-editors test-vllm rehearse
@@ -77,26 +80,26 @@ soak: $(VENV)/.installed-dev ## Fifty kills of each kind, five of vLLM, and a mi
 	@FORETYPE_SOAK_SEED=$$(date +%s) .venv-vllm/bin/python -m pytest -q -s -p no:unraisableexception tests/vllm -m "vllm and soak"
 
 e2e-nvim: $(VENV)/.installed-dev ## Neovim 0.12 in a terminal (editors/install-neovim.sh gets it)
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k 'neovim and not neovim_old'
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_neovim.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k 'neovim and not neovim_old'
 
 e2e-nvim-old: $(VENV)/.installed-dev ## Neovim 0.7 to 0.11 in a terminal
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_neovim_old.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k neovim_old
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_neovim_old.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k neovim_old
 
 e2e-helix: $(VENV)/.installed-dev ## Helix in a terminal (editors/install-helix.sh)
-	@$(BIN)/pytest -q -rs tests/e2e/editors/test_helix.py
+	@$(EDITORS) tests/e2e/editors/test_helix.py
 
 e2e-emacs: $(VENV)/.installed-dev ## Emacs with lsp-mode 10 in a terminal (editors/install-emacs.sh)
-	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_emacs.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k emacs
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_emacs.py tests/e2e/editors/test_hard_times.py tests/e2e/editors/test_projects.py tests/e2e/editors/test_sessions.py -k emacs
 
 e2e-playground: $(VENV)/.installed-dev ## The playground in Chromium (node 20 or newer)
 	@cd editors/playground && npm install --no-fund --no-audit --loglevel=error && npm run -s check
-	@$(BIN)/pytest -q -rs tests/e2e/playground
+	@$(EDITORS) tests/e2e/playground
 
 vsix: $(VENV)/bin/python ## Build the VS Code extension
 	@cd editors/vscode && npm install --no-package-lock --no-fund --no-audit && npm run check && npm run package
 
 e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-vscode.sh)
-	@FORETYPE_INSTALL=1 FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(BIN)/pytest -q -rs tests/e2e/editors/test_vscode.py tests/e2e/editors/test_vscode_trouble.py tests/e2e/editors/test_vscode_trust.py tests/e2e/editors/test_sessions.py -k vscode
+	@FORETYPE_INSTALL=1 FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_vscode.py tests/e2e/editors/test_vscode_trouble.py tests/e2e/editors/test_vscode_trust.py tests/e2e/editors/test_sessions.py -k vscode
 
 lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@$(BIN)/python -m pip install -q pip-tools
