@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
+from e2e.processes import PYTHON_SCRIPT
 from rehearsal.rendering import VERSIONS, check_object, kubectl, render
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +29,7 @@ SECTIONS = {
 }
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
 
-STAND_IN = """#!PYTHON
-import json, os, subprocess, sys
+STAND_IN = """import json, os, subprocess, sys
 words, folder, real = sys.argv[1:], os.environ["STAND_IN"], os.environ["REAL_KUBECTL"]
 name = os.path.basename(sys.argv[0])
 
@@ -76,7 +76,7 @@ def shell(tmp_path: Path) -> Any:
     folder.mkdir()
     shutil.copytree(ROOT / "deploy", checkout / "deploy")
     for name in ("docker", "kubectl"):
-        (folder / name).write_text(STAND_IN.replace("PYTHON", sys.executable))
+        (folder / name).write_text(PYTHON_SCRIPT + STAND_IN)
         (folder / name).chmod(0o755)
     (folder / "foretype").symlink_to(Path(sys.executable).with_name("foretype"))
     (folder / "team.toml").write_text('[identity]\nurl = "identity.db"\n[engine]\nname = "scripted"\n')

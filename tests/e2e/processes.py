@@ -1,6 +1,14 @@
-"""What every user of a machine can see of its processes."""
+"""What every user of a machine can see of its processes, and programs of our own for others to start."""
+
+import sys
 
 import psutil
+
+PYTHON_SCRIPT = f"""#!/bin/sh
+'''exec' "{sys.executable}" "$0" "$@"
+' '''
+"""
+"""The head of a program in Python. A path with a space cannot stand behind `#!`: the shell reads the second line, Python a text."""
 
 
 def who_was_given(secret: str) -> list[list[str]]:

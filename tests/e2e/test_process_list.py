@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from e2e.lsp_support import DEADLINE_S, SOURCE, URI, editor, gateway
-from e2e.processes import who_was_given
+from e2e.processes import PYTHON_SCRIPT, who_was_given
 
 TOKEN = f"sesame-{secrets.token_hex(8)}"  # other tests on the machine have tokens too
 
@@ -44,7 +44,7 @@ def test_the_playground_is_opened_by_a_code_that_works_once(tmp_path, kept):
     told = tmp_path / "browser.json"
     browser = tmp_path / "browser"
     browser.write_text(
-        f"#!{sys.executable}\nimport json, sys\nfrom pathlib import Path\n"
+        f"{PYTHON_SCRIPT}import json, sys\nfrom pathlib import Path\n"
         f"Path({str(told)!r}).write_text(json.dumps([sys.argv, Path('/proc/self/cmdline').read_text()]))\n"
     )
     browser.chmod(0o755)

@@ -5,6 +5,7 @@ what it does), `says` (what the editor tells somebody who asks how Foretype is),
 `left` and `right`, the text around the cursor at the start.
 """
 
+import shlex
 import time
 
 from e2e.editors import vscode_support
@@ -164,7 +165,7 @@ class InVsCode:
 
     def __init__(self, folder, command):
         launcher = folder / "foretype"
-        launcher.write_text(f"#!/bin/sh\nexec {' '.join(map(str, command))}\n")
+        launcher.write_text(f"#!/bin/sh\nexec {shlex.join(map(str, command))}\n")
         launcher.chmod(0o755)
         settings = {**VSCODE, "foretype.server.path": str(launcher)}
         self.it = vscode_support.VsCode(folder, SOURCE, settings)
