@@ -108,7 +108,7 @@ lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@sed -i '/^foretype @/d' requirements/lock.txt
 
 openapi: $(VENV)/.installed-dev ## Write docs/openapi.json anew from the gateway's doors
-	@$(BIN)/python -m foretype_backend.start.openapi > docs/openapi.json.new && mv docs/openapi.json.new docs/openapi.json
+	@$(BIN)/python -m foretype_backend.start.openapi docs/openapi.json
 
 train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
 	@test -x $(TRAIN)/bin/python || $(PYTHON) -m venv $(TRAIN)

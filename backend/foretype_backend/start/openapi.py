@@ -1,8 +1,9 @@
-"""`python -m foretype_backend.start.openapi`: the OpenAPI document of a gateway with every door, as docs/openapi.json has it."""
+"""`python -m foretype_backend.start.openapi FILE` writes the OpenAPI document of a gateway with every door, as docs/openapi.json has it."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -32,7 +33,7 @@ def document(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def main() -> None:
     text = msgspec.json.format(msgspec.json.encode(document(load_tokenizer(FOLDER / "tokenizer.json"))), indent=2)
-    sys.stdout.write(text.decode() + "\n")
+    Path(sys.argv[1]).write_bytes(text + b"\n")
 
 
 if __name__ == "__main__":
