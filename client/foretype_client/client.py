@@ -19,6 +19,7 @@ from foretype_context.templates import UnknownGrammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
 from foretype_wire.errors import GatewayGone
 from foretype_wire.messages import Profile, Workspace
+from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import learn_neighbours
@@ -99,11 +100,12 @@ class Assemblers:
     """The assembler of the current profile, once its tokenizer is here; download and loading stay off the event loop.
 
     Calling it is what the flow does: it answers at once, with None while the tokenizer is on its way. A failure is
-    logged, kept in `error`, and tried again `_RETRY_S` later.
+    logged, kept in `error`, and tried again `_RETRY_S` later. `settled` is told when a load has ended, either way.
     """
 
     def __init__(self, session: Session, clock: Clock) -> None:
         self.error = ""
+        self.settled: Subscribers[[]] = Subscribers()
         self._session = session
         self._clock = clock
         self._tokenizer: Tokenizer | None = None
@@ -154,8 +156,12 @@ class Assemblers:
         return assembler
 
     def _ended(self, task: asyncio.Task[Assembler]) -> None:
-        if task.cancelled() or (error := task.exception()) is None:
-            return
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+        self.settled.tell()
+
+    def _failed(self, error: BaseException) -> None:
         self.error = str(error)
         self._retry_at_s = self._clock() + _RETRY_S
         expected = isinstance(error, GatewayGone | TokenizerUnavailable | TokenizerUnusable | UnknownGrammar)
@@ -221,7 +227,7 @@ async def open_client(
         cache_dir=options.cache_dir,
     )
     assemblers = Assemblers(session, clock)
-    session.on_profile = assemblers.begin
+    session.profiles.add(assemblers.begin)
     feedback = Feedback.of(policy.switches)
     telemetry: Telemetry | None = None
     if options.telemetry:
@@ -235,7 +241,7 @@ async def open_client(
             wall_ms=_wall_ms,
             head_of=head_of if options.trusted else lambda uri: "",
         )
-        session.on_acknowledged = telemetry.acknowledged
+        session.acknowledged.add(telemetry.acknowledged)
     gateway: Gateway = session
     observers: list[FlowObserver] = [] if telemetry is None else [telemetry.recorder]
     if tracing is not None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from foretype_client.flow.suggestion import FlowState, Suggestion
+from foretype_client.flow.suggestion import FlowState
 from foretype_client.policy.trigger import PolicyOptions
 
 from foretype_lsp.indexing import Indexing
@@ -25,7 +25,6 @@ from foretype_lsp.status import Status
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
-    from foretype_wire.messages import Profile
     from foretype_wire.tracing.spans import Tracing
 
 __all__ = ["STATUS_POLL_S", "Connection"]
@@ -80,17 +79,9 @@ class Connection:
 
         server, session = self._server, client.session
 
-        def on_profile(profile: Profile) -> None:
-            loading = client.assemblers.begin(profile)  # what the client itself does with a profile
-            loading.add_done_callback(lambda task: self._changed.set())
-
-        def on_connection(connected: bool) -> None:
-            self._changed.set()
-
-        def on_grew(uri: str, suggestion: Suggestion) -> None:
-            server.suggestions.grew(uri, suggestion.id)
-
-        session.on_profile, session.on_connection, client.flow.on_grew = on_profile, on_connection, on_grew
+        client.assemblers.settled.add(self._changed.set)
+        session.connections.add(lambda connected: self._changed.set())
+        client.flow.grew.add(lambda uri, suggestion: server.suggestions.grew(uri, suggestion.id))
         server.attach(client.flow)
         server.chat.models = Tiers(client)
         while not _needs_another_client(options, server.options):

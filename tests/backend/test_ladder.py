@@ -160,7 +160,7 @@ async def test_clients_of_a_tenant_are_told_and_show_it() -> None:
         loaded, other = sorted(door.connections, key=lambda one: one.session.name)
         loaded.principal = type(loaded.principal)(tenant="flood")
         climb(world.service.ladder, 3, level=4, begin=0, asked={"flood": (400, 0.0), other.principal.tenant: (20, 0.0)})
-        world.service.on_rungs({"flood"})
+        world.service.rungs_changed.tell({"flood"})
         told = await first.receive()
         assert isinstance(told, Profile)
         assert (told.service, told.budgets.context_tokens) == (Service.NO_RETRIEVAL, 0)

@@ -48,7 +48,7 @@ def test_who_has_followed_who_will_and_who_is_silent() -> None:
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["", "x", "y"]), st.integers(0, 5))))
 def test_epochs_never_go_back_and_each_move_is_told_once(moves: list[tuple[str, str, int]]) -> None:
     book, told = SaltBook(b"s" * 32), list[tuple[str, str]]()
-    book.ended.append(lambda tenant, scope: told.append((tenant, scope)))
+    book.ended.add(lambda tenant, scope: told.append((tenant, scope)))
     highest: dict[tuple[str, str], int] = {}
     ends = 0
     for tenant, scope, epoch in moves:
@@ -82,9 +82,9 @@ async def test_a_purge_waits_for_who_follows_and_names_who_does_not(tmp_path: Pa
             own, poll_s=0.01, clock=lambda: 0.0, presence=Presence(own, "gw-1:80/0", "a", wall_ms=clock)
         )
         salts = SaltBook(b"s" * 32)
-        follower.changed = lambda directory: salts.follow(directory.epochs())
+        follower.changed.add(lambda directory: salts.follow(directory.epochs()))
         await follower.start()
-        follower.changed(follower.directory)
+        follower.changed.tell(follower.directory)
         stuck = Presence(store, "gw-2:80", "b", wall_ms=clock)
         await stuck.beat(await store.version())
         found = await purges.purge("acme", "shop")
@@ -126,11 +126,11 @@ async def test_what_could_not_be_put_in_place_is_not_told_as_such_and_is_tried_a
         def broken(_: object) -> None:
             raise RuntimeError("told to")
 
-        follower.changed = broken
+        leave = follower.changed.add(broken)
         with pytest.raises(RuntimeError):
             await follower.look()
         assert [one.version for one in await purges.gateways()] == [1]
-        follower.changed = lambda _: None
+        leave()
         assert await follower.look()
         assert [one.version for one in await purges.gateways()] == [2]
         await follower.close()

@@ -149,8 +149,9 @@ async def test_feedback_and_changes_of_the_client_arrive() -> None:
     changes: list[object] = []
     async with (
         gateway(changed=lambda _session, change: changes.append(change)) as world,
-        session_of(world, on_acknowledged=acknowledged.append) as session,
+        session_of(world) as session,
     ):
+        session.acknowledged.add(acknowledged.append)
         assert session.feedback("b1", [{"what": "shown"}])
         session.changed(["file:///a.py"], ChangeReason.EDIT)
         await until(lambda: acknowledged == ["b1"] and len(changes) == 1)

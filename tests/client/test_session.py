@@ -43,7 +43,10 @@ def call(id: str, *texts: str, **more: Any) -> Complete[Segment]:
 
 @asynccontextmanager
 async def connected(server: WireServer, **options: Any) -> AsyncIterator[Session]:
+    told = {name: options.pop(name) for name in ("profiles", "connections", "acknowledged") if name in options}
     session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST, **options)
+    for name, subscriber in told.items():
+        getattr(session, name).add(subscriber)
     await session.start()
     try:
         await session.ready()
@@ -133,7 +136,7 @@ async def test_a_call_without_a_connection_fails_at_once() -> None:
 
 async def test_the_session_reconnects_and_starts_with_an_empty_segment_cache() -> None:
     states: list[bool] = []
-    async with WireServer() as server, connected(server, on_connection=states.append) as session:
+    async with WireServer() as server, connected(server, connections=states.append) as session:
         await read(session.complete(call("1", "stable")))
         await server.peers[0].connection.close()
         await server.wait_for(Hello, 2)
@@ -280,9 +283,7 @@ async def test_profile_changes_are_told_and_changed_documents_and_feedback_are_s
     workspaces = [Workspace(root="/w", repository="0" * 32)]
     async with (
         WireServer() as server,
-        connected(
-            server, on_profile=profiles.append, on_acknowledged=acknowledged.append, workspaces=workspaces
-        ) as session,
+        connected(server, profiles=profiles.append, acknowledged=acknowledged.append, workspaces=workspaces) as session,
     ):
         newer = Profile(model="newer", grammar="foretype-1", tokenizer_digest="0" * 32)
         await server.peers[0].send(newer)
@@ -334,7 +335,8 @@ async def test_a_callback_that_fails_is_not_swallowed() -> None:
         raise ZeroDivisionError
 
     async with WireServer() as server:
-        session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST, on_profile=broken)
+        session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+        session.profiles.add(broken)
         await session.start()
         await until(lambda: session._task is not None and session._task.done())
         with pytest.raises(ZeroDivisionError):

@@ -116,8 +116,9 @@ async def test_feedback_is_acknowledged_and_changes_arrive() -> None:
     acknowledged: list[str] = []
     async with (
         gateway(changed=lambda _session, change: changes.append(change)) as world,
-        connected(world, on_acknowledged=acknowledged.append) as session,
+        connected(world) as session,
     ):
+        session.acknowledged.add(acknowledged.append)
         session.changed(["file:///a.py"], ChangeReason.PULL)
         assert session.feedback("b1", [{"kind": "shown", "id": "1"}])
         await until(lambda: acknowledged == ["b1"])
@@ -131,7 +132,7 @@ async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
             assert await asyncio.to_thread(path.read_bytes) == await asyncio.to_thread(TOKENIZER_PATH.read_bytes)
         session = Session(world.ws_url, token="another-token", clock=time.monotonic, rng=random.Random(1))
         states: list[bool] = []
-        session.on_connection = states.append
+        session.connections.add(states.append)
         await session.start()
         with pytest.raises(GatewayGone, match="check the token"):
             await session.ready()

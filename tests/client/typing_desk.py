@@ -79,10 +79,10 @@ class Desk:
             clock=loop.time,
             cache=self.cache,
             rng=random.Random(0),
-            on_event=self.events.append,
-            on_grew=lambda uri, grown: self.grown.append((loop.time(), grown)),
             **options,
         )
+        self.flow.reacted.add(self.events.append)
+        self.flow.grew.add(lambda uri, grown: self.grown.append((loop.time(), grown)))
         self.cursor = text.index("|")
         self.document = Document(URI, text.replace("|", "", 1), language="plaintext", path="a.py")
         self.flow.document_opened(self.document.snapshot())

@@ -84,7 +84,8 @@ class Developer:
 
     def __init__(self, number, url):
         self.number = number
-        self.session = Session(url, clock=time.monotonic, rng=random.Random(number), on_acknowledged=self._acknowledged)
+        self.session = Session(url, clock=time.monotonic, rng=random.Random(number))
+        self.session.acknowledged.add(self._acknowledged)
         self.acknowledged = set()
         self.done = self.silent = self.broken = 0
 

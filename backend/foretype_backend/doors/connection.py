@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -38,6 +38,7 @@ from foretype_wire.messages import (
 )
 from foretype_wire.redaction import log_fault
 from foretype_wire.segment_cache import SegmentCache
+from foretype_wire.subscriptions import Subscribers
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from foretype_backend.admission.bounds import Bound
@@ -56,7 +57,7 @@ from foretype_backend.transport.websocket_frames import Frame, channel_of
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
 
-__all__ = ["ChangeSink", "Connection", "Host"]
+__all__ = ["Connection", "Host"]
 
 HELLO_S: float = 30.0
 """Who connects and says nothing holds a connection no longer than this."""
@@ -73,12 +74,6 @@ _to_msgpack = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
 
 
-class ChangeSink(Protocol):
-    """Told about changed documents, so that caches can retire what they hold of them."""
-
-    def __call__(self, session: str, change: Changed) -> None: ...
-
-
 class Host(Protocol):
     """What a connection needs of its door."""
 
@@ -87,8 +82,8 @@ class Host(Protocol):
     limits: LimitsConfig
     block: BlockPool | None
     feedback: FeedbackIntake
-    changed: ChangeSink
-    left: Callable[[str], None]
+    changed: Subscribers[str, Changed]
+    left: Subscribers[str]
     turns: Turns
     remembered: Bound
 
@@ -170,7 +165,7 @@ class Connection:
             self.session.cache.clear()
             self._count_remembered()
             self.door.disconnect(self.session.name)
-            self.door.left(self.session.name)
+            self.door.left.tell(self.session.name)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -222,7 +217,8 @@ class Connection:
     def _changed(self, message: Changed) -> None:
         """A few names in each turn, all of them before the next frame."""
         documents = message.documents
-        self.door.changed(self.session.name, msgspec.structs.replace(message, documents=documents[:_CHANGED_AT_ONCE]))
+        some = msgspec.structs.replace(message, documents=documents[:_CHANGED_AT_ONCE])
+        self.door.changed.tell(self.session.name, some)
         rest = documents[_CHANGED_AT_ONCE:]
         if rest:
             self._channel.later(lambda: self._changed(msgspec.structs.replace(message, documents=rest)))

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from foretype_context.profile import Service as Rung
-from foretype_wire.messages import Goaway, Profile
+from foretype_wire.messages import Changed, Goaway, Profile
+from foretype_wire.subscriptions import Subscribers
 from starlette.websockets import WebSocket
 
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.degradation import profile_at
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
-from foretype_backend.doors.connection import ChangeSink, Connection
+from foretype_backend.doors.connection import Connection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.playground.logins import PROTOCOL
@@ -49,7 +50,6 @@ class StreamDoor:
         *,
         limits: LimitsConfig,
         feedback: FeedbackSink,
-        changed: ChangeSink,
         max_connections: int = 20_000,
         max_connections_per_tenant: int | None = None,
         block: BlockPool | None = None,
@@ -73,8 +73,9 @@ class StreamDoor:
         self.feedback = FeedbackIntake(
             feedback, lambda events, refused: service.metrics.feedback(events, refused=refused)
         )
-        self.changed = changed
-        self.left: Callable[[str], None] = lambda _session: None
+        self.changed: Subscribers[str, Changed] = Subscribers()
+        """Told of a session's changed documents, so that caches can retire what they hold of them."""
+        self.left: Subscribers[str] = Subscribers()
         """Told when a session has ended."""
         self.connections: set[Connection] = set()
         self.activity = asyncio.Event()

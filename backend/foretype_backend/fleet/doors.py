@@ -27,10 +27,10 @@ def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], fl
     def changed(session: str, change: Changed) -> None:
         pool.book.changed(session, change.documents, clock())
 
-    stream.changed = changed
-    stream.left = lambda session: pool.book.left(session, clock())
+    stream.changed.add(changed)
+    stream.left.add(lambda session: pool.book.left(session, clock()))
     if stream.service.salts is not None:
-        stream.service.salts.ended.append(pool.purge)
+        stream.service.salts.ended.add(pool.purge)
     PrefixDoor(pool, clock=clock).register(app)
 
 

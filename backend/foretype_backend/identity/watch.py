@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from foretype_wire.redaction import log_fault
+from foretype_wire.subscriptions import Subscribers
 
 from foretype_backend.identity.directory import Directory
 from foretype_backend.identity.purges import Presence
@@ -33,9 +34,10 @@ _JWKS_PAUSE_S: Final = 10.0
 class DirectoryWatch:
     """The current directory, and whom to tell when it changed.
 
+    Attributes:
+        changed: told every newer directory, and every `recheck_s` for what time alone changes: keys expire. On the event loop.
+
     Args:
-        changed: called with every newer directory, and every `recheck_s` for what time alone changes: keys expire. On the
-            event loop.
         presence: tells others what this process has put in place.
     """
 
@@ -45,12 +47,11 @@ class DirectoryWatch:
         *,
         poll_s: float,
         clock: Callable[[], float],
-        changed: Callable[[Directory], None] = lambda _: None,
         recheck_s: float = 30.0,
         presence: Presence | None = None,
     ) -> None:
         self.directory = Directory()
-        self.changed = changed
+        self.changed: Subscribers[Directory] = Subscribers()
         self._store = store
         self._poll_s = poll_s
         self._recheck_s = recheck_s
@@ -96,7 +97,7 @@ class DirectoryWatch:
                 self.directory = await self._store.snapshot()
         self._fresh_s = self._clock()
         if new:
-            self.changed(self.directory)
+            self.changed.tell(self.directory)
             self._in_place = self.directory.version  # not before: what failed half way is done again
         await self._tell(self._in_place)
         return new
@@ -115,7 +116,7 @@ class DirectoryWatch:
             try:
                 if unchecked_s >= self._recheck_s:
                     unchecked_s = 0.0
-                    self.changed(self.directory)
+                    self.changed.tell(self.directory)
                 await self.look()
                 failing = False
             except (StoreError, TimeoutError) as error:

@@ -71,10 +71,19 @@ class Siblings:
         self._families = families
         self._report = report
         self._place = place
-        self.answers: dict[str, Callable[[], object]] = {"metrics": self._own_metrics, "status": report}
-        """By question, what another worker is told. Answers are MessagePack."""
+        self._answers: dict[str, Callable[[], object]] = {"metrics": self._own_metrics, "status": report}
         self._server: asyncio.AbstractServer | None = None
         self._before = [] if place is None else _read(place.last(place.slot))
+
+    def answer_to(self, question: str, answer: Callable[[], object]) -> None:
+        """Tell another worker that asks `question` what `answer` returns, in MessagePack.
+
+        Raises:
+            ValueError: somebody else answers that question.
+        """
+        if question in self._answers:
+            raise ValueError(f"the question {question!r} has an answer already")
+        self._answers[question] = answer
 
     async def start(self) -> None:
         """Answer from now on."""
@@ -126,7 +135,7 @@ class Siblings:
         return 0 if self._place is None else self._place.slot
 
     async def ask(self, question: str, type_: type[_Answer]) -> Mapping[int, _Answer | None]:
-        """What the others say, by slot; None of those that do not answer in time. A question of theirs is one of `answers`."""
+        """What the others say, by slot; None of those that do not answer in time. They know `question` by :meth:`answer_to`."""
         if self._place is None:
             return {}
         slots = [slot for slot in range(self._place.count) if slot != self._place.slot]
@@ -152,7 +161,7 @@ class Siblings:
         with contextlib.suppress(OSError, TimeoutError, ValueError):
             async with asyncio.timeout(_ANSWER_S):
                 question = (await reader.readline()).strip()
-                answer = self.answers.get(question.decode("ascii"))
+                answer = self._answers.get(question.decode("ascii"))
                 if answer is not None:
                     writer.write(msgspec.msgpack.encode(answer()))
                     await writer.drain()

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 from typing import Final
+
+from foretype_wire.subscriptions import Subscribers
 
 __all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt", "tier_namespace", "tier_secret"]
 
@@ -81,7 +83,7 @@ class SaltBook:
         self._secret = secret
         self._epochs = dict(epochs or {})
         self._salts: dict[Namespace, str] = {}
-        self.ended: list[Callable[[str, str], object]] = []
+        self.ended: Subscribers[str, str] = Subscribers()
         """Who keeps something of a tenant's scope, or with "" of the whole tenant, and has to let it go."""
 
     def namespace(self, tenant: str, scope: str = "") -> Namespace:
@@ -109,8 +111,7 @@ class SaltBook:
         for (tenant, scope), epoch in moved:
             self._epochs[tenant, scope] = epoch
             self._salts = {known: salt for known, salt in self._salts.items() if known.tenant != tenant}
-            for told in self.ended:
-                told(tenant, scope)
+            self.ended.tell(tenant, scope)
 
     def epochs(self) -> dict[tuple[str, str], int]:
         """What has to survive a restart."""

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection
 from foretype_context.tokens import Tokenizer
 from foretype_wire.messages import RequestClass
 from foretype_wire.redaction import log_fault
+from foretype_wire.subscriptions import Subscribers
 
 from foretype_backend.admission import scheduler
 from foretype_backend.admission.accounts import Accounts, refused_cost
@@ -88,8 +89,8 @@ class Service:
         self._objectives_s = {} if admission is None else objectives_s(admission)
         self._scheduler = make_scheduler(limits, admission)
         self.ladder = Ladder()
-        self.on_rungs: Callable[[Collection[str]], None] = lambda _: None
-        """Called with the tenants that are on another rung of the ladder now, whose clients are to be told."""
+        self.rungs_changed: Subscribers[Collection[str]] = Subscribers()
+        """Told the tenants that are on another rung of the ladder now, whose clients are to be told."""
         self.tracer: RequestTracer | None = None
         """Takes spans of every request; None where nothing is traced."""
         self._records: dict[str, Record] = {}
@@ -338,7 +339,7 @@ class Service:
         if pressure is not None:
             changed = self.ladder.turn(level=pressure.level, highest=pressure.highest, now=now)
             if changed:
-                self.on_rungs(changed)
+                self.rungs_changed.tell(changed)
 
     def _weigh(self, job: Job, *, shed: bool) -> None:
         """What a tenant asks counts for its rung."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +23,6 @@ from foretype_backend.chat.door import ChatDoor
 from foretype_backend.config.load import Config
 from foretype_backend.config.settings import AdmissionConfig
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
-from foretype_backend.doors.connection import ChangeSink
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.documentation import DocumentDoor
 from foretype_backend.doors.feedback import FeedbackSink
@@ -63,7 +62,7 @@ def create_app(
     *,
     tokenizer_file: bytes | None = None,
     feedback: FeedbackSink | None = None,
-    changed: ChangeSink | None = None,
+    changed: Callable[[str, Changed], object] | None = None,
     identity: Identity | None = None,
     salts: SaltBook | None = None,
     accounts: Accounts | None = None,
@@ -78,7 +77,7 @@ def create_app(
         profile: what clients are told; its grammar renders every prompt.
         tokenizer_file: what is served at `/v1/tokenizers/{digest}`.
         feedback: takes feedback batches; the default discards them after counting.
-        changed: told about changed documents.
+        changed: told the session and its changed documents.
         identity: knows everybody's own credentials; started and closed by the caller.
         salts: isolate the prefix caches of tenants; a gateway with `identity` needs them.
         accounts: budgets of everybody, and what they used.
@@ -115,18 +114,19 @@ def create_app(
         keeper,
         limits=limits,
         feedback=feedback or _discard,
-        changed=changed or _ignore,
         max_connections=config.gateway.max_connections,
         max_connections_per_tenant=_per_tenant(keeper, config)[0],
         turns=turns,
         block=None if quality is None else quality.block,
     )
-    service.on_rungs = stream.tell
+    if changed is not None:
+        stream.changed.add(changed)
+    service.rungs_changed.add(stream.tell)
     if salts is not None:
-        salts.ended.append(lambda tenant, _scope: stream.forget(tenant))
+        salts.ended.add(lambda tenant, _scope: stream.forget(tenant))
     if identity is not None:
         follow = functools.partial(_follow, stream, salts, accounts)
-        identity.watch.changed = follow
+        identity.watch.changed.add(follow)
         follow(identity.directory)
         service.metrics.watch_identity(lambda: identity.watch.age_s)
     if accounts is not None:
@@ -193,10 +193,6 @@ def stream_door(app: Starlette) -> StreamDoor:
 
 async def _discard(sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> None:
     """Without a store, a batch is done with as soon as it was counted."""
-
-
-def _ignore(session: str, change: Changed) -> None:
-    """Changed documents have no cache to retire yet."""
 
 
 def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | None, directory: Directory) -> None:

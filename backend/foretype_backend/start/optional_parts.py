@@ -228,6 +228,6 @@ def _purger(config: Config, gateway: DocumentedApp, salts: SaltBook, identity: I
         file.follow()
         return True
 
-    siblings.answers["epochs"] = follow
+    siblings.answer_to("epochs", follow)
     file.follow()  # what was purged while this worker started
     return WorkerPurger(file, lambda: siblings.ask("epochs", bool), slot=siblings.slot)

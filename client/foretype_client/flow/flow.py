@@ -17,6 +17,7 @@ from foretype_context.finish import finish as finish_text
 from foretype_context.profile import Profile
 from foretype_wire.errors import GatewayError
 from foretype_wire.messages import RequestClass
+from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.candidates import LocalModel
 from foretype_client.feedback.feedback import Feedback, FeedbackEvent
@@ -69,9 +70,11 @@ class CompletionFlow:
         local: candidate that costs nothing; None for none.
         sources: of snippets from other files; who made them tells them of documents and folders, and closes them.
         rng: makes request ids unique across the users of a gateway.
-        on_grew: called with the uri and the longer suggestion when the one that is shown got longer.
-        on_event: called with each feedback event.
         observer: told of questions, requests, changes and feedback, for telemetry.
+
+    Attributes:
+        grew: told the uri and the longer suggestion when the one that is shown got longer.
+        reacted: told each feedback event.
     """
 
     def __init__(
@@ -88,8 +91,6 @@ class CompletionFlow:
         sources: Sources | None = None,
         feedback: Feedback | None = None,
         finisher: Finisher = finish_text,
-        on_grew: Callable[[str, Suggestion], None] | None = None,
-        on_event: Callable[[FeedbackEvent], None] | None = None,
         observer: FlowObserver | None = None,
     ) -> None:
         self._gateway = gateway
@@ -130,8 +131,8 @@ class CompletionFlow:
         )
         self._early = Early(clock, attempt=self._deciding.early, answered=self._deciding.is_here)
         self._explanations = Explanations()
-        self.on_grew = on_grew
-        self.on_event = on_event
+        self.grew: Subscribers[str, Suggestion] = Subscribers()
+        self.reacted: Subscribers[FeedbackEvent] = Subscribers()
         self._observer = observer
         self._documents: dict[str, TrackedDocument] = {}
         self._tally = Tally()
@@ -300,8 +301,8 @@ class CompletionFlow:
         document.wake()
         if document.pending is None and (flight.at_line_end or not flight.running):
             grown = self._answers.grown(document, flight, now)
-            if grown is not None and self.on_grew is not None:
-                self.on_grew(document.snapshot.uri, grown)
+            if grown is not None:
+                self.grew.tell(document.snapshot.uri, grown)
 
     def _landed(self, flight: Flight, now: float) -> None:
         if self._observer is not None:
@@ -325,8 +326,7 @@ class CompletionFlow:
             self._deciding.reacted(event, now)
             if self._observer is not None:
                 self._observer.told(event)
-            if self.on_event is not None:
-                self.on_event(event)
+            self.reacted.tell(event)
 
     def _track(self, snapshot: Snapshot) -> TrackedDocument:
         document = self._documents.get(snapshot.uri)

@@ -34,6 +34,7 @@ from foretype_wire.messages import (
     Profile,
     Workspace,
 )
+from foretype_wire.subscriptions import Subscribers
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -79,11 +80,13 @@ class Session:
         locate: asked before every connection in place of `url` and `token`; finds or starts a private gateway.
         clock: monotonic seconds.
         rng: spreads reconnects over time.
-        on_profile: called with every profile, in the event loop; must not block.
-        on_connection: called with True and False as the connection comes and goes.
         cache_dir: where tokenizers are kept; default is the user's cache directory.
-        on_acknowledged: called with the name of a feedback batch that the gateway committed.
         json: speak JSON in text frames, for debugging.
+
+    Attributes:
+        profiles: told every profile that comes.
+        connections: told True and False as the connection comes and goes.
+        acknowledged: told the name of each feedback batch that the gateway committed.
 
     Raises:
         ValueError: `url` is not a WebSocket URL, and there is no `locate`.
@@ -101,9 +104,6 @@ class Session:
         clock: Clock,
         rng: random.Random,
         locate: Callable[[], Awaitable[Endpoint]] | None = None,
-        on_profile: Callable[[Profile], object] | None = None,
-        on_connection: Callable[[bool], None] | None = None,
-        on_acknowledged: Callable[[str], None] | None = None,
         cache_dir: Path | None = None,
         backoff: Backoff | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -114,9 +114,9 @@ class Session:
         self.store_text = False
         """The gateway's tenant has opted in to samples of text, as the last acknowledgement said."""
         self.workspaces = list(workspaces)
-        self.on_profile = on_profile
-        self.on_connection = on_connection
-        self.on_acknowledged = on_acknowledged
+        self.profiles: Subscribers[Profile] = Subscribers()
+        self.connections: Subscribers[bool] = Subscribers()
+        self.acknowledged: Subscribers[str] = Subscribers()
         self._endpoint = Endpoint(url if locate is not None else check_url(url), token, token_in_clear)
         self._locate = locate
         self._clock = clock
@@ -216,7 +216,7 @@ class Session:
         self._pump()
 
     def feedback(self, batch: str, events: Sequence[dict[str, object]]) -> bool:
-        """Send a batch; False while there is no connection. `on_acknowledged` is told when it was committed."""
+        """Send a batch; False while there is no connection. `acknowledged` tells when it was committed."""
         sent = self._protocol.feedback(batch, events)
         self._pump()
         return sent
@@ -286,12 +286,10 @@ class Session:
                 self._profile = event
                 self._changed.set()
                 self._tell_connection(True)
-                if self.on_profile is not None:
-                    self.on_profile(event)
+                self.profiles.tell(event)
             case Ack():
                 self.store_text = event.store_text
-                if self.on_acknowledged is not None:
-                    self.on_acknowledged(event.batch)
+                self.acknowledged.tell(event.batch)
             case Goaway():
                 _logger.info("the gateway goes away in %s ms", event.grace_ms)
                 grace_ms = event.grace_ms if 0 <= event.grace_ms <= _MAX_GRACE_MS else 0.0
@@ -393,8 +391,7 @@ class Session:
         if connected is self._told:
             return
         self._told = connected
-        if self.on_connection is not None:
-            self.on_connection(connected)
+        self.connections.tell(connected)
 
     def _counters(self) -> tuple[int, int, int, int, int]:
         now = self._protocol.statistics()

@@ -223,7 +223,7 @@ class ForetypeAssistant:
         self._tasks: set[asyncio.Task[None]] = set()
         self.by_source: dict[str, int] = {}
         self.news = asyncio.Event()
-        flow.on_grew = self._grew
+        flow.grew.add(self._grew)
 
     @property
     def offer(self) -> Offer | None:

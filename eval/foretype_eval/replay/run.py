@@ -250,7 +250,7 @@ async def _work(
         growing=options.growing and completion is not None,
     )
     if completion is not None:
-        completion.on_grew = developer.grew
+        completion.grew.add(developer.grew)
     for stretch in commit.stretches:
         await developer.type(stretch, root=root, language=language_of(stretch.path))
     if completion is not None:
