@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types format lock openapi bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types format lock openapi bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -145,6 +145,11 @@ rehearse: $(VENV)/.installed-dev ## Start what deploy/ names, without rights, wi
 parity: ## The shipped model in OpenVINO, llama.cpp and vLLM against transformers in fp32 (STORE=folder with validation/)
 	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (models/README.md)"; exit 1; }
 	@for engine in openvino llamacpp vllm; do $(TRAIN)/bin/foretype models parity --engine $$engine --store "$(STORE)" || exit 1; done
+
+release: $(VENV)/bin/python ## Everything that a version consists of into dist/: wheels, editors' packages, bills of materials, checksums (node 20)
+	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release
+	@.venv-release/bin/python -m pip install $(subst -c requirements/lock.txt,,$(PIP_FLAGS)) 'build>=1.3,<2' 'cyclonedx-bom>=7,<8'
+	@$(PYTHON) .ci/release .venv-release/bin/python
 
 clean: ## Remove caches and build products, keep the environments
 	@rm -rf .pytest_cache .ruff_cache .hypothesis dist build results

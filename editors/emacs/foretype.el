@@ -1,5 +1,6 @@
 ;;; foretype.el --- Inline completion through `foretype lsp'  -*- lexical-binding: t; -*-
 
+;; Version: 0.1.0
 ;; Package-Requires: ((emacs "28.1") (lsp-mode "10.0.0"))
 ;; SPDX-License-Identifier: Apache-2.0
 
