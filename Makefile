@@ -37,7 +37,7 @@ test-editors: $(VENV)/.installed-dev ## Every editor that is installed (editors/
 	@$(EDITORS) -m editors $(ARGS)
 
 test-all: ## Run every test that there is, with minutes by part: test, kills and soaks, editors, vLLM, rehearsal
-	@.ci/parts test test-slow test-editors test-vllm rehearse
+	@.ci/parts test test-slow test-editors test-vllm rehearse $(PARTS)
 
 setup: $(VENV)/.installed-dev ## Make .venv with everything for development
 

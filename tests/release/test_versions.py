@@ -1,0 +1,54 @@
+"""A version stands in one place, and what carries a copy of it agrees."""
+
+import shutil
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> ModuleType:
+    """The release's script, on a copy of the files that it compares."""
+    loader = SourceFileLoader("release", str(ROOT / ".ci/release"))
+    module = module_from_spec(spec_from_loader("release", loader))  # pyright: ignore[reportArgumentType]
+    loader.exec_module(module)
+    for name in ("pyproject.toml", "CHANGELOG.md", "editors/vscode/package.json", "editors/emacs/foretype.el"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    module.ROOT, module.EDITORS = tmp_path, tmp_path / "editors"  # pyright: ignore[reportAttributeAccessIssue]
+    return module
+
+
+def version() -> str:
+    lines = (ROOT / "pyproject.toml").read_text().splitlines()
+    return next(line.split('"')[1] for line in lines if line.startswith("version = "))
+
+
+def test_every_copy_of_the_version_agrees(release: ModuleType) -> None:
+    assert release.mistakes(version()) == []
+
+
+@pytest.mark.parametrize("name", ["editors/vscode/package.json", "editors/emacs/foretype.el"])
+def test_a_copy_that_was_forgotten_is_named(release: ModuleType, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(path.read_text().replace(version(), "0.0.7"))
+    (mistake,) = release.mistakes(version())
+    assert name in mistake and "0.0.7" in mistake
+
+
+def test_a_version_without_a_changelog_is_not_released(release: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.0.7\n")
+    assert release.mistakes(version()) == [f"CHANGELOG.md has no section '## {version()}'"]
+
+
+def test_two_archives_of_equal_files_are_equal(release: ModuleType, tmp_path: Path) -> None:
+    for number in (1, 2):
+        source = tmp_path / f"source{number}"
+        source.write_text("one text")
+        release.archive(tmp_path / f"{number}.tar.gz", "folder", {"file": source}, when=1_700_000_000)
+    assert (tmp_path / "1.tar.gz").read_bytes() == (tmp_path / "2.tar.gz").read_bytes()
