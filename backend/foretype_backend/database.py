@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sqlite3
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,8 +21,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, MetaData, event, inspect
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import Connection, MetaData, create_engine, event, inspect
+from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -31,6 +33,8 @@ __all__ = ["Schema", "file_of", "is_there", "look", "mapped", "migrate", "open_d
 _BUSY_MS: Final = 10_000
 _LOCK: Final = 0x666F7265
 """Of PostgreSQL's advisory lock: gateways that start together migrate one after the other."""
+_MIGRATING = threading.Lock()
+"""Alembic keeps the migration that runs in its module's globals: one at a time in a process."""
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
@@ -87,19 +91,23 @@ async def open_database(given: str, schema: Schema, *, upgrade: bool = True) -> 
             its version says they are.
     """
     url = url_of(given, schema.field)
-    engine = _engine(url)
     place = place_of(url)
+    async with mapped(place):
+        await asyncio.to_thread(_bring_up, url, schema, place, upgrade)
+    return _engine(url)
+
+
+def _bring_up(url: URL, schema: Schema, place: str, upgrade: bool) -> None:
+    """In a thread: a migration that awaited half-way would let another one of this process at Alembic's globals."""
+    if (file := file_of(url)) is not None:
+        _make_file(file)
+    engine = _hooked(create_engine(_blocking(url), **_options(url)))
     try:
-        async with mapped(place):
-            if (file := file_of(url)) is not None:
-                await asyncio.to_thread(_make_file, file)
-            async with engine.begin() as connection:
-                await connection.run_sync(migrate, schema, place, upgrade)
-                await connection.run_sync(_check_tables, schema.metadata, place)
-    except BaseException:
-        await engine.dispose()
-        raise
-    return engine
+        with _MIGRATING, engine.begin() as connection:
+            migrate(connection, schema, place, upgrade)
+            _check_tables(connection, schema.metadata, place)
+    finally:
+        engine.dispose()
 
 
 @asynccontextmanager
@@ -196,12 +204,40 @@ def _make_file(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _engine(url: URL) -> AsyncEngine:
-    if not url.drivername.startswith("sqlite"):
-        return create_async_engine(url, pool_pre_ping=True, pool_size=4)
-    engine = create_async_engine(url, connect_args={"timeout": _BUSY_MS / 1000})
+class _RolledBack(sqlite3.Connection):
+    """Ends its transaction before it closes.
 
-    @event.listens_for(engine.sync_engine, "connect")
+    A statement that was cancelled stays open, and SQLite keeps the transaction of a connection that was closed before its
+    statements: nobody could write until the garbage collector came by.
+    """
+
+    def close(self) -> None:
+        self.rollback()
+        super().close()
+
+
+def _engine(url: URL) -> AsyncEngine:
+    engine = create_async_engine(url, **_options(url))
+    _hooked(engine.sync_engine)
+    return engine
+
+
+def _options(url: URL) -> dict[str, Any]:
+    if url.drivername.startswith("sqlite"):
+        return {"connect_args": {"timeout": _BUSY_MS / 1000, "factory": _RolledBack}}
+    return {"pool_pre_ping": True, "pool_size": 4}
+
+
+def _blocking(url: URL) -> URL:
+    """The same store by a driver that blocks; psycopg's is one for both."""
+    return url.set(drivername=url.drivername.removesuffix("+aiosqlite"))
+
+
+def _hooked(engine: Engine) -> Engine:
+    if engine.dialect.name != "sqlite":
+        return engine
+
+    @event.listens_for(engine, "connect")
     def connected(connection: Any, _record: Any) -> None:  # pyright: ignore[reportUnusedFunction]
         # The driver's own transactions leave out DDL; ours are begun below, so that a migration is all or nothing.
         connection.isolation_level = None
@@ -214,18 +250,10 @@ def _engine(url: URL) -> AsyncEngine:
                     raise
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:  # pyright: ignore[reportUnusedFunction]
         if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    @event.listens_for(engine.sync_engine, "close")
-    def closing(connection: Any, _record: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        # A statement that was cancelled stays open, and SQLite keeps the transaction of a connection that was closed before its
-        # statements: nobody could write until the garbage collector came by. The driver's thread does this before the close.
-        driver = connection.driver_connection
-        if driver._connection is not None:
-            driver._tx.put_nowait((None, driver._connection.rollback))
 
     return engine
 

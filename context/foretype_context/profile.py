@@ -21,13 +21,17 @@ class Service(StrEnum):
     FULL = "full"
     NO_RETRIEVAL = "no_retrieval"
     SHORT_CONTEXT = "short_context"
-    OWN_ENGINE = "own_engine"
     CACHE_ONLY = "cache_only"
 
     @property
     def asks(self) -> bool:
         """Whether what is typed may be asked of this gateway at all."""
-        return self not in (Service.OWN_ENGINE, Service.CACHE_ONLY)
+        return self is not Service.CACHE_ONLY
+
+    @classmethod
+    def _missing_(cls, value: object) -> Service:
+        """A step that another version of the gateway takes: nothing is asked of it, which no gateway minds."""
+        return cls.CACHE_ONLY
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,7 +18,6 @@ __all__ = ["Counts", "State", "Status", "StatusMachine"]
 _REDUCED = {
     Service.NO_RETRIEVAL: "the gateway is loaded: suggestions without other files, for now",
     Service.SHORT_CONTEXT: "the gateway is loaded: suggestions from less context, for now",
-    Service.OWN_ENGINE: "the gateway is loaded: suggestions from this machine alone, for now",
     Service.CACHE_ONLY: "the gateway is overloaded: suggestions from this machine alone, for now",
 }
 

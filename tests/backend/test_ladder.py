@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import msgspec
 from backend.admission_world import Simulation, typing_tenant
 from backend.world import gateway, profile
 from foretype_backend.admission.degradation import RUNGS, Ladder, profile_at
@@ -49,7 +50,7 @@ def test_it_stops_at_the_rung_that_the_load_asks_for() -> None:
     for level, shed, last in (
         (4, 0.0, Service.NO_RETRIEVAL),
         (5, 0.0, Service.SHORT_CONTEXT),
-        (5, 0.2, Service.OWN_ENGINE),
+        (5, 0.2, Service.CACHE_ONLY),
     ):
         ladder = Ladder()
         climb(ladder, 30, level=level, begin=0, asked={"a": (100, shed)})
@@ -68,7 +69,7 @@ def test_a_flood_moves_the_tenant_that_floods_and_nobody_else() -> None:
 def test_where_all_ask_too_much_all_move() -> None:
     ladder = Ladder()
     climb(ladder, 30, level=5, begin=0, asked=dict.fromkeys("abc", (100, 0.3)))
-    assert ladder.below == dict.fromkeys("abc", Service.OWN_ENGINE)
+    assert ladder.below == dict.fromkeys("abc", Service.CACHE_ONLY)
 
 
 def test_who_asks_too_seldom_to_tell_is_judged_with_its_like() -> None:
@@ -80,13 +81,13 @@ def test_who_asks_too_seldom_to_tell_is_judged_with_its_like() -> None:
             if (tick + at) % 2 == 0:
                 ladder.decided(tenant, weight=1.0, tokens=100, interactive=True, shed=(tick + at) % 6 == 0)
         ladder.turn(level=5, highest=5, now=tick / 10)
-    assert ladder.below == dict.fromkeys(few, Service.OWN_ENGINE)
+    assert ladder.below == dict.fromkeys(few, Service.CACHE_ONLY)
 
 
 def test_who_is_within_its_part_goes_when_half_of_its_requests_are_refused_all_the_same() -> None:
     ladder = Ladder()
     climb(ladder, 30, level=5, begin=0, asked={"flood": (400, 0.3), "quiet": (20, 0.6)})
-    assert ladder.below == {"flood": Service.OWN_ENGINE, "quiet": Service.OWN_ENGINE}
+    assert ladder.below == {"flood": Service.CACHE_ONLY, "quiet": Service.CACHE_ONLY}
 
 
 STEPS = st.lists(
@@ -149,9 +150,14 @@ def test_beside_a_flood_on_the_real_scheduler_no_other_tenant_moves() -> None:
 def test_every_rung_asks_for_less() -> None:
     full = profile()
     budgets = [profile_at(full, rung).budgets for rung in RUNGS]
-    assert [one.context_tokens for one in budgets] == [700, 0, 0, 0, 0]
-    assert [one.prompt_tokens for one in budgets] == [2000, 2000, 1000, 1000, 1000]
+    assert [one.context_tokens for one in budgets] == [700, 0, 0, 0]
+    assert [one.prompt_tokens for one in budgets] == [2000, 2000, 1000, 1000]
     assert profile_at(full, Service.FULL) == full
+
+
+def test_a_rung_of_another_version_is_read_as_the_lowest() -> None:
+    told = msgspec.to_builtins(profile()) | {"service": "own_engine"}
+    assert msgspec.convert(told, Profile).service is Service.CACHE_ONLY
 
 
 async def test_clients_of_a_tenant_are_told_and_show_it() -> None:

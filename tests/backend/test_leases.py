@@ -91,6 +91,55 @@ def test_while_the_ledger_is_away_the_last_lease_goes_on_and_is_owed_afterwards(
     assert 0.95 * 100 * 200 <= gateway.spent <= 100 * 200 + 200
 
 
+async def test_after_a_night_without_requests_a_ledger_that_goes_away_locks_nobody_out() -> None:
+    """Nothing was asked all night: that is no time in which a budget got little."""
+    now = 0.0
+    budgets = Budgets({})
+    leases = Leases(budgets, slice_s=1.0, now=now)
+    with redis_server() as server:
+        shared = RedisLeases(server.url, leases, slice_s=1.0, clock=lambda: now)
+        try:
+            for _ in range(8 * 3600 * 2):
+                now += 0.5
+                await shared.renew()
+            budget = Budget(tokens_per_s=100, burst_tokens=200)
+            budgets.set(NAME, budget, now)
+            assert await shared.renew()
+            server.kill()
+            now += 0.5
+            reservation = budgets.reserve([NAME], 50, now)
+            assert isinstance(reservation, Reservation)
+            budgets.settle(reservation, 50, now)
+            assert not await shared.renew()
+            assert shared.away_s() == 0.5, "the ledger answered half a second ago"
+            spent = 0
+            for _ in range(20):
+                now += 0.5
+                while isinstance(reservation := budgets.reserve([NAME], 5, now), Reservation):
+                    budgets.settle(reservation, 5, now)
+                    spent += 5
+                await shared.renew()
+            assert spent >= 0.5 * 100 * 10
+        finally:
+            await shared.close()
+
+
+async def test_a_ledger_is_away_since_it_did_not_answer_and_not_since_somebody_asked() -> None:
+    now, budgets = 0.0, Budgets({})
+    with redis_server() as server:
+        shared = RedisLeases(server.url, Leases(budgets, slice_s=1.0, now=now), slice_s=1.0, clock=lambda: now)
+        try:
+            for now in (3600.0, 7200.0):  # noqa: B007 - read by the clock
+                assert await shared.renew()
+            server.kill()
+            budgets.set(NAME, Budget(tokens_per_s=100, burst_tokens=200), now)
+            now += 0.5
+            assert not await shared.renew()
+            assert shared.away_s() == 0.5
+        finally:
+            await shared.close()
+
+
 @pytest.mark.parametrize("slice_s", [0.5, 1.0, 2.0, 5.0, 10.0])
 def test_a_ledger_that_never_answered_leaves_a_gateway_the_budgets_rate(slice_s: float) -> None:
     gateway = Gateway(Budget(tokens_per_s=100, burst_tokens=2000), slice_s)

@@ -103,6 +103,21 @@ async def test_a_store_that_one_process_opens_twice_stays_whole_beside_another_p
         await two.close()
 
 
+async def test_stores_that_one_process_makes_at_once_are_both_made(tmp_path: Path) -> None:
+    """Alembic's operations are a module's globals: a migration that waits must not go on with another one's connection."""
+    opened = await asyncio.gather(
+        *(IdentityStore.open(str(tmp_path / f"{number % 3}.db")) for number in range(6)), return_exceptions=True
+    )
+    for number, store in enumerate(opened):
+        assert isinstance(store, IdentityStore), store
+        await store.add_tenant(Tenant(name=f"by-{number}"), NOW_MS)
+        await store.close()
+    for number in range(3):
+        store = await IdentityStore.open(str(tmp_path / f"{number}.db"))
+        assert set((await store.snapshot()).tenants) == {f"by-{number}", f"by-{number + 3}"}
+        await store.close()
+
+
 async def test_a_statement_that_was_cancelled_keeps_the_store_locked_for_nobody(tmp_path: Path) -> None:
     store = await IdentityStore.open(str(tmp_path / "i.db"))
     running, go_on = threading.Event(), threading.Event()

@@ -27,7 +27,6 @@ from foretype_wire.messages import (
     Feedback,
     Finish,
     Goaway,
-    Have,
     Hello,
     Need,
     Profile,
@@ -430,12 +429,11 @@ async def test_feedback_that_was_not_stored_is_not_acknowledged() -> None:
         await peer.still_works()
 
 
-async def test_changed_and_have_are_accepted() -> None:
+async def test_changed_is_accepted() -> None:
     seen: list[Changed] = []
     async with gateway(changed=lambda _session, change: seen.append(change)) as world, world.peer() as peer:
         change = Changed(documents=["file:///a.py"], reason=ChangeReason.BRANCH)
         await peer.send(change)
-        await peer.send(Have(digests=[bytes(16)]))
         await peer.still_works()
         assert seen == [change]
 
@@ -534,7 +532,6 @@ BAD = [
     pytest.param({"type": "cancel", "id": ""}, "id", id="empty id"),
     pytest.param({"type": "cancel", "id": "x" * 65}, "id", id="id too long"),
     pytest.param({"type": "hello", "v": 1}, "type", id="hello twice"),
-    pytest.param({"type": "have", "digests": [b"short"]}, "digests[0]", id="digest of wrong length"),
     pytest.param({"type": "feedback", "batch": "", "events": []}, "batch", id="batch without name"),
     pytest.param({"type": "changed", "documents": [], "reason": "whim"}, "reason", id="unknown reason"),
     pytest.param(b"\xc1\xff\x00", "frame", id="no MessagePack"),

@@ -100,7 +100,7 @@ def test_reports_add_up_but_for_what_is_the_worst_ones() -> None:
     other = report(
         engine={"prompt_tokens": 100, "cached_tokens": 25}, shedding_level=2, p99_ttft_ms={"chat": 3.0, "block": 9.0}
     )
-    below = {"service": "own_engine", "rungs": {"flood": 3}}
+    below = {"service": "cache_only", "rungs": {"flood": 3}}
     both = merged_reports([report() | {"rungs": {"flood": 1}}, other | {"draining": True} | below])
     fast = both["pools"]["fast"]
     assert (both["connections"], both["uptime_s"], both["draining"], both["workers"]) == (8, 5.0, True, 2)
@@ -108,7 +108,7 @@ def test_reports_add_up_but_for_what_is_the_worst_ones() -> None:
     assert fast["p99_ttft_ms"] == {"chat": 5.0, "block": 9.0}
     assert fast["decisions"] == {"chat": {"started": 2}}
     assert both["identity"] == {"version": 7, "age_s": 0.1}
-    assert (both["service"], both["rungs"]) == ("own_engine", {"flood": 3})
+    assert (both["service"], both["rungs"]) == ("cache_only", {"flood": 3})
 
 
 async def test_a_scrape_outlives_a_worker_and_counts_nothing_twice(tmp_path: Path) -> None:

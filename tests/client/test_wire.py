@@ -22,7 +22,6 @@ from foretype_wire.messages import (
     Finish,
     GatewayMessage,
     Goaway,
-    Have,
     Hello,
     Need,
     Profile,
@@ -61,7 +60,6 @@ FROM_CLIENT = st.one_of(
         prompt_tokens=st.none() | COUNT,
     ),
     st.builds(Cancel, id=TEXT),
-    st.builds(Have, digests=st.lists(DIGEST, max_size=3)),
     st.builds(Changed, documents=st.lists(TEXT, max_size=3), reason=st.sampled_from(ChangeReason)),
     st.builds(Feedback, batch=TEXT, events=st.lists(st.dictionaries(TEXT, COUNT), max_size=2)),
 )

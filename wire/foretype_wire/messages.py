@@ -34,7 +34,6 @@ __all__ = [
     "Finish",
     "GatewayMessage",
     "Goaway",
-    "Have",
     "Hello",
     "Need",
     "Profile",
@@ -157,10 +156,6 @@ class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
     id: str
 
 
-class Have(_Message, frozen=True, kw_only=True, tag="have"):
-    digests: Annotated[list[bytes], msgspec.Meta(max_length=_MOST_ITEMS)]
-
-
 class Changed(_Message, frozen=True, kw_only=True, tag="changed"):
     documents: Annotated[list[str], msgspec.Meta(max_length=MAX_CHANGED)]
     reason: ChangeReason
@@ -245,5 +240,5 @@ class Error(_Message, frozen=True, kw_only=True, tag="error"):
     retry_after_ms: float | None = None
 
 
-ClientMessage = Hello | Complete[WireSegment] | Cancel | Have | Changed | Feedback
+ClientMessage = Hello | Complete[WireSegment] | Cancel | Changed | Feedback
 GatewayMessage = Profile | Need | Delta | Done | Ack | Goaway | Error

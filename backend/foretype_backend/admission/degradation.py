@@ -5,8 +5,7 @@
 | `full` | everything |
 | `no_retrieval` | prompts without other files |
 | `short_context` | besides, half of the prompt |
-| `own_engine` | ask the developer's own engine, not this gateway, for what is typed |
-| `cache_only` | ask nobody: what is cached and what the local candidate knows |
+| `cache_only` | ask nothing that is typed of this gateway: what is cached and what the local candidate knows |
 
 Each tenant stands on a rung of its own. Shedding (`pressure`) moves those alone that ask more than their part (`demand`): a flood moves
 the tenant that floods, an engine that is too small for what all ask moves all. So do refused requests; a tenant within its part moves
@@ -137,7 +136,7 @@ def _wanted(loads: Mapping[str, Load], *, level: int, highest: int) -> dict[str,
         if tenant in too_much:
             rung = _of_heavy(level, highest, share)
         else:
-            rung = Service.OWN_ENGINE if share >= _MOST_REFUSED else Service.FULL
+            rung = Service.CACHE_ONLY if share >= _MOST_REFUSED else Service.FULL
         if rung is not Service.FULL:
             found[tenant] = rung
     return found
@@ -149,10 +148,8 @@ def _refused_share(loads: Iterable[Load]) -> float:
 
 
 def _of_heavy(level: int, highest: int, refused_share: float) -> Service:
-    if refused_share >= _MOST_REFUSED:
-        return Service.CACHE_ONLY
     if refused_share >= _MANY_REFUSED:
-        return Service.OWN_ENGINE
+        return Service.CACHE_ONLY
     if level >= highest:
         return Service.SHORT_CONTEXT
     return Service.NO_RETRIEVAL if level >= highest - 1 else Service.FULL

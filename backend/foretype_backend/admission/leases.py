@@ -72,6 +72,10 @@ class Leases:
             self._rates[ask.name] = min(ask.tokens_per_s, before + _SMOOTHING * (rate - before))
         self._at_s = self._answered_s = now
 
+    def idle(self, now: float) -> None:
+        """There was nothing to ask: this time is part of nobody's average, and says nothing of the ledger."""
+        self._at_s = self._answered_s = now
+
     def away(self, asks: Sequence[Ask], now: float) -> None:
         """The ledger did not answer: the last lease goes on at its average rate, and is owed."""
         elapsed_s = max(0.0, now - self._at_s)

@@ -81,6 +81,8 @@ class RedisLeases:
         """Ask once; False when Redis did not answer, or refused."""
         asks = self.leases.asks(self._clock())
         if not asks:
+            self._failing = False
+            self.leases.idle(self._clock())
             return True
         try:
             async with asyncio.timeout(2 * _ANSWER_S):

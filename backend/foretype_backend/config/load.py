@@ -73,6 +73,8 @@ _T = TypeVar("_T")
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tables of a profile file."""
+
     gateway: GatewayConfig = GatewayConfig()
     engine: EngineConfig = EngineConfig()
     model: ModelConfig = ModelConfig()
@@ -87,7 +89,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     pool: PoolsConfig = PoolsConfig()
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class Config(_File, frozen=True, kw_only=True):
     """Everything that a gateway needs to know, checked.
 
     Attributes:
@@ -96,18 +98,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         state_dir: where `gateway.json` is written, in private mode.
     """
 
-    gateway: GatewayConfig = GatewayConfig()
-    engine: EngineConfig = EngineConfig()
-    model: ModelConfig = ModelConfig()
-    limits: LimitsConfig = LimitsConfig()
-    telemetry: TelemetryConfig = TelemetryConfig()
-    metrics: MetricsConfig = MetricsConfig()
-    identity: IdentityConfig = IdentityConfig()
-    admission: AdmissionConfig = AdmissionConfig()
-    leases: LeasesConfig = LeasesConfig()
-    prices: PricesConfig = PricesConfig()
-    tracing: TracingConfig = TracingConfig()
-    pool: PoolsConfig = PoolsConfig()
     token: str | None = None
     private: bool = False
     state_dir: Path | None = None
@@ -168,24 +158,17 @@ def load_config(
     merged_model = file.model
     if merged_model.tokenizer is not None:
         merged_model = msgspec.structs.replace(merged_model, tokenizer=str(base / merged_model.tokenizer))
-    config = Config(
+    identity = _relative(file.identity, base, "url", "salt_file") | _given(url=identity_url)
+    merged = msgspec.structs.replace(
+        file,
         gateway=msgspec.structs.replace(file.gateway, **gateway),
         engine=merged_engine,
         model=merged_model,
-        limits=file.limits,
         telemetry=_telemetry(file.telemetry, base, enabled=telemetry, url=telemetry_url),
-        metrics=file.metrics,
-        identity=msgspec.structs.replace(
-            file.identity, **(_relative(file.identity, base, "url", "salt_file") | _given(url=identity_url))
-        ),
-        admission=file.admission,
-        leases=file.leases,
-        prices=file.prices,
-        tracing=file.tracing,
+        identity=msgspec.structs.replace(file.identity, **identity),
         pool=_pools(file.pool, base),
-        private=private,
-        state_dir=state_dir,
     )
+    config = Config(**msgspec.structs.asdict(merged), private=private, state_dir=state_dir)
     if token is None and config.gateway.token_file is not None:
         token = read_token(Path(config.gateway.token_file))
     config = msgspec.structs.replace(config, token=token)

@@ -29,7 +29,6 @@ from foretype_wire.messages import (
     Feedback,
     Finish,
     GatewayMessage,
-    Have,
     Hello,
     Need,
     Profile,
@@ -207,8 +206,6 @@ class Connection:
             case Hello():
                 self.session.greet(message)
                 self.tell()
-            case Have():
-                self._have(message)
             case Changed():
                 self._changed(message)
             case Feedback():
@@ -222,12 +219,6 @@ class Connection:
         rest = documents[_CHANGED_AT_ONCE:]
         if rest:
             self._channel.later(lambda: self._changed(msgspec.structs.replace(message, documents=rest)))
-
-    def _have(self, message: Have) -> None:
-        """Digests the client holds. Nothing is fetched ahead in version 1, so this is checked and not used."""
-        for index, digest in enumerate(message.digests):
-            if len(digest) != 16:
-                raise InvalidRequest(f"digests[{index}]", f"{len(digest)} bytes, must be 16")
 
     def _feedback(self, message: Feedback) -> None:
         check_feedback(message)

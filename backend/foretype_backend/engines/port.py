@@ -81,14 +81,12 @@ class GenerationParams(msgspec.Struct, frozen=True, kw_only=True):
         end_token_ids: generation ends before any of these; they are never delivered.
         temperature: 0 is greedy.
         stop_strings: at most four; a hint, since the gateway enforces its own stop rules on text.
-        draft_token_ids: tokens the client guesses will come; an engine that can verifies them, others ignore them.
     """
 
     max_tokens: int
     end_token_ids: frozenset[int] = frozenset()
     temperature: float = 0.0
     stop_strings: tuple[str, ...] = ()
-    draft_token_ids: tuple[int, ...] = ()
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
