@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretype_client.sources.all_sources import Sources
+from foretype_wire.subscriptions import Subscribers
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
+from foretype_lsp.documents.shared import SharedDocuments
+from foretype_lsp.editor import Editor
 from foretype_lsp.options import Options
-from foretype_lsp.server import Server
+from foretype_lsp.settings import Settings
 
 __all__ = ["Indexing", "Progresses"]
 
@@ -32,20 +35,22 @@ _REPORT_EVERY_S: Final = 0.25
 class Indexing:
     """Keeps the sources of a server open, as its options say.
 
-    Args:
-        changed: called when there are other sources than before.
+    Attributes:
+        changed: told when there are other sources than before.
     """
 
-    def __init__(self, server: Server, changed: Callable[[], None]) -> None:
-        self._server = server
-        self._changed = changed
+    def __init__(self, editor: Editor, settings: Settings, documents: SharedDocuments) -> None:
+        self.changed: Subscribers[[]] = Subscribers()
+        self._editor = editor
+        self._settings = settings
+        self._documents = documents
         self._opened: Options | None = None
         self._watching = False
-        self._progresses = Progresses(server)
+        self._progresses = Progresses(editor, documents)
 
     async def apply(self) -> None:
         """Open, or open anew, what the options ask for; returns when it is open, which does not wait for any index."""
-        server, options = self._server, self._server.options
+        options = self._settings.options
         if self._opened is not None and _same(self._opened, options):
             return
         self._opened = options
@@ -55,15 +60,14 @@ class Indexing:
         if not self._watching:
             self._watching = True
             self._watch_files()
-        server.use_sources(await asyncio.to_thread(self._open, options, asyncio.get_running_loop()))
-        self._changed()
+        self._documents.use(await asyncio.to_thread(self._open, options, asyncio.get_running_loop()))
+        self.changed.tell()
 
     async def close(self) -> None:
         await self._close()
 
     async def _close(self) -> None:
-        sources, empty = self._server.sources, Sources.none()
-        self._server.use_sources(empty)
+        sources = self._documents.use(Sources.none())
         self._progresses.end_all()
         await asyncio.to_thread(sources.close)
 
@@ -77,7 +81,7 @@ class Indexing:
                 pass  # the loop is closed
 
         return open_sources(
-            [Path(root) for root in self._server.documents.roots if root],
+            self._documents.roots,
             SourceOptions(
                 dependencies=options.index.dependencies,
                 globs=options.excluded_globs,
@@ -90,14 +94,14 @@ class Indexing:
 
     def _watch_files(self) -> None:
         """Ask the client to tell of files that others change; without it they are found by comparing, once a minute."""
-        if not self._server.watches_files:
+        if not self._editor.watches_files:
             return
         watcher = types.FileSystemWatcher(glob_pattern=_WATCHED)
         options = types.DidChangeWatchedFilesRegistrationOptions(watchers=[watcher])
         method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
         registration = types.Registration(id="foretype-files", method=method, register_options=options)
         params = types.RegistrationParams([registration])
-        future = self._server.protocol.send_request(types.CLIENT_REGISTER_CAPABILITY, params)
+        future = self._editor.send_request(types.CLIENT_REGISTER_CAPABILITY, params)
         future.add_done_callback(_log_failure)
 
 
@@ -107,17 +111,19 @@ class Progresses:
     A folder can be indexed again while the client is still asked for a token; what comes before its answer is kept back.
     """
 
-    def __init__(self, server: Server, clock: Callable[[], float] = time.monotonic) -> None:
-        self._server = server
+    def __init__(self, editor: Editor, documents: SharedDocuments, clock: Callable[[], float] = time.monotonic) -> None:
+        self._editor = editor
+        self._documents = documents
         self._clock = clock
+        self._refused = False  # the editor knows progress, and gave no token for it
         self._tokens: dict[Path, str] = {}
         self._begun: set[str] = set()
         self._reported_s = 0.0
-        server.on_progress_cancelled = self._cancelled
+        editor.progress_cancelled.add(self._cancelled)
 
     def told(self, root: Path, done: int, total: int) -> None:
         """A folder is being indexed (files done, and in all), or not any more (-1 done)."""
-        if not self._server.shows_progress:
+        if self._refused or not self._editor.shows_progress:
             return
         token = self._tokens.get(root)
         if done < 0:
@@ -142,7 +148,7 @@ class Progresses:
         def created(future: Any) -> None:
             if future.cancelled() or future.exception() is not None:
                 _log.info("the client shows no progress")
-                self._server.shows_progress = False
+                self._refused = True
             elif self._tokens.get(root) == token:  # else it ended meanwhile
                 self._begun.add(token)
                 begin = types.WorkDoneProgressBegin(
@@ -151,7 +157,7 @@ class Progresses:
                 self._notify(token, begin)
 
         params = types.WorkDoneProgressCreateParams(token)
-        self._server.protocol.send_request(types.WINDOW_WORK_DONE_PROGRESS_CREATE, params).add_done_callback(created)
+        self._editor.send_request(types.WINDOW_WORK_DONE_PROGRESS_CREATE, params).add_done_callback(created)
 
     def _end(self, root: Path, token: str) -> None:
         del self._tokens[root]
@@ -160,13 +166,13 @@ class Progresses:
             self._notify(token, types.WorkDoneProgressEnd())
 
     def _notify(self, token: str, value: object) -> None:
-        self._server.protocol.notify(types.PROGRESS, types.ProgressParams(token, value))
+        self._editor.notify(types.PROGRESS, types.ProgressParams(token, value))
 
     def _cancelled(self, token: object) -> None:
         for root, known in list(self._tokens.items()):
             if known == token:
                 _log.info("indexing was cancelled by the user")
-                self._server.sources.cancel(root)
+                self._documents.sources.cancel(root)
 
 
 def _same(before: Options, now: Options) -> bool:

@@ -13,7 +13,7 @@ from typing import Final
 from foretype_wire.garbage_collection import calm_collector, collect_when_idle
 from foretype_wire.redaction import keep_texts_out, log_fault
 
-from foretype_lsp.connection import Connection
+from foretype_lsp.gateway_client import GatewayClient
 from foretype_lsp.server import Server
 from foretype_lsp.transport.stdio import FdWriter, read_forever, watch_process
 
@@ -35,7 +35,7 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
     loop = asyncio.get_running_loop()
     keep_texts_out(loop, _log)
     read_forever(in_fd, loop, receive, server.stopped.set)
-    jobs = [_watch(server), Connection(server).run(), collect_when_idle(lambda: received)]
+    jobs = [_watch(server), GatewayClient(server.parts).run(), collect_when_idle(lambda: received)]
     background = [asyncio.create_task(job) for job in jobs]
     for task in background:
         task.add_done_callback(partial(_ended, server))
@@ -52,13 +52,13 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
 
 async def _watch(server: Server) -> None:
     """End with the editor, also where its death does not close our input (another process may hold the pipe)."""
-    await server.initialized.wait()
-    if server.editor_pid is not None:
-        await watch_process(server.editor_pid, server.stopped.set)
+    await server.editor.initialized.wait()
+    if server.editor.pid is not None:
+        await watch_process(server.editor.pid, server.stopped.set)
 
 
 def _ended(server: Server, task: asyncio.Task[None]) -> None:
     """A fault of ours in the background must be seen somewhere: without it the server would be silent for ever."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log_fault(_log, "background task failed", error)
-        server.tell(server.status.lost("a fault in the language server; see its log, then restart it"))
+        server.status.lost("a fault in the language server; see its log, then restart it")

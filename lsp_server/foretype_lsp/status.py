@@ -1,7 +1,7 @@
 """What the server says about itself: `foretype/status` and `foretype/didChangeStatus`.
 
 Failures are silent in the editor, so this is where they can be seen: a state, and for each state that is not `ready` the
-reason and what to do about it. The machine is pure: events go in, and a payload comes out when there is something new.
+reason and what to do about it. Events go in, and a payload comes out when there is something new.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 from foretype_client.session.connecting import without_credentials
 from foretype_context.profile import Service
+from foretype_wire.subscriptions import Subscribers
 
 __all__ = ["Counts", "State", "Status", "StatusMachine"]
 
@@ -86,6 +87,8 @@ class StatusMachine:
 
     def __init__(self, version: str) -> None:
         self.status = Status(state=State.STARTING, detail="starting", version=version)
+        self.changed: Subscribers[Status] = Subscribers()
+        """Told each status that says something new."""
         self._on = True
         self._lost: str | None = None
         self._model = ""
@@ -160,4 +163,7 @@ class StatusMachine:
             index=self._index,
             problems=self._problems,
         )
-        return self.status if self.status != before else None
+        if self.status == before:
+            return None
+        self.changed.tell(self.status)
+        return self.status

@@ -97,7 +97,7 @@ class Client:
             "initialize", processId=None, capabilities=capabilities, initializationOptions=options, **more
         )
         self.notify("initialized")
-        self.server.attach(self.flow)
+        self.server.documents.follow(self.flow)
         return self.answers(id)[0]["result"]
 
     def open(self, text, uri=URI, language="python", version=1):

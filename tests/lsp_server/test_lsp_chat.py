@@ -44,14 +44,15 @@ class ScriptedModels:
 
 @pytest.fixture
 def models(client):
-    made = client.server.chat.models = ScriptedModels()
+    made = ScriptedModels()
+    client.server.chat.use(made)
     return made
 
 
 def start(client, capabilities=EDITS, text=SOURCE):
     id = client.request("initialize", processId=None, capabilities=capabilities)
     client.notify("initialized")
-    client.server.attach(client.flow)
+    client.server.documents.follow(client.flow)
     client.open(text)
     return client.answers(id)[0]["result"]["capabilities"]
 
@@ -248,7 +249,7 @@ async def test_where_nothing_can_be_done_the_reason_is_told(client, models):
     client.open("KEY=1\n", uri="file:///w/.env", language="plaintext")
     error = await ended(client, run(client, EXPLAIN, 0, textDocument={"uri": "file:///w/.env"}))
     assert error["message"].startswith("nothing is sent of this document")
-    client.server.chat.models = None
+    client.server.chat.use(None)
     error = await ended(client, run(client, EXPLAIN, 3))
     assert error["code"] == -32803 and "not connected" in error["message"]
 

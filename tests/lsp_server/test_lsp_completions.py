@@ -1,11 +1,11 @@
 from foretype_lsp.documents.positions import Encoding, Lines, Position
-from foretype_lsp.suggestions.items import ACCEPT_COMMAND, accepted_characters, item, place_of
+from foretype_lsp.suggestions.items import ACCEPT_COMMAND, accepted_characters, cursor_line, item
 from hypothesis import given
 from hypothesis import strategies as st
 
 
 def make(text, offset, suggestion, replaces=0, encoding=Encoding.UTF16):
-    return item(place_of(Lines(text, encoding), offset), "id-1", suggestion, replaces)
+    return item(cursor_line(Lines(text, encoding), offset), "id-1", suggestion, replaces)
 
 
 def test_the_range_runs_from_the_first_non_blank_and_the_text_starts_with_what_is_there():
@@ -60,8 +60,8 @@ def test_putting_the_text_into_the_range_gives_the_document_with_the_suggestion(
         lines = Lines(text, encoding)
         offset = lines.offset_at(lines.position_at(data.draw(st.integers(0, len(text)))))
         replaces = data.draw(st.integers(0, 2))
-        replaces = min(replaces, len(place_of(lines, offset).text) - place_of(lines, offset).column)
-        made = item(place_of(lines, offset), "id", suggestion, replaces)
+        replaces = min(replaces, len(cursor_line(lines, offset).text) - cursor_line(lines, offset).column)
+        made = item(cursor_line(lines, offset), "id", suggestion, replaces)
         start, end = (Position(**made["range"][side]) for side in ("start", "end"))
         a, b = lines.offset_at(start), lines.offset_at(end)
         assert text[:a] + made["insertText"] + text[b:] == text[:offset] + suggestion + text[offset + replaces :]

@@ -1,5 +1,5 @@
 import pytest
-from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, Documents, Outcome, path_of
+from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, ChangeResult, Documents, path_of
 from foretype_lsp.documents.positions import Encoding, Lines
 from foretype_lsp.messages import ContentChange, Point, Range
 from hypothesis import given
@@ -21,7 +21,7 @@ def test_the_document_and_its_lines_never_part(text, encoding, batches):
     documents = Documents(encoding)
     documents.open(URI, text)
     for version, batch in enumerate(batches):
-        assert documents.change(URI, batch, version=version) is Outcome.APPLIED
+        assert documents.change(URI, batch, version=version) is ChangeResult.APPLIED
         held = documents.get(URI)
         assert held.document.text == Lines(held.lines.text).text.translate(dict.fromkeys(range(55296, 57344), 65533))
         assert held.snapshot().line_count == len(held.lines)
@@ -40,7 +40,7 @@ def test_the_whole_text_is_taken_as_the_difference():
     documents = Documents()
     documents.open(URI, "a\nb\nc\n")
     held = documents.get(URI)
-    assert documents.change(URI, [ContentChange("a\nbX\nc\n")], version=5) is Outcome.APPLIED
+    assert documents.change(URI, [ContentChange("a\nbX\nc\n")], version=5) is ChangeResult.APPLIED
     assert documents.get(URI) is held
     assert (held.document.text, held.document.version) == ("a\nbX\nc\n", 5)
     documents.change(URI, [at(1, 2, 2, "Y")], version=6)
@@ -50,7 +50,7 @@ def test_the_whole_text_is_taken_as_the_difference():
 def test_a_version_that_runs_backwards_is_taken_as_told():
     documents = Documents()
     documents.open(URI, "a", version=9)
-    assert documents.change(URI, [at(0, 1, 1, "b")], version=3) is Outcome.APPLIED
+    assert documents.change(URI, [at(0, 1, 1, "b")], version=3) is ChangeResult.APPLIED
     assert (documents.get(URI).document.text, documents.get(URI).document.version) == ("ab", 3)
 
 
@@ -72,9 +72,9 @@ def test_positions_outside_are_clamped_and_backward_ranges_turned_round():
 
 def test_a_change_of_an_unknown_document_is_ignored_unless_it_is_the_whole_text():
     documents = Documents()
-    assert documents.change(URI, [at(0, 0, 0, "x")], version=1) is Outcome.UNKNOWN
+    assert documents.change(URI, [at(0, 0, 0, "x")], version=1) is ChangeResult.UNKNOWN
     assert documents.get(URI) is None
-    assert documents.change(URI, [ContentChange("whole")], version=2) is Outcome.APPLIED
+    assert documents.change(URI, [ContentChange("whole")], version=2) is ChangeResult.APPLIED
     assert documents.get(URI).document.text == "whole"
     assert documents.get(URI).document.language == "python"
 
@@ -83,9 +83,9 @@ def test_a_lost_document_ignores_changes_until_the_whole_text_comes():
     documents = Documents()
     documents.open(URI, "x")
     documents.lose(URI)
-    assert documents.change(URI, [at(0, 0, 0, "y")], version=2) is Outcome.LOST
+    assert documents.change(URI, [at(0, 0, 0, "y")], version=2) is ChangeResult.LOST
     assert not documents.get(URI).usable
-    assert documents.change(URI, [ContentChange("z")], version=3) is Outcome.APPLIED
+    assert documents.change(URI, [ContentChange("z")], version=3) is ChangeResult.APPLIED
     assert documents.get(URI).usable
     assert documents.get(URI).document.text == "z"
 
@@ -105,7 +105,7 @@ def test_a_file_above_the_limit_is_not_kept():
     held = documents.open("file:///w/big.py", "x = 1\n" * 9_000_000)
     assert held.excluded == "larger than 5,000,000 bytes"
     assert held.document.text == ""
-    assert documents.change("file:///w/big.py", [at(0, 0, 0, "y")], version=2) is Outcome.EXCLUDED
+    assert documents.change("file:///w/big.py", [at(0, 0, 0, "y")], version=2) is ChangeResult.EXCLUDED
 
 
 def test_a_file_that_grows_above_the_limit_stops_being_kept_and_comes_back_with_its_whole_text():

@@ -2,7 +2,7 @@
 
 import pytest
 from foretype_lsp.documents.positions import Encoding, Lines
-from foretype_lsp.suggestions.items import item, menu_item, place_of
+from foretype_lsp.suggestions.items import cursor_line, item, menu_item
 
 URI = "file:///w/a.py"
 
@@ -91,7 +91,7 @@ async def test_bad_parameters_are_refused(popup, params):
 
 
 def test_the_label_is_the_first_line_that_is_not_blank():
-    made = menu_item(item(place_of(Lines("def f():", Encoding.UTF16), 8), "id", "\n    pass", 0))
+    made = menu_item(item(cursor_line(Lines("def f():", Encoding.UTF16), 8), "id", "\n    pass", 0))
     assert made["label"] == "def f():"
-    made = menu_item(item(place_of(Lines("", Encoding.UTF16), 0), "id", "\n    pass", 0))
+    made = menu_item(item(cursor_line(Lines("", Encoding.UTF16), 0), "id", "\n    pass", 0))
     assert made["label"] == "pass"

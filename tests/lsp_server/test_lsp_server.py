@@ -336,11 +336,11 @@ async def test_trigger_and_selected_completion_are_passed_on(client, settled):
 
 async def test_before_there_is_a_flow_requests_are_null_and_it_learns_what_is_open(client, settled):
     client.initialize()
-    client.server.attach(None)
+    client.server.documents.follow(None)
     client.open("x = 1")
     id = client.ask(0, 1)
     assert client.answers(id)[0]["result"] is None
-    client.server.attach(client.flow)
+    client.server.documents.follow(client.flow)
     assert client.flow.told == [("opened", "x = 1")]
 
 
@@ -400,8 +400,8 @@ async def test_the_status_has_state_and_figures(client):
     assert status["state"] == "starting"
     assert status["counts"]["cachedShare"] == 0.75
     assert status["counts"]["lastTtftMs"] == 12.5
-    client.server.tell(client.server.status.connected("foretype-30m"))
-    client.server.tell(client.server.status.connected("foretype-30m"))
+    client.server.status.connected("foretype-30m")
+    client.server.status.connected("foretype-30m")
     assert [s["state"] for s in client.notifications("foretype/didChangeStatus")] == ["starting", "ready"]
 
 
@@ -500,18 +500,18 @@ async def test_folders_that_come_and_go_decide_the_paths_of_documents(client):
 
 
 async def test_options_of_the_command_line_win_and_their_problems_are_told(client):
-    client.server.overrides = {"gatewayUrl": "http://no.websocket", "debounceMs": 5.0}
+    client = type(client)(overrides={"gatewayUrl": "http://no.websocket", "debounceMs": 5.0})
     client.initialize(options={"gatewayUrl": "ws://editor/v1/stream", "debounceMs": 50, "multiLine": False})
-    assert client.server.options.debounce_ms == 5
-    assert client.server.options.gateway_url == ""
-    assert not client.server.options.multi_line
+    assert client.server.settings.options.debounce_ms == 5
+    assert client.server.settings.options.gateway_url == ""
+    assert not client.server.settings.options.multi_line
     assert "gatewayUrl" in client.notifications("window/logMessage")[0]["message"]
 
 
 async def test_unsure_on_the_command_line_leaves_the_editors_other_policies(client):
-    client.server.overrides = {"policies": {"unsure": True}}
+    client = type(client)(overrides={"policies": {"unsure": True}})
     client.initialize(options={"policies": {"speculative": True, "adaptiveDebounce": False}})
-    policies = client.server.options.policies
+    policies = client.server.settings.options.policies
     assert (policies.unsure, policies.speculative, policies.adaptive_debounce) == (True, True, False)
 
 
@@ -543,7 +543,7 @@ async def test_what_grew_in_a_document_that_was_closed_is_nothing_to_its_next_op
 async def test_credentials_in_the_gateways_address_are_told_nobody(client, caplog):
     caplog.set_level(logging.DEBUG, "foretype_lsp")  # pygls, which logs whole messages, is silenced in the product
     client.initialize(options={"gatewayUrl": "wss://ann:s3cret@host:8443/v1/stream"})
-    client.server.tell(client.server.status.connecting(client.server.options.gateway_url))
+    client.server.status.connecting(client.server.settings.options.gateway_url)
     told = client.notifications("foretype/didChangeStatus")[-1]
     assert told["gateway"] == "wss://host:8443/v1/stream"
     own = [record.getMessage() for record in caplog.records if record.name.startswith("foretype")]

@@ -25,8 +25,10 @@ from foretype_lsp.chat.progress import Progress
 from foretype_lsp.chat.prompts import CODE_CHARS_MAX, DOCUMENT, EXPLAIN, Prompt
 from foretype_lsp.chat.targets import Definition, definition_at
 from foretype_lsp.documents.documents import Held
+from foretype_lsp.documents.shared import SharedDocuments
+from foretype_lsp.editor import Editor
 
-__all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Host", "Models", "Refused"]
+__all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Models", "Refused"]
 
 EXPLAIN_COMMAND: Final = "foretype.chat.explain"
 DOCUMENT_COMMAND: Final = "foretype.chat.document"
@@ -57,20 +59,6 @@ class Models(Protocol):
     def chat(self, messages: Sequence[Mapping[str, str]], *, template: str, max_tokens: int) -> AsyncGenerator[str]: ...
 
     async def block(self, snapshot: Snapshot, offset: int) -> tuple[str, str]: ...
-
-
-class Host(Protocol):
-    """What the commands need of the server."""
-
-    @property
-    def protocol(self) -> Any: ...
-
-    @property
-    def shows_progress(self) -> bool: ...
-
-    def usable(self, uri: str) -> Held | str:
-        """An open document, or why nothing is done with it."""
-        ...
 
 
 class _Target(messages.Params, frozen=True):
@@ -104,11 +92,13 @@ class _CodeAction(messages.Params, frozen=True):
 
 
 class Chat:
-    """The chat commands of one server. `models` is None while there is no connection."""
+    """The chat commands of one server."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.models: Models | None = None
+    def __init__(self, editor: Editor, documents: SharedDocuments) -> None:
+        self._editor = editor
+        self._documents = documents
+        self._models: Models | None = None
+        editor.progress_cancelled.add(self._cancelled)
         self._edits = self._versioned = False
         self._running: dict[str | int, asyncio.Task[Any]] = {}
 
@@ -125,7 +115,11 @@ class Chat:
         self._edits = bool(workspace and workspace.apply_edit)
         self._versioned = bool(edit and edit.document_changes)
 
-    def cancelled(self, token: object) -> None:
+    def use(self, models: Models | None) -> None:
+        """Ask these models from now on; None while there is no connection."""
+        self._models = models
+
+    def _cancelled(self, token: object) -> None:
         """The user cancelled the progress of this token."""
         if isinstance(token, str | int) and (task := self._running.get(token)) is not None:
             task.cancel()
@@ -133,7 +127,7 @@ class Chat:
     def code_actions(self, params: object) -> list[dict[str, Any]]:
         """What can be done at a place; nothing for a client that only asks whether to light a lamp."""
         asked = messages.read(params, _CodeAction)
-        held = self._host.usable(asked.text_document.uri)
+        held = self._documents.usable(asked.text_document.uri)
         if isinstance(held, str) or asked.context.trigger_kind == _AUTOMATIC:
             return []
         start, end = _span(held, asked.range)
@@ -158,25 +152,25 @@ class Chat:
         def handle(*_: Any) -> Coroutine[Any, Any, dict[str, Any]]:
             """Takes what it needs of the document now; the coroutine waits for the model."""
             try:
-                asked = messages.read(self._host.protocol.raw_params, _Command)
+                asked = messages.read(self._editor.raw_params, _Command)
             except messages.InvalidParams as error:
                 raise messages.InvalidParams(f"{name} takes [{{textDocument, range, show?}}]: {error}") from None
             if len(asked.arguments) != 1:
                 raise messages.InvalidParams(f"{name} takes [{{textDocument, range, show?}}]: one argument")
             target = asked.arguments[0]
-            held = self._host.usable(target.text_document.uri)
+            held = self._documents.usable(target.text_document.uri)
             if isinstance(held, str):
                 raise Refused(f"nothing is sent of this document: {held}")
-            if self.models is None:
+            if self._models is None:
                 raise Refused("not connected to a gateway yet; `foretype/status` says why")
             progress = Progress(
-                self._host.protocol,
+                self._editor,
                 _ACTIONS[name][0],
                 given=asked.work_done_token,
                 partial=target.partial_result_token,
-                shows=self._host.shows_progress,
+                shows=self._editor.shows_progress,
             )
-            return self._run(way(target, held, self.models, progress), progress, show=target.show)
+            return self._run(way(target, held, self._models, progress), progress, show=target.show)
 
         return handle
 
@@ -207,7 +201,7 @@ class Chat:
         return result
 
     def _show(self, kind: types.MessageType, text: str) -> None:
-        self._host.protocol.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(kind, text))
+        self._editor.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(kind, text))
 
     # The three commands
 
@@ -265,7 +259,7 @@ class Chat:
 
     async def _apply(self, kind: str, held: Held, snapshot: Snapshot, made: Insertion) -> dict[str, Any]:
         """Hand an edit to the editor, unless the document is not what it was made for."""
-        if self._host.usable(snapshot.uri) is not held or held.document.text != snapshot.text:
+        if self._documents.usable(snapshot.uri) is not held or held.document.text != snapshot.text:
             raise Refused("the document changed meanwhile; nothing was applied, ask again", _CONTENT_MODIFIED)
         edit = _workspace_edit(held, made)
         told = {"kind": kind, "text": made.text, "edit": edit}
@@ -273,7 +267,7 @@ class Chat:
             # An edit without a version could land in text that was typed while it was on its way.
             return told | {"applied": False, "reason": "the editor applies no edits that carry a version"}
         asked = types.ApplyWorkspaceEditParams(edit, _ACTIONS[f"foretype.chat.{kind}"][0])
-        answered: Any = await asyncio.wrap_future(self._host.protocol.send_request(types.WORKSPACE_APPLY_EDIT, asked))
+        answered: Any = await asyncio.wrap_future(self._editor.send_request(types.WORKSPACE_APPLY_EDIT, asked))
         if not answered.applied:
             why = answered.failure_reason or "it gave no reason"
             raise Refused(f"the editor did not apply the edit: {why}", _CONTENT_MODIFIED)

@@ -22,7 +22,7 @@ from pygls.uris import to_fs_path
 from foretype_lsp.documents.positions import Encoding, Lines, Position, join_surrogates
 from foretype_lsp.messages import ContentChange
 
-__all__ = ["MAX_DOCUMENT_BYTES", "Documents", "Held", "Outcome", "path_of"]
+__all__ = ["MAX_DOCUMENT_BYTES", "ChangeResult", "Documents", "Held", "path_of"]
 
 _PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``"})
 
@@ -33,7 +33,7 @@ _TOO_LARGE: Final = f"larger than {MAX_DOCUMENT_BYTES:,} bytes"
 _HEAD_CHARS: Final = 4096
 
 
-class Outcome(StrEnum):
+class ChangeResult(StrEnum):
     """What became of a notification about a document, for the log."""
 
     APPLIED = "applied"
@@ -104,7 +104,7 @@ class Documents:
         excluded = _reason_to_exclude(path_of(uri), text)
         return self._hold(uri, "" if excluded else text, language=language, version=version, excluded=excluded)
 
-    def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None = None) -> Outcome:
+    def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None = None) -> ChangeResult:
         """Apply changes in order, each in the coordinates that the one before left behind.
 
         The whole text may come for a document that is unknown, lost or excluded, and makes it usable again. A version that
@@ -116,16 +116,16 @@ class Documents:
             held = self._replace_all(held, uri, changes[whole].text, version)
             changes = changes[whole + 1 :]
         if held is None:
-            return Outcome.UNKNOWN
+            return ChangeResult.UNKNOWN
         if held.lost:
-            return Outcome.LOST
+            return ChangeResult.LOST
         if held.excluded is not None:
-            return Outcome.EXCLUDED
+            return ChangeResult.EXCLUDED
         if changes:
             held.document.apply(list(_edits(held.lines, changes)), _next(held, version))
             if held.lines.chars > MAX_DOCUMENT_BYTES:
                 self._hold(uri, "", language=held.document.language, version=held.document.version, excluded=_TOO_LARGE)
-        return Outcome.APPLIED
+        return ChangeResult.APPLIED
 
     def lose(self, uri: str) -> None:
         """A change could not be read: from here on the text is unknown."""

@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine
 from pathlib import PurePath
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from foretype_client.flow.suggestion import SelectedCompletion
@@ -14,12 +14,15 @@ from foretype_client.policy.trigger import Trigger
 from lsprotocol import types
 
 from foretype_lsp import messages
-from foretype_lsp.documents.documents import Documents, Held
-from foretype_lsp.options import Options
-from foretype_lsp.suggestions.items import ACCEPT_COMMAND, EXPLAIN_COMMAND, menu_item, place_of
-from foretype_lsp.suggestions.waiting_requests import Asked, Asking, Flow
+from foretype_lsp.documents.documents import Held
+from foretype_lsp.documents.shared import SharedDocuments
+from foretype_lsp.editor import Editor
+from foretype_lsp.settings import Settings
+from foretype_lsp.status import StatusMachine
+from foretype_lsp.suggestions.items import ACCEPT_COMMAND, EXPLAIN_COMMAND, cursor_line, menu_item
+from foretype_lsp.suggestions.waiting_requests import WaitingRequest, WaitingRequests
 
-__all__ = ["Host", "Suggestions"]
+__all__ = ["Suggestions"]
 
 SUGGESTION_GREW: Final = "foretype/suggestionGrew"
 CURSOR_RESTED: Final = "foretype/cursorRested"
@@ -37,44 +40,25 @@ _POPUP_TRIGGERS: Final = [" ", "(", "[", "{", ".", ",", "=", ":", '"', "'"]
 _Answer = Coroutine[Any, Any, dict[str, Any] | None]
 
 
-class Host(Protocol):
-    """What the questions need of the server."""
-
-    @property
-    def protocol(self) -> Any: ...
-
-    @property
-    def options(self) -> Options: ...
-
-    @property
-    def documents(self) -> Documents: ...
-
-    @property
-    def flow(self) -> Flow | None: ...
-
-    def obstacle(self, held: Held) -> str | None:
-        """Why a document gets no suggestions, or None."""
-        ...
-
-    def explain_none(self, why: str) -> None:
-        """Say why the document that was asked about gets no suggestions; empty where it may get some."""
-        ...
-
-
 class Suggestions:
     """Handlers of the messages, and of the commands, by their names.
 
     Attributes:
         question: the method by which the editor asks, and `question_options`, with which it is advertised. One of the two that
             there are: an editor that knows both would ask both, and one question would void the other.
-        counts: how questions ended (:class:`foretype_lsp.suggestions.waiting_requests.Asking`), and how many suggestions were `accepted`.
+        counts: how questions ended (:class:`foretype_lsp.suggestions.waiting_requests.WaitingRequests`), and how many suggestions were `accepted`.
     """
 
-    def __init__(self, host: Host, *, popup: bool) -> None:
-        self._host = host
-        self._asking = Asking()
+    def __init__(
+        self, editor: Editor, settings: Settings, documents: SharedDocuments, status: StatusMachine, *, popup: bool
+    ) -> None:
+        self._editor = editor
+        self._settings = settings
+        self._documents = documents
+        self._status = status
+        self._waiting = WaitingRequests()
         self._grew_s: dict[str, float] = {}
-        self.counts = self._asking.counts
+        self.counts = self._waiting.counts
         self.question: str = types.TEXT_DOCUMENT_INLINE_COMPLETION
         self.question_options: object = types.InlineCompletionOptions()
         answer: Callable[[object], object] = self._on_inline_completion
@@ -94,9 +78,9 @@ class Suggestions:
 
     def grew(self, uri: str, suggestion_id: str) -> None:
         """Tell a client that understands it that asking again at the same place now gives more."""
-        if self._host.options.suggestion_grew:
+        if self._settings.options.suggestion_grew:
             self._grew_s[uri] = asyncio.get_running_loop().time()
-            self._host.protocol.notify(SUGGESTION_GREW, {"textDocument": {"uri": uri}, "id": suggestion_id})
+            self._editor.notify(SUGGESTION_GREW, {"textDocument": {"uri": uri}, "id": suggestion_id})
 
     def closed(self, uri: str) -> None:
         """A document is not open any more: what grew in it is nothing to its next opening."""
@@ -112,15 +96,15 @@ class Suggestions:
 
     def _ask(self, request: messages.InlineCompletion) -> _Answer | None:
         """Note what is asked now; the coroutine waits for the answer."""
-        host = self._host
-        held = host.documents.get(request.text_document.uri)
-        obstacle = None if held is None else host.obstacle(held)
-        host.explain_none(f"none in {PurePath(held.file).name}: {obstacle}" if held and obstacle else "")
-        if held is None or host.flow is None or obstacle is not None:
+        documents, flow = self._documents, self._documents.flow
+        held = documents.get(request.text_document.uri)
+        obstacle = None if held is None else documents.obstacle(held)
+        self._status.asked(f"none in {PurePath(held.file).name}: {obstacle}" if held and obstacle else "")
+        if held is None or flow is None or obstacle is not None:
             self.counts["answered"] += 1
             return None
         snapshot = held.snapshot()
-        superseded = self._asking.supersede(snapshot.uri)
+        superseded = self._waiting.supersede(snapshot.uri)
         if request.text_document.version not in (None, snapshot.version):
             self.counts["answered"] += 1
             return None  # a position in a text that we do not have
@@ -131,39 +115,39 @@ class Suggestions:
         invoked = request.context.trigger_kind == _INVOKED and not told
         trigger = Trigger.INVOKED if invoked else Trigger.AUTOMATIC
         selected = _selected(held, info) if info is not None else None
-        asked = Asked(held, snapshot, place_of(held.lines, offset), offset, trigger, selected, superseded)
-        return self._asking.answer(host.flow, asked, multi_line=host.options.multi_line)
+        waiting = WaitingRequest(held, snapshot, cursor_line(held.lines, offset), offset, trigger, selected, superseded)
+        return self._waiting.answer(flow, waiting, multi_line=self._settings.options.multi_line)
 
     def _on_rested(self, params: object) -> None:
         rested = messages.read(params, messages.Rested)
-        held = self._host.documents.get(rested.text_document.uri)
-        if held is not None and self._host.flow is not None and self._host.obstacle(held) is None:
-            self._host.flow.rested(held.snapshot(), held.offset_at(rested.position.position))
+        held, flow = self._documents.get(rested.text_document.uri), self._documents.flow
+        if held is not None and flow is not None and self._documents.obstacle(held) is None:
+            flow.rested(held.snapshot(), held.offset_at(rested.position.position))
 
     def _on_shown(self, params: object) -> None:
         suggestion_id = messages.read(params, messages.Shown).item.suggestion_id
-        if self._host.flow is not None and suggestion_id is not None:
-            self._host.flow.shown(suggestion_id)
+        if self._documents.flow is not None and suggestion_id is not None:
+            self._documents.flow.shown(suggestion_id)
 
     def _on_partially_accepted(self, params: object) -> None:
         report = messages.read(params, messages.PartiallyAccepted)
         suggestion_id = report.item.suggestion_id or ""
-        characters = self._asking.accepted_characters(suggestion_id, report.accepted_length)
-        if self._host.flow is not None and characters is not None:
-            self._host.flow.partially_accepted(suggestion_id, characters)
+        characters = self._waiting.accepted_characters(suggestion_id, report.accepted_length)
+        if self._documents.flow is not None and characters is not None:
+            self._documents.flow.partially_accepted(suggestion_id, characters)
 
     def _on_accepted(self, *arguments: Any) -> None:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
             raise messages.InvalidParams(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
         self.counts["accepted"] += 1
-        if self._host.flow is not None:
-            self._host.flow.accepted(arguments[0])
+        if self._documents.flow is not None:
+            self._documents.flow.accepted(arguments[0])
 
     def _on_explain(self, *arguments: Any) -> dict[str, Any] | None:
         """What a suggestion was made from: of the id in its item's command, or of the last one."""
         if len(arguments) > 1 or not all(isinstance(one, str) for one in arguments):
             raise messages.InvalidParams(f"{EXPLAIN_COMMAND} takes [id], or [] for the last suggestion")
-        explained = self._host.flow.explain(*arguments) if self._host.flow is not None else None
+        explained = self._documents.flow.explain(*arguments) if self._documents.flow is not None else None
         return None if explained is None else msgspec.to_builtins(explained)
 
 

@@ -14,7 +14,7 @@ from lsprotocol import types
 
 from foretype_lsp.documents.positions import Encoding, Lines, index_at, units
 
-__all__ = ["ACCEPT_COMMAND", "EXPLAIN_COMMAND", "Place", "accepted_characters", "item", "menu_item", "place_of"]
+__all__ = ["ACCEPT_COMMAND", "EXPLAIN_COMMAND", "CursorLine", "accepted_characters", "cursor_line", "item", "menu_item"]
 
 ACCEPT_COMMAND: Final = "foretype.didAcceptCompletionItem"
 EXPLAIN_COMMAND: Final = "foretype.explain"
@@ -23,7 +23,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BLANK: Final = re.compile(r"[^\S\r\n]*")
 
 
-class Place(NamedTuple):
+class CursorLine(NamedTuple):
     """Where a request was made, by value: the document moves on while the answer is awaited.
 
     Attributes:
@@ -49,25 +49,25 @@ class Place(NamedTuple):
         return max(start, broken[-1] if broken else 0)
 
 
-def place_of(lines: Lines, offset: int) -> Place:
+def cursor_line(lines: Lines, offset: int) -> CursorLine:
     line = lines.position_at(offset).line
-    return Place(line, lines.line(line), offset - lines.start_of(line), lines.encoding)
+    return CursorLine(line, lines.line(line), offset - lines.start_of(line), lines.encoding)
 
 
-def item(place: Place, suggestion_id: str, text: str, replaces: int) -> dict[str, Any]:
+def item(at: CursorLine, suggestion_id: str, text: str, replaces: int) -> dict[str, Any]:
     """An LSP `InlineCompletionItem`.
 
     Args:
         text: to insert at the cursor.
         replaces: characters right of the cursor that it takes the place of; clamped to the line.
     """
-    start = place.range_start
-    end = min(place.column + replaces, len(place.text))
+    start = at.range_start
+    end = min(at.column + replaces, len(at.text))
     return {
-        "insertText": place.text[start : place.column] + text,
+        "insertText": at.text[start : at.column] + text,
         "range": {
-            "start": {"line": place.line, "character": units(place.text[:start], place.encoding)},
-            "end": {"line": place.line, "character": units(place.text[:end], place.encoding)},
+            "start": {"line": at.line, "character": units(at.text[:start], at.encoding)},
+            "end": {"line": at.line, "character": units(at.text[:end], at.encoding)},
         },
         "command": {"title": "Accepted", "command": ACCEPT_COMMAND, "arguments": [suggestion_id]},
     }

@@ -17,9 +17,9 @@ from foretype_context.document import Snapshot
 from foretype_wire.redaction import log_fault
 
 from foretype_lsp.documents.documents import Held
-from foretype_lsp.suggestions.items import Place, accepted_characters, item
+from foretype_lsp.suggestions.items import CursorLine, accepted_characters, item
 
-__all__ = ["Asked", "Asking", "Flow"]
+__all__ = ["Flow", "WaitingRequest", "WaitingRequests"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Flow(Protocol):
     def status(self) -> FlowStatus: ...
 
 
-class Asked(NamedTuple):
+class WaitingRequest(NamedTuple):
     """One request for a suggestion, by value: the document moves on while the answer is awaited.
 
     Attributes:
@@ -53,14 +53,14 @@ class Asked(NamedTuple):
 
     held: Held
     snapshot: Snapshot
-    place: Place
+    line: CursorLine
     offset: int
     trigger: Trigger
     selected: SelectedCompletion | None
     superseded: asyncio.Future[None]
 
 
-class Asking:
+class WaitingRequests:
     """The requests that wait, and the items that were given.
 
     Attributes:
@@ -85,7 +85,7 @@ class Asking:
         sent = self._sent.get(id)
         return None if sent is None else accepted_characters(*sent, accepted_utf16)
 
-    async def answer(self, flow: Flow, asked: Asked, *, multi_line: bool) -> dict[str, Any] | None:
+    async def answer(self, flow: Flow, asked: WaitingRequest, *, multi_line: bool) -> dict[str, Any] | None:
         """An LSP `InlineCompletionList`, or None if the question is void. Raises CancelledError alone.
 
         No items and None differ: Neovim takes what it shows off the screen for the one, and keeps it for the other.
@@ -109,12 +109,12 @@ class Asking:
         text = suggestion.text if multi_line else suggestion.text.partition("\n")[0]
         if not text:
             return {"items": []}
-        made = item(asked.place, suggestion.id, text, suggestion.replaces)
+        made = item(asked.line, suggestion.id, text, suggestion.replaces)
         self._remember(suggestion.id, made["insertText"], len(made["insertText"]) - len(text))
         self.counts["suggested"] += 1
         return {"items": [made]}
 
-    async def _suggestion(self, flow: Flow, asked: Asked) -> Suggestion | None:
+    async def _suggestion(self, flow: Flow, asked: WaitingRequest) -> Suggestion | None:
         """What the flow says, or None as soon as a newer request is there: some editors never cancel."""
         if not asked.superseded.done() and asked.held.document.version == asked.snapshot.version:
             task = asyncio.create_task(

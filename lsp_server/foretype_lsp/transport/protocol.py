@@ -17,12 +17,12 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 from foretype_wire.redaction import log_fault
+from foretype_wire.subscriptions import Subscribers
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound, JsonRpcRequestCancelled
 from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol
@@ -75,7 +75,7 @@ class Protocol(LanguageServerProtocol):
         self._raw: ContextVar[dict[str, Any]] = ContextVar("raw")
         super().__init__(server, converter)  # looks at every attribute, properties too
         self._initialized = False
-        self.on_disconnect: Callable[[], None] = lambda: None
+        self.disconnected: Subscribers[[]] = Subscribers()
         builtin = cast("dict[str, object]", self.fm.builtin_features)  # pyright: ignore[reportUnknownMemberType]
         for method in _OWN_HANDLERS:  # the server's features take the place of pygls' own
             builtin.pop(method, None)
@@ -253,7 +253,7 @@ class Protocol(LanguageServerProtocol):
             self.writer.write(frame(body.encode("ascii")))
         except (OSError, ValueError):  # a broken or closed pipe: the editor is gone
             _log.info("the editor does not listen any more")
-            self.on_disconnect()
+            self.disconnected.tell()
 
     def _refuse(self, msg_id: str | int | None, code: int, message: str) -> None:
         self._send_data({"jsonrpc": self.VERSION, "id": msg_id, "error": {"code": code, "message": message}})

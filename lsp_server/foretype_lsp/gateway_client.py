@@ -20,14 +20,13 @@ from foretype_client.policy.trigger import PolicyOptions
 
 from foretype_lsp.indexing import Indexing
 from foretype_lsp.options import Options, Problem
-from foretype_lsp.server import Server
-from foretype_lsp.status import Status
+from foretype_lsp.parts import Parts
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
     from foretype_wire.tracing.spans import Tracing
 
-__all__ = ["STATUS_POLL_S", "Connection"]
+__all__ = ["STATUS_POLL_S", "GatewayClient"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -35,19 +34,19 @@ STATUS_POLL_S: Final = 2.0
 """A connection that comes or goes is told at once; that an attempt failed, or a pause ended, is seen this late at most."""
 
 
-class Connection:
+class GatewayClient:
     """Keeps one client open for a server."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
         self._changed = asyncio.Event()  # something about the connection is different
-        self._indexing = Indexing(server, self._changed.set)
-        server.on_options = self._changed.set
+        self._indexing = Indexing(parts.editor, parts.settings, parts.documents)
+        self._indexing.changed.add(self._changed.set)
+        parts.settings.changed.add(self._changed.set)
 
     async def run(self) -> None:
         """Serve until cancelled."""
-        server = self._server
-        await server.initialized.wait()
+        await self._parts.editor.initialized.wait()
         module = await asyncio.to_thread(import_module, "foretype_client.client")
         tracing = await asyncio.to_thread(_open_tracing)
         try:
@@ -58,35 +57,34 @@ class Connection:
                 await tracing.close()
 
     async def _serve(self, module: Any, tracing: Tracing | None) -> None:
-        server = self._server
+        parts = self._parts
         while True:
             await self._indexing.apply()
-            options = server.options
+            options = parts.settings.options
             client_options, problem = await asyncio.to_thread(self._client_options, options)
             if problem is not None:
-                server.add_problem(problem)
-            server.tell(server.status.connecting(options.gateway_url))
+                parts.settings.add_problem(problem)
+            parts.status.connecting(options.gateway_url)
             async with module.open_client(client_options, tracing=tracing) as client:
                 try:
                     await self._follow(client, options)
                 finally:
-                    server.attach(None)
-                    server.chat.models = None
+                    parts.documents.follow(None)
+                    parts.chat.use(None)
 
     async def _follow(self, client: Client, options: Options) -> None:
         """Attach the flow and report its state, until the options ask for another client."""
         from foretype_client.chat import Tiers
 
-        server, session = self._server, client.session
-
+        parts = self._parts
         client.assemblers.settled.add(self._changed.set)
-        session.connections.add(lambda connected: self._changed.set())
-        client.flow.grew.add(lambda uri, suggestion: server.suggestions.grew(uri, suggestion.id))
-        server.attach(client.flow)
-        server.chat.models = Tiers(client)
-        while not _needs_another_client(options, server.options):
-            server.tell(self._state(client))
-            server.tell(server.status.indexed(server.index_status()))
+        client.session.connections.add(lambda connected: self._changed.set())
+        client.flow.grew.add(lambda uri, suggestion: parts.suggestions.grew(uri, suggestion.id))
+        parts.documents.follow(client.flow)
+        parts.chat.use(Tiers(client))
+        while not _needs_another_client(options, parts.settings.options):
+            self._report(client)
+            parts.status.indexed(parts.documents.sources_status())
             self._changed.clear()
             try:
                 async with asyncio.timeout(STATUS_POLL_S if client.session.connected else STATUS_POLL_S / 4):
@@ -94,19 +92,21 @@ class Connection:
             except TimeoutError:
                 pass
 
-    def _state(self, client: Client) -> Status | None:
-        status, session, flow = self._server.status, client.session, client.flow.status()
+    def _report(self, client: Client) -> None:
+        status, session, flow = self._parts.status, client.session, client.flow.status()
         if flow.state is FlowState.PAUSED:
-            return status.lost(f"the gateway asked for a pause: {flow.detail or 'it is busy'}")
-        if session.connected and session.profile is not None:
+            status.lost(f"the gateway asked for a pause: {flow.detail or 'it is busy'}")
+        elif session.connected and session.profile is not None:
             if client.assemblers.error:
-                return status.lost(client.assemblers.error)
-            if client.assembler is None:
-                return status.connecting(session.endpoint.url)  # its tokenizer is on the way
-            return status.connected(session.profile.model, session.profile.service)
-        if reason := session.statistics().last_error:
-            return status.lost(f"{reason} (it is tried again by itself; until then this machine alone suggests)")
-        return status.connecting(session.endpoint.url)
+                status.lost(client.assemblers.error)
+            elif client.assembler is None:
+                status.connecting(session.endpoint.url)  # its tokenizer is on the way
+            else:
+                status.connected(session.profile.model, session.profile.service)
+        elif reason := session.statistics().last_error:
+            status.lost(f"{reason} (it is tried again by itself; until then this machine alone suggests)")
+        else:
+            status.connecting(session.endpoint.url)
 
     def _client_options(self, options: Options) -> tuple[ClientOptions, Problem | None]:
         """Blocking: reads the token file, and asks git about the folders."""
@@ -115,7 +115,7 @@ class Connection:
         from foretype_client.flow.inflight import AnswerRules
         from foretype_wire.workspace import workspace_of
 
-        server = self._server
+        documents = self._parts.documents
         token, problem = options.token or None, None
         if options.token_file:
             try:
@@ -131,13 +131,13 @@ class Connection:
             token_in_clear=options.token_in_clear,
             state_dir=Path(options.state_dir).expanduser() if options.state_dir else None,
             model=Path(options.model).expanduser() if options.model else None,
-            client_name=server.client_name,
-            workspaces=[workspace_of(Path(root)) for root in server.documents.roots if root and options.trusted],
+            client_name=self._parts.editor.name,
+            workspaces=[workspace_of(root) for root in documents.roots if options.trusted],
             trusted=options.trusted,
             policy=policy,
             flow=FlowOptions(answer=AnswerRules.growing() if options.suggestion_grew else AnswerRules()),
             telemetry=options.telemetry,
-            sources=server.sources,
+            sources=documents.sources,
         )
         return client_options, problem
 

@@ -1,0 +1,143 @@
+"""The open documents, and those who are told of them: the flow, and the sources of other files' snippets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from foretype_client.sources.all_sources import Sources
+
+from foretype_lsp.documents.documents import ChangeResult, Documents, Held, path_of
+from foretype_lsp.documents.positions import Encoding
+from foretype_lsp.globs import first_match
+from foretype_lsp.messages import ContentChange
+from foretype_lsp.settings import Settings
+from foretype_lsp.suggestions.waiting_requests import Flow
+
+__all__ = ["SharedDocuments"]
+
+
+class SharedDocuments:
+    """Documents that others follow; one that gets no suggestions is told to nobody.
+
+    The flow and the sources may come late and go again: who comes learns of what is open.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._documents = Documents()
+        self._flow: Flow | None = None
+        self._sources = Sources.none()
+
+    @property
+    def flow(self) -> Flow | None:
+        """What answers for these documents now; None while there is none."""
+        return self._flow
+
+    @property
+    def sources(self) -> Sources:
+        return self._sources
+
+    @property
+    def roots(self) -> Sequence[Path]:
+        """The open folders."""
+        return [Path(root) for root in self._documents.roots if root]
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def get(self, uri: str) -> Held | None:
+        return self._documents.get(uri)
+
+    def usable(self, uri: str) -> Held | str:
+        """An open document that may be sent, or why not."""
+        held = self._documents.get(uri)
+        return ChangeResult.UNKNOWN if held is None else self.obstacle(held) or held
+
+    def obstacle(self, held: Held) -> str | None:
+        """Why a document gets no suggestions, or None."""
+        if held.excluded is not None:
+            return held.excluded
+        if held.lost:
+            return ChangeResult.LOST
+        options = self._settings.options
+        if not options.enabled(held.document.language):
+            return f"switched off for {held.document.language}"
+        glob = first_match(options.excluded_globs, (held.file, held.document.path))
+        return None if glob is None else f"excluded by {glob}"
+
+    def sources_status(self) -> str:
+        """What the sources say about themselves, in one line."""
+        options = self._settings.options
+        if not options.trusted:
+            return "nothing is read: the folder is not trusted"
+        if not options.index.enable:
+            return "switched off"
+        return "; ".join(f"{name}: {said}" for name, said in self._sources.status().items())
+
+    # Who is told
+
+    def follow(self, flow: Flow | None) -> None:
+        """Tell `flow` of documents from now on, in place of the one before."""
+        self._flow = flow
+        if flow is not None:
+            for held in self._useful():
+                flow.document_opened(held.snapshot())
+
+    def use(self, sources: Sources) -> Sources:
+        """Tell these sources of documents and folders from now on; the ones before, which nobody tells any more."""
+        before, self._sources = self._sources, sources
+        for held in self._useful():
+            sources.opened(held.document.uri, held.document.text)
+        return before
+
+    # What the editor says
+
+    def begin(self, encoding: Encoding, folders: Sequence[str]) -> None:
+        """Positions are counted in `encoding`, and these URIs are the open folders."""
+        self._documents = Documents(encoding, [*map(path_of, folders)])
+
+    def use_folders(self, uris: Sequence[str]) -> None:
+        self._documents.roots = tuple(map(path_of, uris))
+        self._sources.folders(list(self.roots))
+
+    def open(self, uri: str, text: str, *, language: str, version: int) -> str | None:
+        """A document is open; why it gets no suggestions, or None."""
+        held = self._documents.open(uri, text, language=language, version=version)
+        if (obstacle := self.obstacle(held)) is not None:
+            return f"no suggestions in {held.file}: {obstacle}"
+        self._sources.opened(held.document.uri, held.document.text)
+        if self._flow is not None:
+            self._flow.document_opened(held.snapshot())
+        return None
+
+    def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None) -> ChangeResult:
+        """A document has changed; a question that is expected behind what was typed is announced."""
+        result = self._documents.change(uri, changes, version=version)
+        held = self._documents.get(uri) if result is ChangeResult.APPLIED else None
+        if held is not None and self.obstacle(held) is None:
+            self._sources.changed(held.document.uri, held.document.text)
+            if self._flow is not None:
+                snapshot = held.snapshot()
+                self._flow.document_changed(snapshot)
+                if self._settings.options.ask_early and (offset := held.typed_to(changes)) is not None:
+                    self._flow.typed(snapshot, offset)
+        return result
+
+    def lose(self, uri: str) -> None:
+        """A change could not be read: guessing would be wrong."""
+        self._documents.lose(uri)
+
+    def close(self, uri: str) -> Held | None:
+        held = self._documents.close(uri)
+        if held is not None:
+            self._sources.closed(held.document.uri)
+            if self._flow is not None:
+                self._flow.document_closed(held.snapshot())
+        return held
+
+    def saved(self, uri: str) -> None:
+        self._sources.saved(uri)
+
+    def _useful(self) -> Iterator[Held]:
+        return (held for held in self._documents if self.obstacle(held) is None)
