@@ -23,12 +23,23 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, MetaData, create_engine, event, inspect
 from sqlalchemy.engine import URL, Engine, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from foretype_backend.telemetry.errors import StoreError, explain
+from foretype_backend.errors import StoreError
 
-__all__ = ["Schema", "file_of", "is_there", "look", "mapped", "migrate", "open_database", "place_of", "url_of"]
+__all__ = [
+    "Schema",
+    "explain",
+    "file_of",
+    "is_there",
+    "look",
+    "mapped",
+    "migrate",
+    "open_database",
+    "place_of",
+    "url_of",
+]
 
 _BUSY_MS: Final = 10_000
 _LOCK: Final = 0x666F7265
@@ -274,3 +285,28 @@ def _check_tables(connection: Connection, metadata: MetaData, place: str) -> Non
 
 def _halfway(place: str, what: str) -> str:
     return f"{place} was migrated halfway: {what}; restore it from a backup, or move it away for a new one"
+
+
+def explain(error: BaseException, place: str) -> StoreError:
+    """Turn what a driver raised into what an operator can act on. Values of a statement never reach the message."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    text = str(cause).split("\n", 1)[0].strip() or type(cause).__name__
+    lower = text.lower()
+    if "readonly" in lower or "read-only" in lower or "permission denied" in lower:
+        return StoreError(f"{place} is read-only ({text}); make it writable, or start with --no-telemetry")
+    if "disk is full" in lower or "no space left" in lower or "disk full" in lower:
+        return StoreError(
+            f"{place} is full ({text}); make room: nothing is acknowledged, and clients keep their events"
+        )
+    if "unable to open" in lower or "not a database" in lower or "malformed" in lower:
+        return StoreError(f"{place} cannot be opened ({text}); check the path, or move the file away for a new one")
+    if "already exists" in lower:
+        return StoreError(
+            f"{place} was migrated halfway ({text}); restore it from a backup, or move it away for a new one"
+        )
+    if "locked" in lower:
+        return StoreError(f"{place} is locked by another process ({text}); end it, or give another --telemetry-url")
+    if "connect" in lower or "refused" in lower or "password" in lower or "does not exist" in lower:
+        return StoreError(f"{place} cannot be reached ({text}); check telemetry.url and the server")
+    kind = type(error).__name__ if isinstance(error, SQLAlchemyError) else type(cause).__name__
+    return StoreError(f"{place}: {kind}: {text}")

@@ -11,9 +11,9 @@ from backend.world import TOKENIZER, TOKENIZER_PATH, World, gateway
 from foretype_backend.chat.pool import QualityPool, open_quality
 from foretype_backend.chat.templates import OTHER, Templates, template_name
 from foretype_backend.chat.tpot import Pace
-from foretype_backend.config.load import Config, ConfigError, LimitsConfig
+from foretype_backend.config.load import Config, LimitsConfig
 from foretype_backend.config.settings import PoolsConfig, QualityConfig
-from foretype_backend.engines.port import TOLD, Fault
+from foretype_backend.errors import FAULT_TOLD, ConfigError, Fault
 from foretype_backend.identity.directory import Tier
 from foretype_backend.transport.server import running
 from foretype_wire.messages import Done, RequestClass
@@ -164,7 +164,7 @@ async def test_a_pool_that_is_missing_or_away_says_so() -> None:
     async with gateway(quality=away) as world, world.http() as http:
         answer = await http.post("/v1/chat/completions", json=ASK)
         assert answer.status_code == 503
-        assert answer.json()["error"]["message"] == TOLD[Fault.LOST]
+        assert answer.json()["error"]["message"] == FAULT_TOLD[Fault.LOST]
         await world.idle()
     await away.close()
 
@@ -174,7 +174,7 @@ async def test_a_server_that_fails_is_told_in_our_words() -> None:
         upstream.broken = True
         answer = await http.post("/v1/chat/completions", json=ASK)
         assert answer.status_code == 503
-        assert answer.json()["error"]["message"] == TOLD[Fault.ERROR], "the server's own words may name hosts"
+        assert answer.json()["error"]["message"] == FAULT_TOLD[Fault.ERROR], "the server's own words may name hosts"
 
 
 async def test_a_block_goes_to_the_quality_pool_and_fails_over_to_the_fast_one() -> None:

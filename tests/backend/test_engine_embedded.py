@@ -15,17 +15,11 @@ import psutil
 import pytest
 import pytest_asyncio
 from backend.tiny_gguf import write_tiny_gguf
-from foretype_backend.engines.by_name import UnknownEngine, load_engine
+from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.embedded.config import EmbeddedConfig
 from foretype_backend.engines.embedded.engine import EmbeddedEngine
-from foretype_backend.engines.port import (
-    Chunk,
-    EngineFinish,
-    EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
-    PromptRefused,
-)
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, UnknownEngineError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -206,7 +200,7 @@ async def test_warm_is_dropped_while_a_request_runs(engine: EmbeddedEngine) -> N
 async def test_prompts_that_can_never_run_are_refused_and_name_the_limit(
     engine: EmbeddedEngine, ids: list[int], message: str
 ) -> None:
-    with pytest.raises(PromptRefused, match=message):
+    with pytest.raises(PromptRefusedError, match=message):
         await collect(engine, "refused", ids)
 
 
@@ -232,13 +226,13 @@ async def test_death_fails_what_runs_at_once_and_the_next_request_works(model: P
         await anext(stream)
     os.kill(engine.process_id, signal.SIGKILL)
     for stream in streams:
-        with pytest.raises(EngineUnavailable, match="SIGKILL"):
+        with pytest.raises(EngineUnavailableError, match="SIGKILL"):
             async for _ in stream:
                 pass
     assert len(ids_of(await collect(engine, "after", PROMPT))) == 8
     assert engine.statistics().restarts == 1
     await engine.close()
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         await collect(engine, "closed", PROMPT)
 
 
@@ -260,7 +254,7 @@ async def test_a_process_that_hangs_is_ended_and_started_again(model: Path) -> N
     await anext(stream)
     assert engine.process_id is not None
     os.kill(engine.process_id, signal.SIGSTOP)
-    with pytest.raises(EngineUnavailable, match="said nothing"):
+    with pytest.raises(EngineUnavailableError, match="said nothing"):
         async for _ in stream:
             pass
     assert len(ids_of(await collect(engine, "after", PROMPT))) == 8
@@ -278,9 +272,9 @@ async def test_a_model_that_vanished_fails_requests_with_the_reason_until_it_is_
     assert engine.process_id is not None
     os.kill(engine.process_id, signal.SIGKILL)
     await until(lambda: engine.process_id is None)
-    with pytest.raises(EngineUnavailable, match="no such file"):
+    with pytest.raises(EngineUnavailableError, match="no such file"):
         await collect(engine, "without", PROMPT)
-    with pytest.raises(EngineUnavailable, match="no such file"):
+    with pytest.raises(EngineUnavailableError, match="no such file"):
         await engine.ready()
     shutil.move(tmp_path / "away.gguf", copy)
     await until(lambda: engine.process_id is not None)
@@ -329,7 +323,7 @@ async def test_start_names_file_reason_and_remedy_for(
     path = tmp_path / "bad.gguf"
     bad_file(model, path, damage)
     engine = EmbeddedEngine.from_config(model=path)
-    with caplog.at_level("INFO", "foretype.engine"), pytest.raises(EngineUnavailable, match=message) as caught:
+    with caplog.at_level("INFO", "foretype.engine"), pytest.raises(EngineUnavailableError, match=message) as caught:
         await engine.start()
     assert ("unordered_map" in caplog.text) == (damage == "tensor missing"), (
         "the engine's own words belong into the log"
@@ -345,7 +339,7 @@ async def test_the_process_imports_nothing_from_the_folder_it_was_started_in(
     (tmp_path / "msgspec.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
     monkeypatch.chdir(tmp_path)
     engine = EmbeddedEngine.from_config(model=tmp_path / "missing.gguf")
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         await engine.start()
     assert not (tmp_path / "ran").exists()
 
@@ -357,7 +351,7 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
         load_engine("embedded", modle="x")
     with pytest.raises(ValueError, match="chunk_tokens"):
         load_engine("embedded", model="x.gguf", chunk_tokens=1)
-    with pytest.raises(UnknownEngine, match="embedded"):
+    with pytest.raises(UnknownEngineError, match="embedded"):
         load_engine("lama")
 
 

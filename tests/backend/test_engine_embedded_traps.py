@@ -14,13 +14,14 @@ import openvino_genai as genai
 import pytest
 from backend.exact_cache import exact_cached_tokens
 from backend.tiny_gguf import write_tiny_gguf
-from foretype_backend.engines.embedded.gguf_header import BadModelFile, kv_block_bytes, read_header
+from foretype_backend.engines.embedded.gguf_header import kv_block_bytes, read_header
 from foretype_backend.engines.embedded.ipc import Cancel, Ended, Output, Report, Submit
 from foretype_backend.engines.embedded.jobs import Limits
 from foretype_backend.engines.embedded.loop import WorkerLoop
 from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
-from foretype_backend.engines.embedded.pipeline import PipelineError, Sampling
+from foretype_backend.engines.embedded.pipeline import Sampling
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
+from foretype_backend.errors import ModelFileError, PipelineError
 
 CHUNK = 128
 POOL_BLOCKS = 400
@@ -228,7 +229,7 @@ def test_the_header_check_says_what_the_engine_would_say(
         assert read_header(path).vocabulary_tokens == 512
         OpenVinoPipeline(config(path))
     else:
-        with pytest.raises(BadModelFile, match=r"which does not open; use"):
+        with pytest.raises(ModelFileError, match=r"which does not open; use"):
             read_header(path)
         with pytest.raises(PipelineError):
             OpenVinoPipeline(config(path))

@@ -19,8 +19,9 @@ from foretype_backend.engines.embedded.ipc import (
 )
 from foretype_backend.engines.embedded.jobs import Limits
 from foretype_backend.engines.embedded.loop import WorkerLoop
-from foretype_backend.engines.embedded.pipeline import PipelineError, Read, Sampling
+from foretype_backend.engines.embedded.pipeline import Read, Sampling
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
+from foretype_backend.errors import PipelineError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,14 +14,8 @@ import pytest_asyncio
 import uvicorn
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.openai.engine import OpenAIEngine
-from foretype_backend.engines.port import (
-    Chunk,
-    EngineFinish,
-    EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
-    PromptRefused,
-)
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
@@ -169,7 +163,7 @@ async def test_where_token_ids_are_refused_the_text_goes_and_counts_are_not_exac
     assert server.bodies[0]["prompt"] == "def f"
     assert not engine.exact
     assert any("exact: false" in note for note in engine.capabilities().notes)
-    with pytest.raises(PromptRefused, match="no text"):
+    with pytest.raises(PromptRefusedError, match="no text"):
         await collect(engine, [1, 2, 3])
     await engine.warm([1, 2, 3])
     assert len(server.bodies) == 1
@@ -228,7 +222,7 @@ async def test_closing_the_iterator_early_closes_the_connection(server: Server) 
 async def test_a_stream_that_breaks_is_engine_unavailable(server: Server, behaviour: str, message: str) -> None:
     engine = await started(server, idle_timeout_s=1.0)
     server.behaviour = behaviour
-    with pytest.raises(EngineUnavailable, match=message):
+    with pytest.raises(EngineUnavailableError, match=message):
         await collect(engine, [1])
     server.behaviour = "ok"
     assert text_of(await collect(engine, [1])) == "t0 t1 t2 "
@@ -238,11 +232,11 @@ async def test_a_stream_that_breaks_is_engine_unavailable(server: Server, behavi
 @pytest.mark.parametrize(
     ("status", "error", "message"),
     [
-        (400, PromptRefused, "broken"),
-        (401, EngineUnavailable, "api_key"),
-        (404, EngineUnavailable, "model"),
-        (429, EngineUnavailable, "retry later"),
-        (500, EngineUnavailable, "broken"),
+        (400, PromptRefusedError, "broken"),
+        (401, EngineUnavailableError, "api_key"),
+        (404, EngineUnavailableError, "model"),
+        (429, EngineUnavailableError, "retry later"),
+        (500, EngineUnavailableError, "broken"),
     ],
 )
 async def test_each_status_has_its_typed_error(
@@ -257,7 +251,7 @@ async def test_each_status_has_its_typed_error(
 
 async def test_prompts_over_the_servers_context_are_refused_here(server: Server) -> None:
     engine = await started(server)
-    with pytest.raises(PromptRefused, match="100"):
+    with pytest.raises(PromptRefusedError, match="100"):
         await collect(engine, [1] * 100)
     assert server.bodies == []
     await engine.close()
@@ -277,14 +271,14 @@ async def test_start_says_what_is_wrong(server: Server) -> None:
         ({"url": server.url + "/nothing"}, "up to /v1"),
     ):
         engine = load_engine("openai", **options)
-        with pytest.raises(EngineUnavailable, match=message):
+        with pytest.raises(EngineUnavailableError, match=message):
             await engine.start()
     server.key = "secret"
-    with pytest.raises(EngineUnavailable, match="api_key"):
+    with pytest.raises(EngineUnavailableError, match="api_key"):
         await started(server, api_key="wrong")
     await (await started(server, api_key="secret")).close()
     server.behaviour = "html"
-    with pytest.raises(EngineUnavailable, match="JSON"):
+    with pytest.raises(EngineUnavailableError, match="JSON"):
         await started(server, api_key="secret")
 
 
@@ -294,5 +288,5 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
     with pytest.raises(TypeError, match="uri"):
         load_engine("openai", uri="http://x")
     engine = load_engine("openai", url="http://127.0.0.1:9/v1")
-    with pytest.raises(EngineUnavailable, match="not started"):
+    with pytest.raises(EngineUnavailableError, match="not started"):
         await anext(engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=1))))

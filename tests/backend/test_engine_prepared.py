@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 from foretype_backend.engines.embedded import prepared_models
-from foretype_backend.engines.embedded.pipeline import PipelineError
 from foretype_backend.engines.embedded.prepared_models import PreparedModels
+from foretype_backend.errors import PipelineError
 
 
 class Opened(NamedTuple):

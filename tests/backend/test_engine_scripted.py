@@ -3,16 +3,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from foretype_backend.engines.port import (
-    Chunk,
-    Engine,
-    EngineFinish,
-    EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
-    PromptRefused,
-)
+from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.scripted import ScriptedEngine, fixed, text_script
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
 
 async def at_once(_seconds: float) -> None:
@@ -123,7 +116,7 @@ async def test_an_ordered_fault_comes_after_that_many_tokens_and_the_next_reques
     engine = await started(script=fixed([1, 2, 3]))
     engine.fail_next(after_tokens=2)
     got: list[int] = []
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         async for chunk in engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=3))):
             got.extend(chunk.token_ids)
     assert got == [1, 2]
@@ -138,14 +131,14 @@ async def test_death_fails_running_and_waiting_requests() -> None:
         await asyncio.sleep(0)
     engine.die()
     results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(r) for r in results] == [EngineUnavailable, EngineUnavailable]
+    assert [type(r) for r in results] == [EngineUnavailableError, EngineUnavailableError]
     assert len(await collect(engine, "c", [1], GenerationParams(max_tokens=50))) > 0
 
 
 @pytest.mark.parametrize("ids", [[], [99], [-1], [1] * 32], ids=["empty", "vocabulary", "negative", "too long"])
 async def test_prompts_that_can_never_run_are_refused(ids: list[int]) -> None:
     engine = await started(vocabulary_tokens=50, context_limit_tokens=32)
-    with pytest.raises(PromptRefused):
+    with pytest.raises(PromptRefusedError):
         await collect(engine, "a", ids, GenerationParams(max_tokens=2))
 
 
@@ -167,7 +160,7 @@ async def test_a_request_whose_deadline_passed_is_not_started() -> None:
 
 
 async def test_before_start_the_engine_is_unavailable() -> None:
-    with pytest.raises(EngineUnavailable, match="not started"):
+    with pytest.raises(EngineUnavailableError, match="not started"):
         await collect(ScriptedEngine(), "a", [1], GenerationParams(max_tokens=1))
 
 

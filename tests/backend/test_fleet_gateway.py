@@ -15,13 +15,14 @@ import httpx
 import pytest
 from backend.replica import Replica
 from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
-from foretype_backend.config.load import ConfigError, load_config
+from foretype_backend.config.load import load_config
+from foretype_backend.errors import ConfigError, EpochFileError
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.config import FastConfig
 from foretype_backend.fleet.doors import attach_pool, attach_purger
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.cli import app as prefix_commands
-from foretype_backend.prefix.epochs import EpochFile, EpochsUnreadable, WorkerPurger, read_epochs
+from foretype_backend.prefix.epochs import EpochFile, WorkerPurger, read_epochs
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.start.parts import prepare
 from foretype_context.segments import Source
@@ -221,7 +222,7 @@ def test_damaged_epochs_are_not_overlooked(tmp_path: Path) -> None:
     assert read_epochs(path) == {("acme", "shop"): 3}
     for text in ("{", '[["acme", 3]]', ""):
         path.write_text(text)
-        with pytest.raises(EpochsUnreadable, match="delete it"):
+        with pytest.raises(EpochFileError, match="delete it"):
             read_epochs(path)
 
 

@@ -2,8 +2,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from foretype_backend.config.load import Config, ConfigError, is_loopback, load_config
+from foretype_backend.config.load import Config, is_loopback, load_config
 from foretype_backend.doors.auth import Gatekeeper
+from foretype_backend.errors import ConfigError
 from foretype_backend.start.parts import make_profile, prepare
 from foretype_models.artifacts import FOLDER
 

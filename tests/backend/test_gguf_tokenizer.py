@@ -7,8 +7,8 @@ from typing import Any
 import gguf
 import pytest
 from context.tiny import KINDS, raw
-from foretype_backend.engines.embedded.gguf_header import BadModelFile
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
+from foretype_backend.errors import ModelFileError
 from foretype_context.templates import detect, grammar
 from foretype_context.tokens import PROBE, tokenizer_from_bytes
 from foretype_models.artifacts import locate
@@ -118,7 +118,7 @@ def test_the_digest_is_the_same_at_each_start() -> None:
 )
 def test_what_cannot_be_read_is_refused_with_the_remedy(tmp_path: Path, values: dict[str, Any], message: str) -> None:
     path = write(tmp_path / "m.gguf", **values)
-    with pytest.raises(BadModelFile, match=message) as caught:
+    with pytest.raises(ModelFileError, match=message) as caught:
         tokenizer_of(path)
     assert "tokenizer.json beside it" in str(caught.value)
     assert str(path) in str(caught.value)
@@ -127,5 +127,5 @@ def test_what_cannot_be_read_is_refused_with_the_remedy(tmp_path: Path, values: 
 def test_a_file_cut_off_inside_its_vocabulary_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf", model="gpt2", pre="qwen2", tokens=["abc"] * 50, token_type=[1] * 50)
     path.write_bytes(path.read_bytes()[:-120])
-    with pytest.raises(BadModelFile, match="cut off"):
+    with pytest.raises(ModelFileError, match="cut off"):
         tokenizer_of(path)

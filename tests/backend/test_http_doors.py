@@ -8,8 +8,8 @@ import httpx
 import pytest
 from backend.world import TOKEN, TOKENIZER, TOKENIZER_PATH, gateway, profile, scripted, until
 from context.tiny import tiny
-from foretype_backend.engines.port import EngineUnavailable
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
+from foretype_backend.errors import EngineUnavailableError
 
 FIM = {"prompt": "def f(x):\n    ret", "suffix": "\nprint(f(1))\n", "max_tokens": 32}
 
@@ -142,7 +142,7 @@ async def test_a_lost_engine_is_503_with_retry_after_also_when_streaming() -> No
     async with gateway(engine) as world, world.http() as http:
         for stream in (False, True):
             for _ in range(2):
-                engine.fail_next(EngineUnavailable("gone"))
+                engine.fail_next(EngineUnavailableError("gone"))
             response = await http.post("/v1/completions", json=FIM | {"stream": stream})
             assert response.status_code == 503
             assert int(response.headers["retry-after"]) >= 1

@@ -18,7 +18,7 @@ from backend.world import until
 from foretype_backend.engines.openai import http_stream
 from foretype_backend.engines.openai.events import Event, Events
 from foretype_backend.engines.openai.http_stream import Answer, HttpStreams
-from foretype_backend.engines.port import EngineUnavailable
+from foretype_backend.errors import EngineUnavailableError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -260,8 +260,8 @@ def test_the_last_line_needs_no_end_and_a_line_without_end_is_refused() -> None:
     events = Events("http://engine")
     assert events.feed(event("ab").rstrip()) == []
     assert [one.text for one in events.feed(b"")] == ["ab"]
-    with pytest.raises(EngineUnavailable, match="without end"):
+    with pytest.raises(EngineUnavailableError, match="without end"):
         for _ in range(20):
             events.feed(b"x" * 100_000)
-    with pytest.raises(EngineUnavailable, match="no completion"):
+    with pytest.raises(EngineUnavailableError, match="no completion"):
         Events("http://engine").feed(b'data: {"choices":[{"text":"\xff"}]}\n')

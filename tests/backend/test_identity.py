@@ -15,14 +15,14 @@ from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import UsageKey, UsageRow
 from foretype_backend.config.settings import OidcConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS
+from foretype_backend.errors import EntryError, StoreError
 from foretype_backend.identity.directory import Denial, Directory, KeyRecord, Principal, Scope, Tenant, User
 from foretype_backend.identity.keys import ApiKey, matches, mint, parse, redacted
 from foretype_backend.identity.purges import Purges
 from foretype_backend.identity.schema import flushes, metadata
-from foretype_backend.identity.store import IdentityStore, NotThere
+from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_backend.identity.watch import JwksWatch
-from foretype_backend.telemetry.errors import StoreError
 from foretype_client.commands.cli import app
 from foretype_eval import postgres
 from hypothesis import given
@@ -130,7 +130,7 @@ async def test_every_change_of_who_may_ask_moves_the_version(store: IdentityStor
     both = [directory.of_key(one, NOW_MS + 999) for one in (key, successor)]
     assert all(isinstance(one, Principal) for one in both)
     assert directory.of_key(key, NOW_MS + 1000) is Denial.EXPIRED
-    with pytest.raises(NotThere, match="rotated already"):
+    with pytest.raises(EntryError, match="rotated already"):
         await store.rotate_key(key.id, minted(), NOW_MS, 0)
     await store.revoke_key(successor.id, NOW_MS)
     assert (await store.snapshot()).of_key(successor, NOW_MS) is Denial.REVOKED
@@ -138,16 +138,16 @@ async def test_every_change_of_who_may_ask_moves_the_version(store: IdentityStor
 
 async def test_what_is_not_there_is_named_with_its_remedy(store: IdentityStore) -> None:
     key = minted()
-    with pytest.raises(NotThere, match="no tenant 'acme'; add it with `foretype tenants add acme`"):
+    with pytest.raises(EntryError, match="no tenant 'acme'; add it with `foretype tenants add acme`"):
         await store.add_key(key, record(key), NOW_MS)
     await store.add_tenant(Tenant(name="acme"), NOW_MS)
-    with pytest.raises(NotThere, match="no user 'ann'"):
+    with pytest.raises(EntryError, match="no user 'ann'"):
         await store.add_key(key, record(key, user="ann"), NOW_MS)
-    with pytest.raises(NotThere, match="no team 'web'"):
+    with pytest.raises(EntryError, match="no team 'web'"):
         await store.put_user(User(tenant="acme", name="ann", team="web"))
-    with pytest.raises(NotThere, match="exists already"):
+    with pytest.raises(EntryError, match="exists already"):
         await store.add_tenant(Tenant(name="acme"), NOW_MS)
-    with pytest.raises(NotThere, match="no key"):
+    with pytest.raises(EntryError, match="no key"):
         await store.revoke_key("nothing", NOW_MS)
 
 

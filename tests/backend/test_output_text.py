@@ -2,7 +2,8 @@ import math
 
 import pytest
 from backend.world import TOKENIZER
-from foretype_backend.engines.port import Chunk, EngineUnavailable
+from foretype_backend.engines.port import Chunk
+from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.serving.output_text import OutputText
 from foretype_context.profile import Opened, Stop
 from hypothesis import given
@@ -49,7 +50,7 @@ def test_an_engine_of_text_is_counted_with_the_tokenizer() -> None:
 
 @pytest.mark.parametrize("bad", [-1, 10**6])
 def test_ids_outside_the_vocabulary_are_a_lost_engine(bad: int) -> None:
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         OutputText(TOKENIZER, Stop()).feed(Chunk(token_ids=(bad,)))
 
 

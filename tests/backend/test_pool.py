@@ -11,15 +11,9 @@ import msgspec
 import pytest
 from backend.replica import Replica
 from backend.world import until
-from foretype_backend.engines.port import (
-    Chunk,
-    EngineFinish,
-    EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
-    Origin,
-)
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.server import VllmServerEngine
+from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.health import HealthOptions, Standing
 from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
 from foretype_backend.fleet.routing.router import Route
@@ -141,7 +135,7 @@ async def test_a_fault_before_the_first_token_goes_to_another_replica(behaviour:
         bad = one if one.bodies else two
         bad.behaviour = behaviour
         if behaviour == "dies":
-            with pytest.raises(EngineUnavailable):  # it spoke already: the gateway must not say its words twice
+            with pytest.raises(EngineUnavailableError):  # it spoke already: the gateway must not say its words twice
                 await ask(pool, PROMPT)
         else:
             assert (await ask(pool, PROMPT))[-1].finish is EngineFinish.LENGTH
@@ -183,7 +177,7 @@ async def test_an_abort_and_a_closed_iterator_leave_nothing_behind() -> None:
 
 
 async def test_different_models_are_refused_and_one_that_comes_later_stays_out() -> None:
-    with pytest.raises(EngineUnavailable, match=r"different models.*'coder' \(4096 tokens.*'other'"):
+    with pytest.raises(EngineUnavailableError, match=r"different models.*'coder' \(4096 tokens.*'other'"):
         async with pool_of(Replica(), Replica(model="other")):
             pass
     late = Replica(context=2048)
@@ -197,7 +191,7 @@ async def test_different_models_are_refused_and_one_that_comes_later_stays_out()
         assert pool.pool_statistics().replicas[late.url].standing is Standing.OUT
     async with pool_of(Replica(), start=False) as pool:
         pass
-    with pytest.raises(EngineUnavailable, match="no replica answers"):
+    with pytest.raises(EngineUnavailableError, match="no replica answers"):
         await pool.start()
 
 
@@ -205,9 +199,9 @@ async def test_nobody_in_service_says_why() -> None:
     one = Replica()
     async with pool_of(one) as pool:
         await one.stop()
-        with pytest.raises(EngineUnavailable):
+        with pytest.raises(EngineUnavailableError):
             await ask(pool, PROMPT)
-        with pytest.raises(EngineUnavailable, match="no replica is in service: http"):
+        with pytest.raises(EngineUnavailableError, match="no replica is in service: http"):
             await ask(pool, PROMPT)
 
 

@@ -13,8 +13,9 @@ import zmq.asyncio
 from backend.world import until
 from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.engines.port import Origin
+from foretype_backend.errors import CacheEventsError
 from foretype_backend.fleet.kv_events import follow_events
-from foretype_backend.prefix.events import BadEvents, CacheChange, EventBook, is_local_endpoint
+from foretype_backend.prefix.events import CacheChange, EventBook, is_local_endpoint
 from foretype_backend.prefix.placements import CacheBook
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -99,7 +100,7 @@ def test_any_frame_is_read_or_refused(payload: bytes) -> None:
     refused = False
     try:
         book.read(1, payload)
-    except BadEvents:
+    except CacheEventsError:
         refused = True
         assert len(book) == 1
     # What was refused is missing, so that the next one begins anew; what was read is not.

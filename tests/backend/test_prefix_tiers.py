@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import redis
 from backend.redis_server import redis_server
-from foretype_backend.prefix.chunk_format import HEADER_BYTES, BadEnvelope, pack, unpack
-from foretype_backend.prefix.redis_chunks import RedisChunks, StoreRefused, StoreUnavailable
+from foretype_backend.errors import ChunkFormatError, PlacementError, TierRefusedError, TierUnavailableError
+from foretype_backend.prefix.chunk_format import HEADER_BYTES, pack, unpack
+from foretype_backend.prefix.redis_chunks import RedisChunks
 from foretype_backend.prefix.retire_feed import STREAM, Purge, Retire, RetireFeed, decode, encode, read_stream
 from foretype_backend.prefix.salt import tier_secret
-from foretype_backend.prefix.spans import BadPlacement, Placed, Placement, SpanIndex, placement_of, to_parameters
+from foretype_backend.prefix.spans import Placed, Placement, SpanIndex, placement_of, to_parameters
 from foretype_backend.prefix.tier_policy import CostGate, Health, Standing
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,14 +38,14 @@ def test_no_damage_passes(data: st.DataObject, compress: bool) -> None:
     value[at] ^= data.draw(st.integers(1, 255))
     try:
         found = unpack(SECRET, b"key", bytes(value), len(CHUNK))
-    except BadEnvelope:
+    except ChunkFormatError:
         return
     assert found == CHUNK  # a bit that deflate does not read
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_refused_or_right(value: bytes) -> None:
-    with pytest.raises(BadEnvelope):
+    with pytest.raises(ChunkFormatError):
         unpack(SECRET, b"key", value, 7)
 
 
@@ -52,9 +53,9 @@ def test_a_value_under_another_key_or_of_another_size_is_refused() -> None:
     value = pack(SECRET, b"a", CHUNK)
     assert len(value) == HEADER_BYTES + len(CHUNK)
     for key, size in ((b"b", len(CHUNK)), (b"a", len(CHUNK) + 1)):
-        with pytest.raises(BadEnvelope):
+        with pytest.raises(ChunkFormatError):
             unpack(SECRET, key, value, size)
-    with pytest.raises(BadEnvelope):
+    with pytest.raises(ChunkFormatError):
         unpack(SECRET, b"a", value[:-1], len(CHUNK))
     assert len(pack(SECRET, b"a", bytes(4096), compress=True)) < 200
 
@@ -120,7 +121,7 @@ def test_a_retired_range_finds_the_keys_behind_its_first_character() -> None:
     + [{"namespace": "n", "placed": [], "shared": 1}, {"namespace": "", "placed": [], "shared": True}],
 )
 def test_a_bad_placement_is_refused_by_name(value: object) -> None:
-    with pytest.raises(BadPlacement, match=r"kv_transfer_params\.foretype"):
+    with pytest.raises(PlacementError, match=r"kv_transfer_params\.foretype"):
         placement_of({"foretype": value})
     assert placement_of(None) == placement_of({"other": 1}) == Placement("", ())
 
@@ -212,13 +213,13 @@ def test_a_redis_that_is_away_full_or_restarted_raises_and_serves_again() -> Non
         chunks = RedisChunks(server.url, secret=SECRET)
         chunks.check()
         chunks.store("n", [(b"a", CHUNK)])
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(TierUnavailableError):
             for at in range(4):
                 chunks.store("n", [(bytes([at, 1]), bytes(1_000_000))])
         assert chunks.load("n", [b"a"], len(CHUNK)) == [CHUNK]  # full: what is there is still there
         server.kill()
         for call in (lambda: chunks.load("n", [b"a"], 4), lambda: chunks.exist("n", [b"a"]), chunks.check):
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(TierUnavailableError):
                 call()
         server.start()
         chunks.check()
@@ -227,17 +228,17 @@ def test_a_redis_that_is_away_full_or_restarted_raises_and_serves_again() -> Non
 
 @pytest.mark.parametrize("options", [("--save", "60 1"), ("--appendonly", "yes")])
 def test_a_redis_that_writes_to_disk_is_refused(options: tuple[str, str]) -> None:
-    with redis_server(*options) as server, pytest.raises(StoreRefused, match="disk"):
+    with redis_server(*options) as server, pytest.raises(TierRefusedError, match="disk"):
         RedisChunks(server.url, secret=SECRET).check()
 
 
 def test_another_format_and_a_closed_configuration_are_refused() -> None:
     with redis_server("--rename-command", "CONFIG", "") as server:
-        with pytest.raises(StoreRefused, match="CONFIG"):
+        with pytest.raises(TierRefusedError, match="CONFIG"):
             RedisChunks(server.url, secret=SECRET).check()
         RedisChunks(server.url, secret=SECRET, unverified=True).check()
         redis.Redis(unix_socket_path=str(server.socket)).set("ftk:format", "99")
-        with pytest.raises(StoreRefused, match="format 99"):
+        with pytest.raises(TierRefusedError, match="format 99"):
             RedisChunks(server.url, secret=SECRET, unverified=True).check()
     with pytest.raises(ValueError, match="ttl_s"):
         RedisChunks("redis://localhost", secret=SECRET, ttl_s=0)

@@ -18,7 +18,7 @@ from backend.test_workers import BODY, children, fresh, total
 from backend.world import TOKEN, TOKENIZER, gateway, scripted, until
 from foretype_backend.config.settings import OidcConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
-from foretype_backend.engines.port import EngineUnavailable
+from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.config import FastConfig
 from foretype_backend.identity.tokens import TokenVerifier
@@ -128,7 +128,7 @@ class Asked:
 async def test_whoever_asks_a_server_that_is_slow_is_told_what_was_found_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """And a thousand probes ask it once."""
     monkeypatch.setattr("foretype_backend.doors.readiness._ANSWER_S", 0.02)
-    asked = Asked(lambda: EngineUnavailable("http://secret.internal: away"))
+    asked = Asked(lambda: EngineUnavailableError("http://secret.internal: away"))
     async with gateway(asked.engine) as world, world.http() as http:
         answers = await asyncio.gather(*(http.get("/readyz") for _ in range(50)))
         assert {one.status_code for one in answers} == {200} and asked.times == 1

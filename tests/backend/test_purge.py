@@ -17,9 +17,10 @@ from backend.identity_world import NOW_MS, Clock, minted, record
 from backend.replica import Replica
 from backend.test_workers import children, fresh
 from backend.world import TOKENIZER, Peer, segments
+from foretype_backend.errors import EntryError
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.purges import FRESH_S, GONE_S, GatewayRow, Presence, Purges, heard
-from foretype_backend.identity.store import IdentityStore, NotThere
+from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.watch import DirectoryWatch
 from foretype_backend.operations.worker_peers import Place
 from foretype_backend.prefix.epochs import read_epochs
@@ -150,7 +151,7 @@ async def test_epochs_of_the_store_only_grow(tmp_path: Path) -> None:
         assert (await store.snapshot()).epochs() == {("acme", ""): 1, ("acme", "shop"): 3}
         assert (await purges.purge("acme", "shop")).epoch == 4
         for tenant, scope in (("nobody", ""), ("acme", "x" * 129)):
-            with pytest.raises(NotThere):
+            with pytest.raises(EntryError):
                 await purges.purge(tenant, scope)
         assert await store.version() == version + 2
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from foretype_backend.engines.port import Fault
+from foretype_backend.errors import Fault
 from foretype_backend.fleet.health import HealthOptions, ReplicaHealth, Standing
 from hypothesis import given
 from hypothesis import strategies as st

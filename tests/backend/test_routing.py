@@ -6,8 +6,9 @@ import math
 from collections import Counter
 
 import pytest
+from foretype_backend.errors import NoReplicaError
 from foretype_backend.fleet.routing.ring import Ring
-from foretype_backend.fleet.routing.router import Choice, NoReplica, Route, Router, RoutingOptions
+from foretype_backend.fleet.routing.router import Choice, Route, Router, RoutingOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -127,7 +128,7 @@ def test_a_replica_that_left_gets_nothing_new_and_its_requests_still_end() -> No
     ours.end(choice)  # twice does no harm
     assert "a" not in ours.statistics().in_flight
     ours.set_replicas([])
-    with pytest.raises(NoReplica):
+    with pytest.raises(NoReplicaError):
         ours.choose("t", "r", "s", 10, {})
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from backend.telemetry_world import Clock, accept, display, files_with, opportunity, sample, sink_in
 from backend.world import gateway
+from foretype_backend.errors import StoreError
 from foretype_backend.start.cli import serve
-from foretype_backend.telemetry.errors import StoreError
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.privacy import Privacy
 from foretype_backend.telemetry.sink import TelemetrySink

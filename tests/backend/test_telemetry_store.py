@@ -13,8 +13,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opportunity, survive
 from foretype_backend.database import migrate, url_of
+from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import figures, refresh
-from foretype_backend.telemetry.errors import StoreError
 from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.migrate import HEAD, SCHEMA
 from foretype_backend.telemetry.schema import events, metadata

@@ -16,9 +16,10 @@ from backend.identity_world import NOW_MS, minted, record
 from backend.replica import Replica
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER, TOKENIZER_PATH
-from foretype_backend.config.load import ConfigError, load_config
+from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
 from foretype_backend.config.tenants import check_tenants
+from foretype_backend.errors import ConfigError
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.store import IdentityStore
 

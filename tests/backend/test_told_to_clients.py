@@ -18,7 +18,8 @@ from backend.test_gateway_process import serving
 from backend.world import TOKENIZER, TOKENIZER_PATH, gateway
 from foretype_backend.admission.degradation import RUNGS, Ladder, Service
 from foretype_backend.engines.openai.events import OpenAIConfig
-from foretype_backend.fleet.config import FastConfig, FastProblem
+from foretype_backend.errors import ConfigError
+from foretype_backend.fleet.config import FastConfig
 from foretype_backend.identity.directory import Scope, Tenant
 
 PASSWORD = "hunter2"
@@ -109,7 +110,7 @@ def test_what_is_wrong_with_a_url_is_said_without_its_password() -> None:
     bad = f"htp://ann:{PASSWORD}@engine:8000/v1"
     with pytest.raises(TypeError) as told:
         OpenAIConfig.of(url=bad)
-    with pytest.raises(FastProblem) as also:
+    with pytest.raises(ConfigError) as also:
         FastConfig(replicas=(bad,)).check()
     with pytest.raises(TypeError, match="one of them"):
         OpenAIConfig.of(url=f"http://ann:{PASSWORD}@engine/v1", api_key="k")

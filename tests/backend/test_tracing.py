@@ -18,8 +18,9 @@ from backend.test_chat import ASK, chatting
 from backend.world import complete, gateway, scripted, until
 from client.traces import Traces, is_child, times_ms, traceparent
 from foretype_backend.config.check import check_file
-from foretype_backend.config.load import Config, ConfigError, load_config
+from foretype_backend.config.load import Config, load_config
 from foretype_backend.config.settings import TracingConfig
+from foretype_backend.errors import ConfigError
 from foretype_backend.operations.reload import fixed_changes
 from foretype_backend.transport.server import running
 from foretype_client.client import ClientOptions, open_client

@@ -14,8 +14,9 @@ from backend.identity_world import NOW_MS
 from backend.test_gateway_process import serving
 from backend.test_tenants_apart import keys_of
 from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
-from foretype_backend.config.load import ConfigError, load_config
+from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
+from foretype_backend.errors import ConfigError
 from foretype_backend.identity.journal import UsageJournal
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter

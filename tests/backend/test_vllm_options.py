@@ -7,15 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_backend.config.load import ConfigError, load_config
+from foretype_backend.config.load import load_config
 from foretype_backend.engines.draft_acceptance import AcceptanceBook, AcceptanceCollector
-from foretype_backend.engines.port import (
-    EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
-    Origin,
-    PromptRefused,
-)
+from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.engines.vllm.options import VllmOptions, check_memory, check_profile, engine_arguments
 from foretype_backend.engines.vllm.request import (
@@ -24,6 +18,7 @@ from foretype_backend.engines.vllm.request import (
     tier_parameters,
     without_end,
 )
+from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.prefix.spans import Placed, placement_of
 from foretype_backend.start.parts import prepare
@@ -166,18 +161,18 @@ async def test_what_can_never_run_is_refused_before_vllm_hears_of_it(
     model: Path, ids: list[int], salt: str | None, message: str
 ) -> None:
     engine = VllmEngine.from_config(model=model, shared=True)
-    with pytest.raises(PromptRefused, match=message):
+    with pytest.raises(PromptRefusedError, match=message):
         async for _ in engine.generate(GenerationRequest("r", ids, GenerationParams(max_tokens=1), salt=salt)):
             pass
 
 
 async def test_without_vllm_it_says_how_to_get_it(model: Path) -> None:
     engine = VllmEngine.from_config(model=model)
-    with pytest.raises(EngineUnavailable, match="not started"):
+    with pytest.raises(EngineUnavailableError, match="not started"):
         engine.capabilities()
     if _vllm_is_here():
         return
-    with pytest.raises(EngineUnavailable, match="make vllm-env"):
+    with pytest.raises(EngineUnavailableError, match="make vllm-env"):
         await engine.start()
 
 

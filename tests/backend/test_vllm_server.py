@@ -10,18 +10,10 @@ import pytest
 import pytest_asyncio
 from backend.replica import VOCABULARY, Replica
 from backend.world import until
-from foretype_backend.engines.port import (
-    Chunk,
-    EngineFinish,
-    EngineUnavailable,
-    Fault,
-    GenerationParams,
-    GenerationRequest,
-    Origin,
-    PromptRefused,
-)
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.metrics import VllmMetrics, read_metrics
 from foretype_backend.engines.vllm.server import ReplicaIdentity, VllmServerEngine
+from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
 PROMPT = list(range(1, 50))
 
@@ -126,11 +118,11 @@ async def test_an_abort_endpoint_that_does_nothing_is_not_trusted(replica: Repli
 async def test_what_is_wrong_is_said_and_a_check_finds_it(replica: Replica, behaviour: str, fault: Fault) -> None:
     engine = await started(replica, idle_timeout_s=1.0)
     replica.behaviour = behaviour
-    with pytest.raises(EngineUnavailable) as caught:
+    with pytest.raises(EngineUnavailableError) as caught:
         await collect(engine)
     assert caught.value.fault is fault
     assert engine.statistics().running == 0
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         await engine.check()
     replica.behaviour = "ok"
     await engine.check()
@@ -142,13 +134,13 @@ async def test_a_check_notices_another_process_and_another_model(replica: Replic
     engine = await started(replica)
     first = engine.metrics.started_s
     await replica.stop()
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(EngineUnavailableError):
         await engine.check()
     await replica.start()
     await engine.check()
     assert engine.metrics.started_s != first
     replica.model = "other"
-    with pytest.raises(EngineUnavailable, match="has no model 'coder'"):
+    with pytest.raises(EngineUnavailableError, match="has no model 'coder'"):
         await engine.check()
     await engine.close()
 
@@ -158,22 +150,22 @@ async def test_servers_that_cannot_be_a_replica_are_refused_at_start() -> None:
     web.behaviour = "html"
     for replica in (plain, small, web):
         await replica.start()
-    with pytest.raises(EngineUnavailable, match="returns no token ids"):
+    with pytest.raises(EngineUnavailableError, match="returns no token ids"):
         await started(plain)
-    with pytest.raises(EngineUnavailable, match="tokenizer do not match"):
+    with pytest.raises(EngineUnavailableError, match="tokenizer do not match"):
         await started(small, vocabulary_tokens=VOCABULARY + 1)
-    with pytest.raises(EngineUnavailable, match="JSON"):
+    with pytest.raises(EngineUnavailableError, match="JSON"):
         await started(web)
     for replica in (plain, small, web):
         await replica.stop()
-    with pytest.raises(EngineUnavailable, match="cannot connect"):
+    with pytest.raises(EngineUnavailableError, match="cannot connect"):
         await started(plain)
 
 
 @pytest.mark.parametrize("ids", [[], [VOCABULARY], [-1], [1] * 4096])
 async def test_prompts_that_no_replica_takes_are_refused_here(replica: Replica, ids: list[int]) -> None:
     engine = await started(replica, vocabulary_tokens=VOCABULARY)
-    with pytest.raises(PromptRefused):
+    with pytest.raises(PromptRefusedError):
         await collect(engine, ids)
     assert not replica.bodies
     await engine.close()

@@ -9,15 +9,9 @@ from collections.abc import AsyncIterator
 import psutil
 import pytest
 import pytest_asyncio
-from foretype_backend.engines.port import (
-    Chunk,
-    EngineFinish,
-    EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
-    PromptRefused,
-)
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.engines.vllm.engine import VllmEngine
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from foretype_backend.prefix.salt import Namespace, SaltBook
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import locate
@@ -194,7 +188,7 @@ async def test_interactive_work_overtakes_warm_ups(engine: VllmEngine) -> None:
 async def test_prompts_that_can_never_run_are_refused(
     engine: VllmEngine, ids: list[int], max_tokens: int, message: str
 ) -> None:
-    with pytest.raises(PromptRefused, match=message):
+    with pytest.raises(PromptRefusedError, match=message):
         await collect(engine, "refused", ids, GenerationParams(max_tokens=max_tokens))
     assert tokens_of(await collect(engine, "after", prompt(12)))
 
@@ -236,10 +230,10 @@ async def test_an_engine_that_dies_fails_its_requests_at_once(engine: VllmEngine
     for core in cores:
         core.kill()
     async with asyncio.timeout(30):
-        with pytest.raises(EngineUnavailable, match=r"died|failed"):
+        with pytest.raises(EngineUnavailableError, match=r"died|failed"):
             async for _ in stream:
                 pass
-        with pytest.raises(EngineUnavailable, match="died"):
+        with pytest.raises(EngineUnavailableError, match="died"):
             await collect(engine, "after", prompt(21))
-        with pytest.raises(EngineUnavailable, match="died"):
+        with pytest.raises(EngineUnavailableError, match="died"):
             await engine.ready()

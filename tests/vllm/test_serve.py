@@ -11,17 +11,10 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from foretype_backend.engines.port import (
-    Chunk,
-    EngineFinish,
-    EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
-    Origin,
-    PromptRefused,
-)
+from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.metrics import read_metrics
 from foretype_backend.engines.vllm.server import VllmServerEngine
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.config import FastConfig
 from foretype_backend.fleet.pool import ReplicaPool
@@ -128,13 +121,13 @@ async def test_an_abort_frees_the_engine(served: VllmServe, engine: VllmServerEn
 async def test_prompts_it_cannot_take_are_refused(engine: VllmServerEngine) -> None:
     limit = engine.capabilities().context_limit_tokens
     for ids in ([], [TOKENIZER.vocabulary_tokens], [5] * limit):
-        with pytest.raises(PromptRefused):
+        with pytest.raises(PromptRefusedError):
             await collect(engine, "x", ids)
 
 
 async def test_a_tokenizer_of_another_model_is_refused_at_start(served: VllmServe) -> None:
     other = VllmServerEngine.from_config(url=f"{served.url}/v1", vocabulary_tokens=TOKENIZER.vocabulary_tokens + 5000)
-    with pytest.raises(EngineUnavailable, match="tokenizer do not match"):
+    with pytest.raises(EngineUnavailableError, match="tokenizer do not match"):
         await other.start()
 
 

@@ -13,7 +13,7 @@ from backend.redis_server import RedisServer, redis_server
 
 pytest.importorskip("vllm.v1.kv_offload.tiering.manager", reason="vLLM is not in this environment: `make test-vllm`")
 
-from foretype_backend.prefix.redis_chunks import StoreRefused
+from foretype_backend.errors import TierRefusedError
 from foretype_backend.prefix.retire_feed import STREAM, Purge, Retire, encode
 from foretype_backend.prefix.tier_policy import Standing
 from foretype_backend.vllm_plugin import FEED
@@ -207,7 +207,7 @@ def test_a_redis_that_persists_or_holds_another_format_is_refused_at_start(argum
     with redis_server(*arguments) as server:
         if not arguments:
             raw(server).set("ftk:format", "99")
-        with pytest.raises(StoreRefused, match=message), tiers(server.url):
+        with pytest.raises(TierRefusedError, match=message), tiers(server.url):
             pass
 
 

@@ -28,8 +28,9 @@ from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import Answer, DocumentedApp
 from foretype_backend.doors.http import EventStream, all_text, completion_errors, read_body, refused
 from foretype_backend.doors.openai import DONE, StreamOptions, error_body, event, usage_body
+from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal, Tier
-from foretype_backend.serving.completion import Claim, Limited
+from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.encoding import EncodePool
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
@@ -134,7 +135,7 @@ class ChatDoor:
             job = await self._job(self._pool, body, request, received)
         except InvalidRequest as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
-        except Limited as limited:
+        except BudgetExceededError as limited:
             return refused(limited.outcome, error_body)
         tier = job.principal.tier
         if self._pool.pace is not None and self._pool.pace.sheds(tier, asyncio.get_running_loop().time()):

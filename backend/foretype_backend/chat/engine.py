@@ -11,15 +11,9 @@ import msgspec
 
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig, ServerFeatures
-from foretype_backend.engines.port import (
-    Chunk,
-    EngineStatistics,
-    EngineUnavailable,
-    GenerationRequest,
-    Origin,
-    PromptRefused,
-)
-from foretype_backend.engines.salting import NotApart, as_text
+from foretype_backend.engines.port import Chunk, EngineStatistics, GenerationRequest, Origin
+from foretype_backend.engines.salting import as_text
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError, SaltIgnoredError
 
 __all__ = ["ChatEngine"]
 
@@ -50,10 +44,10 @@ class ChatEngine(OpenAIEngine):
         self._looking = asyncio.create_task(self._look_again(), name="chat server's metrics")
         try:
             await self.keep_apart()
-        except NotApart:
+        except SaltIgnoredError:
             await self._hang_up()
             raise
-        except EngineUnavailable:
+        except EngineUnavailableError:
             pass  # it is asked with the first request
 
     async def _look_again(self) -> None:
@@ -87,7 +81,7 @@ class ChatEngine(OpenAIEngine):
 
     def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
         if request.prompt_text is None:
-            raise PromptRefused("chat needs messages, not token ids")
+            raise PromptRefusedError("chat needs messages, not token ids")
         body: dict[str, Any] = msgspec.json.decode(request.prompt_text)
         stream = {"stream": True, "stream_options": {"include_usage": True}}
         return {

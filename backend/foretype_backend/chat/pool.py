@@ -16,12 +16,12 @@ from foretype_wire.messages import RequestClass
 from foretype_backend.admission.accounts import Accounts
 from foretype_backend.chat.engine import ChatEngine
 from foretype_backend.chat.tpot import Pace
-from foretype_backend.config.load import Config, ConfigError, read_token
+from foretype_backend.config.load import Config, read_token
 from foretype_backend.config.settings import QualityConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig
-from foretype_backend.engines.port import Engine, EngineUnavailable
-from foretype_backend.engines.salting import NotApart
+from foretype_backend.engines.port import Engine
+from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.serve import Service
@@ -55,16 +55,16 @@ class QualityPool:
         """Open clients; a server that is away is found out by requests, and comes into use when it is there.
 
         Raises:
-            NotApart: tenants reach the server, and it does not keep them apart.
-            EngineUnavailable: it is away, and blocks may go nowhere else.
+            SaltIgnoredError: tenants reach the server, and it does not keep them apart.
+            EngineUnavailableError: it is away, and blocks may go nowhere else.
         """
         await self.chat.engine.start()
         if self.block is not None:
             try:
                 await self.block.service.engine.start()
-            except NotApart:
+            except SaltIgnoredError:
                 raise
-            except EngineUnavailable:
+            except EngineUnavailableError:
                 if not self.block.fails_over:
                     raise
                 self._coming = asyncio.create_task(self._start_again(self.block.service.engine), name="block pool")
@@ -75,7 +75,7 @@ class QualityPool:
             await asyncio.sleep(_AGAIN_S)
             try:
                 await engine.start()
-            except EngineUnavailable as error:
+            except EngineUnavailableError as error:
                 if str(error) != told:
                     told = str(error)
                     _log.warning("blocks go to the fast pool: %s", told)

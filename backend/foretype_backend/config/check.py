@@ -12,10 +12,11 @@ from typing import Annotated, Final, NamedTuple
 import typer
 from foretype_context.terminal import say, say_json
 
-from foretype_backend.config.load import Config, ConfigError, load_config
+from foretype_backend.config.load import Config, load_config
 from foretype_backend.config.migrate import migrate
 from foretype_backend.config.secret_files import make_secret
 from foretype_backend.config.unknown import Unknown, unknown
+from foretype_backend.errors import ConfigError
 from foretype_backend.start.plan import Start, plan
 
 __all__ = ["Finding", "app", "check_file", "examine", "finding_of", "line_of"]

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from foretype_wire.tracing.opening import TracingUnusable, check_endpoint
 
-from foretype_backend.config.rules import ConfigError, check_values
+from foretype_backend.config.rules import check_values
 from foretype_backend.config.settings import (
     DEFAULT_PORT,
     AdmissionConfig,
@@ -33,12 +33,12 @@ from foretype_backend.config.settings import (
     TelemetryConfig,
     TracingConfig,
 )
-from foretype_backend.fleet.config import FastConfig, FastProblem
+from foretype_backend.errors import ConfigError
+from foretype_backend.fleet.config import FastConfig
 
 __all__ = [
     "DEFAULT_PORT",
     "Config",
-    "ConfigError",
     "EngineConfig",
     "GatewayConfig",
     "LimitsConfig",
@@ -295,10 +295,7 @@ def _check_tracing(tracing: TracingConfig) -> None:
 
 def _check_fast(config: Config) -> None:
     fast, engine = config.pool.fast, config.engine
-    try:
-        fast.check()
-    except FastProblem as error:
-        raise ConfigError(error.field, str(error)) from error
+    fast.check()
     if engine.name != "vllm-server":
         if fast != FastConfig():
             raise ConfigError(

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from foretype_context.terminal import say
 
-from foretype_backend.config.load import Config, ConfigError, load_config
-from foretype_backend.telemetry.errors import StoreError
+from foretype_backend.config.load import Config, load_config
+from foretype_backend.errors import ConfigError, StoreError
 
 __all__ = ["migrate", "migrate_stores"]
 

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from foretype_backend.config.load import Config, ConfigError
+from foretype_backend.config.load import Config
 from foretype_backend.config.tenants import server_field
-from foretype_backend.engines.port import EngineUnavailable, PromptRefused
-from foretype_backend.engines.salting import NotApart
+from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError, SaltIgnoredError
 from foretype_backend.start.parts import make_profile
 from foretype_backend.start.plan import Start
 
@@ -57,9 +56,9 @@ async def _engine(config: Config, start: Start) -> None:
     try:
         await engine.start()
         make_profile(config, start.parts)
-    except NotApart as error:
+    except SaltIgnoredError as error:
         raise ConfigError(server_field(config), str(error)) from error
-    except EngineUnavailable as error:
+    except EngineUnavailableError as error:
         raise ConfigError("engine", str(error)) from error
     finally:
         await engine.close()
@@ -74,7 +73,7 @@ async def _chat(config: Config, start: Start) -> None:
     try:
         await engine.start()
         await engine.ready()
-    except (EngineUnavailable, PromptRefused) as error:
+    except (EngineUnavailableError, PromptRefusedError) as error:
         raise ConfigError("pool.quality.url", str(error)) from error
     finally:
         await engine.close()
@@ -82,8 +81,8 @@ async def _chat(config: Config, start: Start) -> None:
 
 async def _store(field: str, url: str) -> None:
     from foretype_backend.database import look
+    from foretype_backend.errors import StoreError
     from foretype_backend.identity.schema import SCHEMA as IDENTITY
-    from foretype_backend.telemetry.errors import StoreError
     from foretype_backend.telemetry.migrate import SCHEMA as TELEMETRY
 
     try:

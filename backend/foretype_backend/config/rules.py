@@ -11,25 +11,17 @@ import msgspec
 from foretype_context.profile import Budgets
 from foretype_context.strategy import STRATEGIES
 
+from foretype_backend.errors import ConfigError
 from foretype_backend.identity.directory import is_name
 
 if TYPE_CHECKING:
     from foretype_backend.config.load import Config
     from foretype_backend.config.settings import GatewayConfig, MetricsConfig, ModelConfig, OidcConfig
 
-__all__ = ["ConfigError", "check_context", "check_values"]
+__all__ = ["check_context", "check_values"]
 
 _HOSTNAME: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?", re.IGNORECASE)
 _REDIS: Final = ("redis", "rediss", "unix")
-
-
-class ConfigError(ValueError):
-    """A configuration that cannot be used; the message names the field and the remedy."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
-        self.message = message
 
 
 def check_values(config: Config) -> None:

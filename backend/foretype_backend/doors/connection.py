@@ -44,8 +44,9 @@ from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
+from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
-from foretype_backend.serving.completion import Claim, Limited
+from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt, Renderer, SessionEncoder, resolve
 from foretype_backend.serving.serve import Job, Outcome, Service
@@ -305,14 +306,14 @@ class Connection:
         except InvalidRequest as error:
             self.session.ended(message.id)
             self.send(invalid(error, id=message.id))
-        except Limited as limited:
+        except BudgetExceededError as limited:
             self.session.ended(message.id)
             self.send(*_answer_of(message.id, limited.outcome))
         else:
             self._spawn(self._serve(message, known, early, received))
 
     def _early(self, message: Complete[WireSegment], segments: list[Segment]) -> _Early:
-        """Within the frame's own turn: claim the budget, then encode what is short. Raises Limited and InvalidRequest."""
+        """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequest."""
         claim = self._claim(message, segments, self.door.service)
         if message.class_ is RequestClass.BLOCK and self.door.block is not None:
             return _Early(claim, None)
@@ -342,7 +343,7 @@ class Connection:
         try:
             with early.claim:
                 answer = await self._answer(message, segments, early, received)
-        except Limited as limited:
+        except BudgetExceededError as limited:
             answer = _answer_of(message.id, limited.outcome)
         except InvalidRequest as error:
             answer = (invalid(error, id=message.id),)

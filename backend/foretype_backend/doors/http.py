@@ -131,7 +131,7 @@ class HttpJobs:
         self._numbers = itertools.count(1)
 
     def claim(self, principal: Principal, *, characters: int, max_tokens: int) -> Claim:
-        """Before a prompt is encoded. Raises Limited."""
+        """Before a prompt is encoded. Raises BudgetExceededError."""
         return self.service.claim(
             principal,
             RequestClass.INTERACTIVE,

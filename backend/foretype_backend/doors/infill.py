@@ -34,7 +34,7 @@ from foretype_backend.doors.http import (
     refused,
     was_shed,
 )
-from foretype_backend.serving.completion import Limited
+from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import MAX_PATH_CHARS, MAX_PROMPT_CHARS, Prompt
 from foretype_backend.serving.serve import Job, Outcome
@@ -125,7 +125,7 @@ class InfillDoor:
                 )
         except InvalidRequest as error:
             return JSONResponse(_error(error.message, "invalid_request", error.field), status_code=400)
-        except Limited as limited:
+        except BudgetExceededError as limited:
             return refused(limited.outcome, _error)
         if body.stream and body.n_predict != 0:
             return self._stream(body, job, truncated)

@@ -33,7 +33,7 @@ from foretype_backend.doors.http import (
     refused,
     was_shed,
 )
-from foretype_backend.serving.completion import Limited
+from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.serve import Job, Outcome
@@ -137,7 +137,7 @@ class OpenAIDoor:
                 )
         except InvalidRequest as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
-        except Limited as limited:
+        except BudgetExceededError as limited:
             return refused(limited.outcome, error_body)
         return self._stream(body, job) if body.stream else await self._whole(request, job)
 

@@ -14,10 +14,11 @@ from starlette.responses import JSONResponse, Response
 from foretype_backend.doors.answers import Cached, GatewayError, Purge
 from foretype_backend.doors.contract import Answer, Asks, DocumentedApp
 from foretype_backend.doors.http import read_body
+from foretype_backend.errors import PurgeError
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.identity.directory import Principal
 from foretype_backend.prefix.directory import Held
-from foretype_backend.prefix.purge import PurgeFailed, Purger
+from foretype_backend.prefix.purge import Purger
 
 __all__ = ["PrefixDoor", "PurgeDoor"]
 
@@ -65,7 +66,7 @@ class PurgeDoor:
         blocks = None if self.blocks is None else self.blocks(tenant, body.repository)
         try:
             done = await self._purger.purge(tenant, body.repository)
-        except PurgeFailed as error:
+        except PurgeError as error:
             if error.field is not None:
                 return _refused(error.field, str(error))
             told: GatewayError = {

@@ -14,7 +14,8 @@ from typing import Final
 
 from foretype_wire.redaction import log_fault
 
-from foretype_backend.engines.port import Engine, EngineUnavailable, PromptRefused
+from foretype_backend.engines.port import Engine
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
 __all__ = ["Readiness", "Unready"]
 
@@ -68,7 +69,7 @@ class Readiness:
             async with asyncio.timeout(_CHECK_S):
                 await self._engine.ready()
             self._able = True
-        except (EngineUnavailable, PromptRefused, TimeoutError):
+        except (EngineUnavailableError, PromptRefusedError, TimeoutError):
             self._able = False
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the check, nothing says that the engine is able
             self._able = False

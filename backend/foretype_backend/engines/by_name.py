@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import Any, Final
 
 from foretype_backend.engines.port import Engine
+from foretype_backend.errors import UnknownEngineError
 
-__all__ = ["ENGINES", "UnknownEngine", "load_engine"]
+__all__ = ["ENGINES", "load_engine"]
 
 ENGINES: Final = {
     "embedded": "foretype_backend.engines.embedded.engine:EmbeddedEngine.from_config",
@@ -20,10 +21,6 @@ ENGINES: Final = {
 """Name of each engine and where its factory is."""
 
 
-class UnknownEngine(ValueError):
-    """There is no engine of that name; the message lists those that exist."""
-
-
 def load_engine(name: str, **config: Any) -> Engine:
     """Make an engine, not started yet.
 
@@ -32,12 +29,12 @@ def load_engine(name: str, **config: Any) -> Engine:
         config: passed to its factory; an option that it does not have raises TypeError with its name.
 
     Raises:
-        UnknownEngine: no engine has this name.
-        EngineUnavailable: what the engine needs is not installed; the message says how to install it.
+        UnknownEngineError: no engine has this name.
+        EngineUnavailableError: what the engine needs is not installed; the message says how to install it.
     """
     target = ENGINES.get(name)
     if target is None:
-        raise UnknownEngine(f"engine {name!r} is unknown; choose one of {', '.join(sorted(ENGINES))}")
+        raise UnknownEngineError(f"engine {name!r} is unknown; choose one of {', '.join(sorted(ENGINES))}")
     module_name, _, path = target.partition(":")
     factory: Any = import_module(module_name)
     for part in path.split("."):

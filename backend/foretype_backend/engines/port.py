@@ -5,66 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from foretype_context.segments import PlacedSegment
 
 __all__ = [
-    "TOLD",
     "Capabilities",
     "Chunk",
     "Engine",
     "EngineFinish",
     "EngineStatistics",
-    "EngineUnavailable",
-    "Fault",
     "GenerationParams",
     "GenerationRequest",
     "Origin",
-    "PromptRefused",
 ]
-
-
-class Fault(StrEnum):
-    """What is wrong with an engine that cannot serve; also the metric's label."""
-
-    LOST = "lost"  # not there: the connection cannot be made or broke, the process ended, it was never started
-    CERTIFICATE = "certificate"  # it is there, and nobody can know that it is itself
-    SILENT = "silent"  # it took the request and says nothing
-    GARBAGE = "garbage"  # it answers what is no answer
-    ERROR = "error"  # it says itself that it failed
-    BUSY = "busy"  # it takes no more work now
-
-
-TOLD: Final = {
-    Fault.LOST: "the engine cannot be reached; retry",
-    Fault.CERTIFICATE: "the engine's certificate cannot be trusted; tell who runs this gateway",
-    Fault.SILENT: "the engine says nothing; retry",
-    Fault.GARBAGE: "the engine's answer makes no sense; retry",
-    Fault.ERROR: "the engine failed; retry",
-    Fault.BUSY: "the engine is overloaded; retry later",
-}
-"""What clients are told of a server: its own words, and ours for the operator, name hosts."""
-
-
-class EngineUnavailable(Exception):
-    """The engine died, hangs, or is not started; the request may be retried elsewhere before its first token."""
-
-    def __init__(self, message: str = "", *, fault: Fault = Fault.LOST) -> None:
-        super().__init__(message)
-        self.fault = fault
-
-
-class PromptRefused(Exception):
-    """The engine will never accept this prompt (too long, invalid token ids). The message names the limit.
-
-    `told` is the message without where the engine is, which is nobody's business but the operator's.
-    """
-
-    def __init__(self, message: str = "", *, told: str | None = None) -> None:
-        super().__init__(message)
-        self.told = message if told is None else told
 
 
 class EngineFinish(StrEnum):
@@ -195,17 +150,17 @@ class Engine(Protocol):
     frees its slot; `abort` does the same by id and is idempotent, also for ids that are unknown or not yet started. It is no
     coroutine, so that a cancel waits for nothing that an event loop has to do first: what an engine must be sent is on its way, or in
     a task of the engine's own, when it returns.
-    Errors: :class:`PromptRefused` before the first chunk; :class:`EngineUnavailable` at any time.
+    Errors: :class:`PromptRefusedError` before the first chunk; :class:`EngineUnavailableError` at any time.
     """
 
     async def start(self) -> None:
-        """Load the model; return when the first request can be served. Raises EngineUnavailable with the remedy."""
+        """Load the model; return when the first request can be served. Raises EngineUnavailableError with the remedy."""
         ...
 
     async def close(self) -> None: ...
 
     async def ready(self) -> None:
-        """Raises EngineUnavailable where nothing could be generated now. Cheap: it makes no model work."""
+        """Raises EngineUnavailableError where nothing could be generated now. Cheap: it makes no model work."""
         ...
 
     def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]: ...

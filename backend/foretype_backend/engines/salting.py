@@ -11,9 +11,9 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
-from foretype_backend.engines.port import EngineUnavailable, Fault
+from foretype_backend.errors import SaltIgnoredError
 
-__all__ = ["NotApart", "SaltProof", "as_text", "as_token_ids", "cached_tokens_of", "prompt_lengths", "prove_apart"]
+__all__ = ["SaltProof", "as_text", "as_token_ids", "cached_tokens_of", "prompt_lengths", "prove_apart"]
 
 _NUMBERS: Final = 200
 _STRANGERS: Final = 2
@@ -23,13 +23,6 @@ _REFUSED_FOR_S: Final = 5.0
 
 Ask = Callable[[Sequence[int], str], Awaitable[int]]
 """A prompt of that many random numbers under a salt → the cached tokens that the server reports, 0 where it reports none."""
-
-
-class NotApart(EngineUnavailable):
-    """No tenant's prompt must reach this server. The message says what was seen, and the remedy."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, fault=Fault.ERROR)
 
 
 def prompt_lengths(block_tokens: int, context_limit_tokens: int) -> Iterator[int]:
@@ -56,13 +49,13 @@ async def prove_apart(ask: Ask, lengths: Iterator[int], name: str) -> None:
         name: of the server, for messages.
 
     Raises:
-        NotApart: it does not, or it does not say.
+        SaltIgnoredError: it does not, or it does not say.
     """
     for length in lengths:
         prompt = [secrets.randbelow(_NUMBERS) for _ in range(length)]
         salt = secrets.token_urlsafe(32)
         if await ask(prompt, salt):
-            raise NotApart(
+            raise SaltIgnoredError(
                 f"{name}: reports cached tokens of a prompt that nobody has sent, under a salt that nobody has used: it does not keep "
                 "tenants apart. Put `vllm serve` there, which takes `cache_salt`"
             )
@@ -73,22 +66,22 @@ async def prove_apart(ask: Ask, lengths: Iterator[int], name: str) -> None:
             continue  # no whole block, or no counts
         for _ in range(_STRANGERS):
             if await ask(prompt, secrets.token_urlsafe(32)):
-                raise NotApart(
+                raise SaltIgnoredError(
                     f"{name}: reports cached tokens of a prompt to another salt than the one it was sent with: it does not keep tenants "
                     "apart. Put `vllm serve` there, which takes `cache_salt`"
                 )
         return
-    raise NotApart(
+    raise SaltIgnoredError(
         f"{name}: reports no cached tokens of a prompt that it got before, so nobody can tell whether it keeps tenants apart. "
         "Start `vllm serve` with --enable-prefix-caching and --enable-prompt-tokens-details"
     )
 
 
 def cached_tokens_of(reply: dict[str, object], name: str) -> int:
-    """What a whole answer reports. Raises NotApart where it counts nothing at all."""
+    """What a whole answer reports. Raises SaltIgnoredError where it counts nothing at all."""
     usage = reply.get("usage")
     if not isinstance(usage, dict):
-        raise NotApart(
+        raise SaltIgnoredError(
             f"{name}: reports no token counts, so nobody can tell whether it keeps tenants apart. Put a server there that does, "
             "like `vllm serve` with --enable-prompt-tokens-details"
         )
@@ -133,13 +126,13 @@ class SaltProof:
         """Returns when the server is known to keep salts apart; whoever waits at the same time waits for the same answer.
 
         Raises:
-            NotApart: it does not; it is asked again after some seconds.
-            EngineUnavailable: it is away.
+            SaltIgnoredError: it does not; it is asked again after some seconds.
+            EngineUnavailableError: it is away.
         """
         while not self.holds:
             why, until = self._refused
             if why and self._clock() < until:
-                raise NotApart(why)
+                raise SaltIgnoredError(why)
             if self._proving is None:
                 self._proving = asyncio.create_task(self._ask(), name="salts")
                 self._proving.add_done_callback(_looked_at)
@@ -155,7 +148,7 @@ class SaltProof:
         try:
             await self._prove()
             self.holds = era == self._era
-        except NotApart as error:
+        except SaltIgnoredError as error:
             if era == self._era:
                 self._refused = (str(error), self._clock() + _REFUSED_FOR_S)
             raise

@@ -20,15 +20,8 @@ from typing import BinaryIO, Final, NamedTuple
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.engines.limits import check_prompt
-from foretype_backend.engines.port import (
-    Capabilities,
-    Chunk,
-    EngineFinish,
-    EngineStatistics,
-    EngineUnavailable,
-    GenerationRequest,
-    Origin,
-)
+from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
+from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.chain import ChainMaker
 from foretype_backend.serving.timing_wheel import Alarms
 
@@ -187,15 +180,15 @@ class ScriptedEngine:
 
     async def ready(self) -> None:
         if not self._started:
-            raise EngineUnavailable("the scripted engine is not started; call start() first")
+            raise EngineUnavailableError("the scripted engine is not started; call start() first")
 
     def fail_next(self, error: Exception | None = None, *, after_tokens: int = 0) -> None:
         """The next request that is not spoken for raises `error` after that many tokens (counted as one restart)."""
-        fault = error if error is not None else EngineUnavailable("the scripted engine was told to fail; retry")
+        fault = error if error is not None else EngineUnavailableError("the scripted engine was told to fail; retry")
         self._faults.append((after_tokens, fault))
 
     def die(self) -> None:
-        """Every request that runs or waits fails with EngineUnavailable at its next step; later ones work."""
+        """Every request that runs or waits fails with EngineUnavailableError at its next step; later ones work."""
         self._restarts += 1
         for live in self._live.values():
             live.wake()
@@ -328,7 +321,7 @@ class ScriptedEngine:
 
     def _check(self, request_id: str, prompt: Sequence[int], max_tokens: int) -> int:
         if not self._started:
-            raise EngineUnavailable("the scripted engine is not started; call start() first")
+            raise EngineUnavailableError("the scripted engine is not started; call start() first")
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
         return check_prompt(
@@ -340,7 +333,7 @@ class ScriptedEngine:
 
     def _check_alive(self, live: _Live) -> None:
         if not self._started or live.restarts != self._restarts:
-            raise EngineUnavailable("the scripted engine died; it is up again, retry")
+            raise EngineUnavailableError("the scripted engine died; it is up again, retry")
 
     async def _pause(self, seconds: float, live: _Live | None = None) -> None:
         if self._sleep is not None or self._alarms is None or live is None or seconds <= 0:

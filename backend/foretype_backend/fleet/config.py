@@ -25,17 +25,10 @@ from typing import Literal
 import msgspec
 from foretype_wire.credentials import without_credentials
 
+from foretype_backend.errors import ConfigError
 from foretype_backend.prefix.events import is_local_endpoint
 
-__all__ = ["FastConfig", "FastProblem"]
-
-
-class FastProblem(ValueError):
-    """A setting that cannot be used: `field` within `pool.fast`, and the remedy in the message."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = f"pool.fast.{field}"
+__all__ = ["FastConfig"]
 
 
 class FastConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,45 +50,50 @@ class FastConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     shared_tier_tenants: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Raises FastProblem for the first setting that cannot be used."""
+        """Raises ConfigError for the first setting that cannot be used."""
         seen: set[str] = set()
         for at, url in enumerate(self.replicas):
             if not url.startswith(("http://", "https://")):
-                raise FastProblem(
-                    f"replicas[{at}]", f"{without_credentials(url)!r} is no base URL; write it as http://host:8000/v1"
+                raise ConfigError(
+                    f"pool.fast.replicas[{at}]",
+                    f"{without_credentials(url)!r} is no base URL; write it as http://host:8000/v1",
                 )
             if url.rstrip("/") in seen:
-                raise FastProblem(
-                    f"replicas[{at}]", f"{without_credentials(url)!r} is listed twice; name every replica once"
+                raise ConfigError(
+                    f"pool.fast.replicas[{at}]",
+                    f"{without_credentials(url)!r} is listed twice; name every replica once",
                 )
             seen.add(url.rstrip("/"))
         if self.routing == "pass_through" and len(self.replicas) > 1:
-            raise FastProblem("routing", "pass_through takes one URL, that of the fleet's own router; list that alone")
+            raise ConfigError(
+                "pool.fast.routing", "pass_through takes one URL, that of the fleet's own router; list that alone"
+            )
         for name in ("replicas_per_repository", "batch"):
             if getattr(self, name) < 1:
-                raise FastProblem(name, "must be at least 1; leave it out for the default")
+                raise ConfigError(f"pool.fast.{name}", "must be at least 1; leave it out for the default")
         for name in ("idle_timeout_s", "silence_s", "check_every_s"):
             if getattr(self, name) <= 0:
-                raise FastProblem(name, "must be above zero; leave it out for the default")
+                raise ConfigError(f"pool.fast.{name}", "must be above zero; leave it out for the default")
         if self.load_factor < 1:
-            raise FastProblem(
-                "load_factor", f"{self.load_factor} would leave requests without a replica; 1.25 is usual"
+            raise ConfigError(
+                "pool.fast.load_factor", f"{self.load_factor} would leave requests without a replica; 1.25 is usual"
             )
         if self.kv_events and len(self.kv_events) != len(self.replicas):
-            raise FastProblem(
-                "kv_events",
+            raise ConfigError(
+                "pool.fast.kv_events",
                 f"{len(self.kv_events)} addresses for {len(self.replicas)} replicas; one for each, in order",
             )
         for at, endpoint in enumerate(self.kv_events):
             if not is_local_endpoint(endpoint):
-                raise FastProblem(
-                    f"kv_events[{at}]",
+                raise ConfigError(
+                    f"pool.fast.kv_events[{at}]",
                     f"{endpoint!r} is not this host: cache events carry source code and salts in clear. Use ipc:///path or "
                     "tcp://127.0.0.1:port, or leave it out",
                 )
         if self.retire_url is not None and not self.retire_url.startswith(("redis://", "rediss://", "unix://")):
-            raise FastProblem(
-                "retire_url", f"{without_credentials(self.retire_url)!r} is no Redis; write redis://host:6379/0"
+            raise ConfigError(
+                "pool.fast.retire_url",
+                f"{without_credentials(self.retire_url)!r} is no Redis; write redis://host:6379/0",
             )
         if self.shared_tier_tenants and not self.tiers:
-            raise FastProblem("shared_tier_tenants", "needs `tiers = true`, or nothing is offloaded")
+            raise ConfigError("pool.fast.shared_tier_tenants", "needs `tiers = true`, or nothing is offloaded")

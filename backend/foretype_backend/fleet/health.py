@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from foretype_backend.engines.port import Fault
+from foretype_backend.errors import Fault
 
 __all__ = ["HealthOptions", "HealthStatistics", "ReplicaHealth", "Standing"]
 

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from foretype_backend.prefix.events import BadEvents, CacheChange, EventBook
+from foretype_backend.errors import CacheEventsError
+from foretype_backend.prefix.events import CacheChange, EventBook
 
 __all__ = ["follow_events"]
 
@@ -36,7 +37,7 @@ async def follow_events(endpoint: str, block_tokens: int, heard: Callable[[Cache
                 continue
             try:
                 heard(book.read(int.from_bytes(parts[1], "big"), parts[2]))
-            except BadEvents as error:
+            except CacheEventsError as error:
                 if not told:
                     _log.warning("cache events of %s are not used: %s", endpoint, error)
                 told = True

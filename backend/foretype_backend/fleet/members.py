@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from foretype_backend.engines.port import Capabilities, Engine, EngineUnavailable
-from foretype_backend.engines.salting import NotApart
+from foretype_backend.engines.port import Capabilities, Engine
 from foretype_backend.engines.vllm.server import ReplicaIdentity
+from foretype_backend.errors import EngineUnavailableError, SaltIgnoredError
 from foretype_backend.fleet.health import HealthOptions, HealthStatistics, ReplicaHealth
 
 __all__ = ["Member", "Members", "Replica"]
@@ -48,7 +48,7 @@ class Replica(Engine, Protocol):
         ...
 
     async def check(self) -> None:
-        """Generate something and read the engine's figures. Raises EngineUnavailable."""
+        """Generate something and read the engine's figures. Raises EngineUnavailableError."""
         ...
 
 
@@ -104,20 +104,20 @@ class Members:
             what every replica that answered can do. None is in service yet: see :meth:`enter`.
 
         Raises:
-            EngineUnavailable: none answers, or they serve different models.
-            NotApart: none that answers keeps tenants apart, who reach it.
+            EngineUnavailableError: none answers, or they serve different models.
+            SaltIgnoredError: none that answers keeps tenants apart, who reach it.
         """
         faults = await asyncio.gather(*(self._start(one) for one in self))
         up = [one.engine for one in self if one.started]
         if not up:
             told = "; ".join(str(fault) for fault in faults if fault)
-            if any(isinstance(fault, NotApart) for fault in faults):
-                raise NotApart(told)
-            raise EngineUnavailable(f"no replica answers: {told}")
+            if any(isinstance(fault, SaltIgnoredError) for fault in faults):
+                raise SaltIgnoredError(told)
+            raise EngineUnavailableError(f"no replica answers: {told}")
         first = up[0]
         for other in up[1:]:
             if other.identity != first.identity:
-                raise EngineUnavailable(
+                raise EngineUnavailableError(
                     f"the replicas serve different models: {first.name} {_shown(first.identity)}, {other.name} "
                     f"{_shown(other.identity)}; a pool holds replicas of one model"
                 )
@@ -162,7 +162,7 @@ class Members:
         """By replica in service, of those that say."""
         return {name: use for name in self.serving() if (use := self[name].engine.kv_use) is not None}
 
-    def fault(self, member: Member, error: EngineUnavailable) -> None:
+    def fault(self, member: Member, error: EngineUnavailableError) -> None:
         """A request failed on a replica."""
         if member.health.fault(error.fault, str(error), self._clock()):
             self._goes(member)
@@ -170,18 +170,18 @@ class Members:
     def serving(self) -> list[str]:
         return [name for name, one in self._members.items() if one.health.in_service]
 
-    def unavailable(self) -> EngineUnavailable:
+    def unavailable(self) -> EngineUnavailableError:
         """Why nothing can be served."""
         reasons = (f"{name} ({one.health.reason})" for name, one in self._members.items())
-        return EngineUnavailable("no replica is in service: " + ", ".join(reasons))
+        return EngineUnavailableError("no replica is in service: " + ", ".join(reasons))
 
     def statistics(self) -> Mapping[str, HealthStatistics]:
         return {name: one.health.statistics() for name, one in self._members.items()}
 
-    async def _start(self, member: Member) -> EngineUnavailable | None:
+    async def _start(self, member: Member) -> EngineUnavailableError | None:
         try:
             await member.engine.start()
-        except EngineUnavailable as error:
+        except EngineUnavailableError as error:
             member.health.failed(str(error), self._clock())
             return error
         member.started = True

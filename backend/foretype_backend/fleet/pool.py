@@ -22,21 +22,14 @@ from foretype_wire.redaction import log_fault
 from prometheus_client.registry import Collector
 
 from foretype_backend.engines.aborted_ids import AbortLedger
-from foretype_backend.engines.port import (
-    Capabilities,
-    Chunk,
-    EngineFinish,
-    EngineStatistics,
-    EngineUnavailable,
-    GenerationRequest,
-    Origin,
-)
+from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
 from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S
+from foretype_backend.errors import EngineUnavailableError, NoReplicaError
 from foretype_backend.fleet.health import HealthOptions
 from foretype_backend.fleet.kv_events import follow_events
 from foretype_backend.fleet.members import Member, Members, Replica
 from foretype_backend.fleet.metrics import PoolCollector
-from foretype_backend.fleet.routing.router import Choice, NoReplica, Route, Router, RoutingOptions
+from foretype_backend.fleet.routing.router import Choice, Route, Router, RoutingOptions
 from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
 from foretype_backend.fleet.statistics import Agreement, PoolStatistics
 from foretype_backend.fleet.warmup_requests import WarmUps
@@ -86,7 +79,7 @@ class ReplicaPool:
         clock: seconds, for all decisions.
 
     Raises:
-        EngineUnavailable: by :meth:`start`: no replica answers, or they serve different models.
+        EngineUnavailableError: by :meth:`start`: no replica answers, or they serve different models.
     """
 
     remote = True
@@ -142,7 +135,7 @@ class ReplicaPool:
             return
         try:
             self._capabilities = await self._members.start()
-        except EngineUnavailable:
+        except EngineUnavailableError:
             await self.close()
             raise
         self.book = CacheBook(self._capabilities.block_tokens)
@@ -197,7 +190,7 @@ class ReplicaPool:
                         spoke = True
                         yield chunk
                 return
-            except EngineUnavailable as error:
+            except EngineUnavailableError as error:
                 self._members.fault(member, error)
                 if spoke or avoid or len(self._router.replicas) - (choice.replica in self._router.replicas) < 1:
                     raise
@@ -233,7 +226,7 @@ class ReplicaPool:
             return self._router.choose(
                 origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid
             )
-        except NoReplica:
+        except NoReplicaError:
             raise self._members.unavailable() from None
 
     async def _follow(
@@ -380,7 +373,7 @@ class ReplicaPool:
 
     def capabilities(self) -> Capabilities:
         if self._capabilities is None:
-            raise EngineUnavailable("the pool is not started; call start() first")
+            raise EngineUnavailableError("the pool is not started; call start() first")
         return self._capabilities
 
     def __repr__(self) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from foretype_backend.engines.port import EngineUnavailable, Origin
+from foretype_backend.engines.port import Origin
+from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.members import Members
 from foretype_backend.fleet.routing.router import Choice, Route, Router
 from foretype_backend.fleet.warmups import Part, WarmOptions, WarmQueue, WarmStatistics, stable_parts
@@ -21,7 +22,7 @@ class WarmUps:
 
     Args:
         book: the pool's book of caches, which is another one once the pool has started.
-        choose: where a prompt would be served now; raises EngineUnavailable where nobody serves.
+        choose: where a prompt would be served now; raises EngineUnavailableError where nobody serves.
         clock: seconds, the pool's.
     """
 
@@ -100,7 +101,7 @@ class WarmUps:
             await member.engine.warm(part.token_ids, salt=part.salt or None, origin=part.origin)
             self._book().sent(found, replica, self._clock())
             computed = True
-        except EngineUnavailable as error:
+        except EngineUnavailableError as error:
             self._members.fault(member, error)
         finally:
             now = self._clock()

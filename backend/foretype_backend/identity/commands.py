@@ -17,13 +17,13 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Column, Table
 
-from foretype_backend.config.load import Config, ConfigError, load_config
+from foretype_backend.config.load import Config, load_config
 from foretype_backend.config.state_files import identity_url
+from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.limits_option import parse_limits
 from foretype_backend.identity.report import usage_report
-from foretype_backend.telemetry.errors import StoreError
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from foretype_backend.errors import EntryError, PurgeError, StoreError
 from foretype_backend.identity.schema import SCOPE_MAX_CHARS, epochs, gateways, state, tenants
-from foretype_backend.identity.store import IdentityStore, NotThere, need_tenant
-from foretype_backend.prefix.purge import Purged, PurgeFailed, Unreached
-from foretype_backend.telemetry.errors import StoreError
+from foretype_backend.identity.store import IdentityStore, need_tenant
+from foretype_backend.prefix.purge import Purged, Unreached
 
 __all__ = ["FRESH_S", "GONE_S", "GatewayRow", "Heard", "Presence", "Purges", "StorePurger", "heard"]
 
@@ -121,7 +121,7 @@ class Purges:
         """End the epoch of a repository, or with none of the tenant, and wait until every gateway has followed.
 
         Raises:
-            NotThere: there is no such tenant, or the scope is too long to be a repository's; nothing was purged.
+            EntryError: there is no such tenant, or the scope is too long to be a repository's; nothing was purged.
         """
         epoch, version = await self._end(tenant, scope)
         clock = asyncio.get_running_loop().time
@@ -153,7 +153,7 @@ class Purges:
     async def _end(self, tenant: str, scope: str) -> tuple[int, int]:
         """The new epoch, and the version of the store that has it."""
         if len(scope) > SCOPE_MAX_CHARS:
-            raise NotThere(
+            raise EntryError(
                 f"a repository's id has at most {SCOPE_MAX_CHARS} characters; `foretype prefix show` prints it"
             )
         async with self._store.changing() as connection:
@@ -178,10 +178,10 @@ class StorePurger:
         """See :class:`.purge.Purger`."""
         try:
             return await self._purges.purge(tenant, scope)
-        except NotThere as error:
-            raise PurgeFailed(str(error), field="tenant" if len(scope) <= SCOPE_MAX_CHARS else "repository") from error
+        except EntryError as error:
+            raise PurgeError(str(error), field="tenant" if len(scope) <= SCOPE_MAX_CHARS else "repository") from error
         except StoreError as error:
-            raise PurgeFailed(str(error)) from error
+            raise PurgeError(str(error)) from error
 
 
 async def _kept(connection: AsyncConnection, tenant: str, scope: str) -> int:

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import UsageKey, UsageRow
 from foretype_backend.database import mapped, open_database, place_of
+from foretype_backend.errors import EntryError
 from foretype_backend.identity.directory import Directory, KeyRecord, Scope, Tenant, Tier, User
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.schema import (
@@ -27,16 +28,11 @@ from foretype_backend.identity.schema import (
     usage,
     users,
 )
-from foretype_backend.telemetry.errors import StoreError
 
-__all__ = ["IdentityStore", "KeyRow", "NotThere", "need_tenant"]
+__all__ = ["IdentityStore", "KeyRow", "need_tenant"]
 
 _FLUSHES_KEPT_MS: Final = 30 * 86_400_000
 """Every start of a gateway process has a row; none sends a batch again that it sent a month ago."""
-
-
-class NotThere(StoreError):
-    """What a command named does not exist, or exists already; the message says which and what to do."""
 
 
 class KeyRow(NamedTuple):
@@ -82,7 +78,7 @@ class IdentityStore:
     async def add_tenant(self, tenant: Tenant, now_ms: int) -> None:
         async with self.changing() as connection:
             if await _tenant_row(connection, tenant.name):
-                raise NotThere(f"tenant {tenant.name!r} exists already; change it with `foretype tenants set`")
+                raise EntryError(f"tenant {tenant.name!r} exists already; change it with `foretype tenants set`")
             await connection.execute(insert(tenants).values(**_columns(tenant), created_ms=now_ms))
 
     async def set_tenant(self, tenant: Tenant) -> None:
@@ -102,7 +98,7 @@ class IdentityStore:
             await need_tenant(connection, tenant)
             known = select(teams).where(teams.c.tenant == tenant, teams.c.name == team)
             if (await connection.execute(known)).first():
-                raise NotThere(f"team {team!r} of {tenant!r} exists already")
+                raise EntryError(f"team {team!r} of {tenant!r} exists already")
             await connection.execute(insert(teams).values(tenant=tenant, name=team))
 
     async def team_names(self) -> list[tuple[str, str]]:
@@ -117,7 +113,7 @@ class IdentityStore:
             team = select(teams).where(teams.c.tenant == user.tenant, teams.c.name == user.team)
             if user.team and not (await connection.execute(team)).first():
                 remedy = f"add it with `foretype tenants add-team {user.tenant} {user.team}`"
-                raise NotThere(f"{user.tenant!r} has no team {user.team!r}; {remedy}")
+                raise EntryError(f"{user.tenant!r} has no team {user.team!r}; {remedy}")
             where = (users.c.tenant == user.tenant, users.c.name == user.name)
             changed = await connection.execute(update(users).where(*where).values(team=user.team, enabled=user.enabled))
             if not changed.rowcount:
@@ -136,7 +132,7 @@ class IdentityStore:
         async with self.changing() as connection:
             row = await _need_key(connection, id)
             if row.record.revoked_ms is not None or row.successor:
-                raise NotThere(f"key {id!r} was revoked or rotated already; rotate its successor, or create a key")
+                raise EntryError(f"key {id!r} was revoked or rotated already; rotate its successor, or create a key")
             old = row.record
             record = KeyRecord(id=new.id, hash=new.hash, tenant=old.tenant, user=old.user, scopes=old.scopes)
             await _insert_key(connection, new, record, now_ms)
@@ -232,10 +228,10 @@ async def _tenant_row(connection: AsyncConnection, name: str) -> Any:
 
 
 async def need_tenant(connection: AsyncConnection, name: str) -> Tenant:
-    """The tenant of this name. Raises NotThere."""
+    """The tenant of this name. Raises EntryError."""
     row = await _tenant_row(connection, name)
     if row is None:
-        raise NotThere(f"there is no tenant {name!r}; add it with `foretype tenants add {name}`")
+        raise EntryError(f"there is no tenant {name!r}; add it with `foretype tenants add {name}`")
     return _tenant(row)
 
 
@@ -243,13 +239,13 @@ async def _need_user(connection: AsyncConnection, record: KeyRecord) -> None:
     query = select(users).where(users.c.tenant == record.tenant, users.c.name == record.user)
     if record.user and (await connection.execute(query)).first() is None:
         remedy = f"add it with `foretype tenants add-user {record.tenant} {record.user}`"
-        raise NotThere(f"{record.tenant!r} has no user {record.user!r}; {remedy}")
+        raise EntryError(f"{record.tenant!r} has no user {record.user!r}; {remedy}")
 
 
 async def _need_key(connection: AsyncConnection, id: str) -> KeyRow:
     row = (await connection.execute(select(keys).where(keys.c.id == id))).first()
     if row is None:
-        raise NotThere(f"there is no key {id!r}; `foretype keys list` shows them")
+        raise EntryError(f"there is no key {id!r}; `foretype keys list` shows them")
     return _key(row)
 
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers
 
+from foretype_backend.errors import StoreError
 from foretype_backend.identity.directory import Directory
 from foretype_backend.identity.purges import Presence
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.tokens import TokenVerifier
-from foretype_backend.telemetry.errors import StoreError
 
 __all__ = ["DirectoryWatch", "JwksWatch", "http_fetch"]
 

@@ -11,7 +11,9 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final
 
-__all__ = ["FORMAT", "HEADER_BYTES", "BadEnvelope", "pack", "unpack"]
+from foretype_backend.errors import ChunkFormatError
+
+__all__ = ["FORMAT", "HEADER_BYTES", "pack", "unpack"]
 
 FORMAT: Final = 2
 _MAGIC: Final = b"FTKV"
@@ -19,10 +21,6 @@ _HEADER: Final = struct.Struct(
     ">4sBBQ16s"
 )  # magic, format, compressed, payload bytes, keyed BLAKE2b-128 of where and what
 HEADER_BYTES: Final = _HEADER.size
-
-
-class BadEnvelope(Exception):
-    """Not an envelope of this format or this deployment, of another name, truncated or damaged."""
 
 
 def _digest(secret: bytes, name: bytes, payload: bytes | memoryview) -> bytes:
@@ -51,22 +49,22 @@ def unpack(secret: bytes, name: bytes, value: bytes, size: int) -> bytes:
     """The payload of `size` bytes.
 
     Raises:
-        BadEnvelope: anything but the very payload that was packed under this name, with this secret.
+        ChunkFormatError: anything but the very payload that was packed under this name, with this secret.
     """
     if len(value) < HEADER_BYTES:
-        raise BadEnvelope(f"{len(value)} bytes are no chunk")
+        raise ChunkFormatError(f"{len(value)} bytes are no chunk")
     magic, version, squeezed, length, digest = _HEADER.unpack_from(value)
     if magic != _MAGIC or version != FORMAT:
-        raise BadEnvelope(f"format {version} of {magic!r}; this is format {FORMAT}")
+        raise ChunkFormatError(f"format {version} of {magic!r}; this is format {FORMAT}")
     if length != size:
-        raise BadEnvelope(f"a chunk of {length} bytes, {size} are expected: another model or another layout")
+        raise ChunkFormatError(f"a chunk of {length} bytes, {size} are expected: another model or another layout")
     body = value[HEADER_BYTES:]
     if squeezed:
         inflate = zlib.decompressobj()
         try:
             body = inflate.decompress(body, size + 1)
         except zlib.error as error:
-            raise BadEnvelope("damaged") from error
+            raise ChunkFormatError("damaged") from error
     if len(body) != size or not compare_digest(_digest(secret, name, body), digest):
-        raise BadEnvelope("damaged")
+        raise ChunkFormatError("damaged")
     return body

@@ -93,7 +93,8 @@ def _ask(method: str, gateway: str, path: str, token_file: Path | None, **reques
     import httpx
     from foretype_wire.credentials import TokenInClear, allowed_in_clear, keep_secret, without_credentials
 
-    from foretype_backend.config.load import ConfigError, read_token
+    from foretype_backend.config.load import read_token
+    from foretype_backend.errors import ConfigError
 
     try:
         token = None if token_file is None else read_token(token_file, "--token-file")

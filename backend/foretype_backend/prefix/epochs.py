@@ -11,26 +11,23 @@ from typing import Final
 import msgspec
 from filelock import FileLock
 
-from foretype_backend.prefix.purge import Purged, PurgeFailed, Unreached
+from foretype_backend.errors import EpochFileError, PurgeError
+from foretype_backend.prefix.purge import Purged, Unreached
 from foretype_backend.prefix.salt import SaltBook
 
-__all__ = ["EpochFile", "EpochsUnreadable", "WorkerPurger", "read_epochs"]
+__all__ = ["EpochFile", "WorkerPurger", "read_epochs"]
 
 _LOCK_S: Final = 5.0
 
 
-class EpochsUnreadable(ValueError):
-    """The file is damaged. Without it, purged caches would be reachable again; the message says how to go on."""
-
-
 def read_epochs(path: Path) -> dict[tuple[str, str], int]:
-    """Epochs by tenant and scope; none where there is no file. Raises EpochsUnreadable."""
+    """Epochs by tenant and scope; none where there is no file. Raises EpochFileError."""
     try:
         rows = msgspec.json.decode(path.read_bytes(), type=list[tuple[str, str, int]])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise EpochsUnreadable(
+        raise EpochFileError(
             f"cannot read {path} ({error}); delete it and make a new salt secret, so that no purged cache is reachable"
         ) from error
     return {(tenant, scope): epoch for tenant, scope, epoch in rows}
@@ -49,11 +46,11 @@ class EpochFile:
         self._salts = salts
 
     def follow(self) -> None:
-        """Put in place what stands in the file. Raises EpochsUnreadable."""
+        """Put in place what stands in the file. Raises EpochFileError."""
         self._salts.follow(read_epochs(self._path))
 
     async def purge(self, tenant: str, scope: str = "") -> int:
-        """Ends an epoch for good; returns the new one. Raises OSError or EpochsUnreadable: then nothing is purged."""
+        """Ends an epoch for good; returns the new one. Raises OSError or EpochFileError: then nothing is purged."""
         epoch = await asyncio.to_thread(self._end, tenant, scope)
         self.follow()
         return epoch
@@ -97,8 +94,8 @@ class WorkerPurger:
         """See :class:`.purge.Purger`."""
         try:
             epoch = await self._file.purge(tenant, scope)
-        except (OSError, EpochsUnreadable) as error:
-            raise PurgeFailed(f"its epoch cannot be kept ({error})") from error
+        except (OSError, EpochFileError) as error:
+            raise PurgeError(f"its epoch cannot be kept ({error})") from error
         answers = {self._slot: True, **await self._ask()}
         return Purged(
             epoch=epoch,

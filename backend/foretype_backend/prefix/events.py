@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, keys_after
+from foretype_backend.errors import CacheEventsError
 
-__all__ = ["BadEvents", "CacheChange", "EventBook", "is_local_endpoint"]
+__all__ = ["CacheChange", "EventBook", "is_local_endpoint"]
 
 _DEVICE: Final = frozenset({None, "GPU", "gpu"})
 """Blocks on the host or in a store are no reason to route there: loading them costs too."""
@@ -36,10 +37,6 @@ class _Event(msgspec.Struct):
     medium: str | None = None
     lora_name: str | None = None
     extra_keys: list[list[Any] | None] | None = None
-
-
-class BadEvents(ValueError):
-    """A frame that is no batch of vLLM's cache events."""
 
 
 class CacheChange(NamedTuple):
@@ -80,13 +77,13 @@ class EventBook:
         """One batch.
 
         Raises:
-            BadEvents: not a batch; what was known stays as it was.
+            CacheEventsError: not a batch; what was known stays as it was.
         """
         try:
             _, events, *_ = msgspec.msgpack.decode(payload)
             rows = [msgspec.convert(_fields(event), _Event) for event in events]
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
-            raise BadEvents(f"no batch of cache events: {error}") from error
+            raise CacheEventsError(f"no batch of cache events: {error}") from error
         cleared = self._next is not None and sequence != self._next
         self._next = sequence + 1
         if cleared:

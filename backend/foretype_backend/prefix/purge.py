@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["PurgeFailed", "Purged", "Purger", "Unreached"]
-
-
-class PurgeFailed(Exception):
-    """Nothing was purged, and why; `field` is what of the request was wrong, None where the request was right."""
-
-    def __init__(self, message: str, *, field: str | None = None) -> None:
-        super().__init__(message)
-        self.field = field
+__all__ = ["Purged", "Purger", "Unreached"]
 
 
 class Unreached(NamedTuple):
@@ -43,5 +35,5 @@ class Purger(Protocol):
     """Ends epochs, here and wherever the namespace is known."""
 
     async def purge(self, tenant: str, scope: str = "") -> Purged:
-        """End the epoch of a repository, or with none of the whole tenant. Raises PurgeFailed."""
+        """End the epoch of a repository, or with none of the whole tenant. Raises PurgeError."""
         ...

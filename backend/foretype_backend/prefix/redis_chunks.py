@@ -12,21 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import redis
 
-from foretype_backend.prefix.chunk_format import FORMAT, HEADER_BYTES, BadEnvelope, pack, unpack
+from foretype_backend.errors import ChunkFormatError, TierRefusedError, TierUnavailableError
+from foretype_backend.prefix.chunk_format import FORMAT, HEADER_BYTES, pack, unpack
 
-__all__ = ["ChunkStatistics", "RedisChunks", "StoreRefused", "StoreUnavailable"]
+__all__ = ["ChunkStatistics", "RedisChunks"]
 
 _FORMAT_KEY: Final = "ftk:format"
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _PURGE_BATCH: Final = 1_000
-
-
-class StoreUnavailable(Exception):
-    """The store does not answer in time, or answers with an error; it may come back."""
-
-
-class StoreRefused(Exception):
-    """The store is there and must not be used. The message says what to change."""
 
 
 class ChunkStatistics(NamedTuple):
@@ -77,8 +70,8 @@ class RedisChunks:
         """Whether the server may be used; before the first call, and after every time it was away.
 
         Raises:
-            StoreRefused: it writes to disk, does not say whether it does, or holds another format.
-            StoreUnavailable: it does not answer.
+            TierRefusedError: it writes to disk, does not say whether it does, or holds another format.
+            TierUnavailableError: it does not answer.
         """
         try:
             settings: dict[str, str] = {}
@@ -87,32 +80,32 @@ class RedisChunks:
                     settings |= self._redis.config_get(name)
             except redis.ResponseError as error:
                 if not self._unverified:
-                    raise StoreRefused(
+                    raise TierRefusedError(
                         "the server does not let CONFIG be read, so nobody knows whether it writes to disk; allow CONFIG GET, "
                         "or set unverified if you are sure"
                     ) from error
             text = {_text(key): _text(value) for key, value in settings.items()}
             if text.get("save", "") or text.get("appendonly", "no") != "no":
-                raise StoreRefused(
+                raise TierRefusedError(
                     "the server writes to disk, and KV cache is source code; start it with `--save '' --appendonly no`"
                 )
             self._redis.set(_FORMAT_KEY, FORMAT, nx=True)
             found = _text(self._redis.get(_FORMAT_KEY))
         except redis.RedisError as error:
-            raise StoreUnavailable(type(error).__name__) from error
+            raise TierUnavailableError(type(error).__name__) from error
         if found != str(FORMAT):
-            raise StoreRefused(
+            raise TierRefusedError(
                 f"the server holds chunks of format {found}, this is format {FORMAT}; name another database, or delete {_FORMAT_KEY} "
                 "and the chunks"
             )
 
     def exist(self, namespace: str, keys: Sequence[bytes]) -> list[bool]:
-        """Which of the keys are there. Raises StoreUnavailable."""
+        """Which of the keys are there. Raises TierUnavailableError."""
         answers = self._pipelined([("EXISTS", _name(namespace, key)) for key in keys])
         return [bool(answer) for answer in answers]
 
     def store(self, namespace: str, chunks: Sequence[tuple[bytes, bytes | memoryview]]) -> int:
-        """Puts chunks in, unless they are there; returns the bytes sent. Raises StoreUnavailable."""
+        """Puts chunks in, unless they are there; returns the bytes sent. Raises TierUnavailableError."""
         commands: list[tuple[Any, ...]] = []
         sent = 0
         for key, payload in chunks:
@@ -124,7 +117,7 @@ class RedisChunks:
         return sent
 
     def load(self, namespace: str, keys: Sequence[bytes], size: int) -> list[bytes | None]:
-        """Payloads of `size` bytes; None for what is not there or is damaged. Raises StoreUnavailable."""
+        """Payloads of `size` bytes; None for what is not there or is damaged. Raises TierUnavailableError."""
         answers = self._pipelined([("GETEX", _name(namespace, key), "EX", self._ttl_s) for key in keys])
         found: list[bytes | None] = []
         for key, value in zip(keys, answers, strict=True):
@@ -135,17 +128,17 @@ class RedisChunks:
             try:
                 found.append(unpack(self._secret, _name(namespace, key), value, size))
                 self._found += 1
-            except BadEnvelope:
+            except ChunkFormatError:
                 self._damaged += 1
                 found.append(None)
         return found
 
     def shorten(self, namespace: str, keys: Sequence[bytes], ttl_s: int) -> None:
-        """Retired chunks leave soon, unless somebody uses them again. Raises StoreUnavailable."""
+        """Retired chunks leave soon, unless somebody uses them again. Raises TierUnavailableError."""
         self._pipelined([("EXPIRE", _name(namespace, key), ttl_s, "LT") for key in keys])
 
     def purge(self, namespace: str) -> int:
-        """Deletes everything of a namespace; returns how many chunks. Raises StoreUnavailable."""
+        """Deletes everything of a namespace; returns how many chunks. Raises TierUnavailableError."""
         deleted = 0
         try:
             batch: list[Any] = []
@@ -156,7 +149,7 @@ class RedisChunks:
                     batch.clear()
             return deleted + (int(self._redis.unlink(*batch)) if batch else 0)
         except redis.RedisError as error:
-            raise StoreUnavailable(type(error).__name__) from error
+            raise TierUnavailableError(type(error).__name__) from error
 
     def wire_bytes(self, size: int) -> int:
         """Bytes that an uncompressed chunk of `size` takes on the wire."""
@@ -178,7 +171,7 @@ class RedisChunks:
                 return pipe.execute()
         except redis.RedisError as error:
             # The message may hold a key or an address; its kind is enough.
-            raise StoreUnavailable(type(error).__name__) from error
+            raise TierUnavailableError(type(error).__name__) from error
 
 
 def _prefix(namespace: str) -> bytes:

@@ -10,14 +10,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["PARAMETER", "BadPlacement", "Placed", "Placement", "SpanIndex", "placement_of", "to_parameters"]
+from foretype_backend.errors import PlacementError
+
+__all__ = ["PARAMETER", "Placed", "Placement", "SpanIndex", "placement_of", "to_parameters"]
 
 PARAMETER: Final = "foretype"
 _ROW: Final = [int, int, str, int, int, int]
-
-
-class BadPlacement(ValueError):
-    """`kv_transfer_params["foretype"]` is not of the form that :func:`to_parameters` makes."""
 
 
 class Placed(NamedTuple):
@@ -54,7 +52,7 @@ def placement_of(parameters: Mapping[str, Any] | None) -> Placement:
     """What came with a request; an empty placement where nothing did.
 
     Raises:
-        BadPlacement: it names the field.
+        PlacementError: it names the field.
     """
     value = (parameters or {}).get(PARAMETER)
     if value is None:
@@ -64,16 +62,16 @@ def placement_of(parameters: Mapping[str, Any] | None) -> Placement:
         shared: Any = value.get("shared", False)
         placed = tuple(Placed(*row) for row in value["placed"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise BadPlacement(f"kv_transfer_params.{PARAMETER}: {error}") from error
+        raise PlacementError(f"kv_transfer_params.{PARAMETER}: {error}") from error
     if not isinstance(namespace, str):
-        raise BadPlacement(f"kv_transfer_params.{PARAMETER}.namespace: a string is expected")
+        raise PlacementError(f"kv_transfer_params.{PARAMETER}.namespace: a string is expected")
     if not isinstance(shared, bool) or (shared and not namespace):
-        raise BadPlacement(
+        raise PlacementError(
             f"kv_transfer_params.{PARAMETER}.shared: true or false is expected, and true needs a namespace"
         )
     for row in placed:
         if [type(field) for field in row] != _ROW:
-            raise BadPlacement(
+            raise PlacementError(
                 f"kv_transfer_params.{PARAMETER}.placed: numbers and a document are expected, not {row!r}"
             )
     return Placement(namespace, placed, shared)

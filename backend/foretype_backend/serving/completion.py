@@ -21,7 +21,7 @@ from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.timing_wheel import Deadline
 
-__all__ = ["Claim", "Job", "Limited", "Outcome", "Record", "estimated_tokens", "rate_limited"]
+__all__ = ["Claim", "Job", "Outcome", "Record", "estimated_tokens", "rate_limited"]
 
 _RETRY_AFTER_MS = 1000.0
 
@@ -106,14 +106,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = _NO_USAGE
     timings_ms: Timings = _NO_TIMINGS
     rest: TextDelta | None = None
-
-
-class Limited(Exception):
-    """A request that its sender's budget does not allow; nothing was done for it."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
 
 
 class Claim:

@@ -12,14 +12,8 @@ from foretype_wire.redaction import log_fault
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import PRIORITY
 from foretype_backend.config.load import LimitsConfig
-from foretype_backend.engines.port import (
-    Chunk,
-    Engine,
-    EngineFinish,
-    EngineUnavailable,
-    GenerationParams,
-    GenerationRequest,
-)
+from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
+from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.completion import Job, Outcome, Record
 from foretype_backend.serving.output_text import TextDelta, joined
@@ -77,7 +71,7 @@ class Generation:
                 return self._ended(record, record.stop_reason)
             try:
                 return await self._attempt(record, deliver, loop)
-            except EngineUnavailable:
+            except EngineUnavailableError:
                 if record.stop_reason is not None:
                     continue
                 died_twice = self._engine.statistics().restarts - restarts_before >= 2
@@ -161,11 +155,11 @@ class Generation:
             if chunk.finish is not None:
                 break
         else:
-            raise EngineUnavailable("the engine ended the stream without saying why; retry")
+            raise EngineUnavailableError("the engine ended the stream without saying why; retry")
         if chunk.finish is EngineFinish.ABORTED:
             if loop.time() >= record.job.deadline:
                 return self._ended(record, Reason.EXPIRED, "the deadline passed before the engine could start")
-            raise EngineUnavailable("the engine dropped the request; retry")
+            raise EngineUnavailableError("the engine dropped the request; retry")
         rest = joined(delta, output.finish())
         if rest is not None and record.first_text is None:
             record.first_text = self._clock()
@@ -186,7 +180,7 @@ class Generation:
                     self._engine.abort(record.engine_id)
         except TimeoutError:
             _log.error("the engine did not release a request within %.0f ms", self.limits.abort_grace_ms)
-        except EngineUnavailable:
+        except EngineUnavailableError:
             _log.warning("the engine was lost while a request was being closed")
 
     def _ended(self, record: Record, reason: Reason, message: str = "", *, rest: TextDelta | None = None) -> Outcome:

@@ -9,7 +9,8 @@ import msgspec
 from foretype_context.profile import Stop
 from foretype_context.tokens import StreamDecoder, Tokenizer
 
-from foretype_backend.engines.port import Chunk, EngineUnavailable
+from foretype_backend.engines.port import Chunk
+from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.serving.stops import StopScanner
 
 __all__ = ["OutputText", "TextDelta", "joined"]
@@ -66,14 +67,16 @@ class OutputText:
         return limit is not None and self.generated_tokens >= limit and self._scanner.in_first_line
 
     def feed(self, chunk: Chunk) -> TextDelta | None:
-        """Take one chunk. Raises EngineUnavailable when its ids are not of this tokenizer."""
+        """Take one chunk. Raises EngineUnavailableError when its ids are not of this tokenizer."""
         if chunk.text is not None and not chunk.token_ids:
             return self._feed_text(chunk.text, chunk.logprobs)
         ready: list[str] = []
         self.generated_tokens += len(chunk.token_ids)
         for index, token_id in enumerate(chunk.token_ids):
             if not 0 <= token_id < self._tokenizer.vocabulary_tokens:
-                raise EngineUnavailable(f"the engine produced token id {token_id}; its model and the tokenizer differ")
+                raise EngineUnavailableError(
+                    f"the engine produced token id {token_id}; its model and the tokenizer differ"
+                )
             logprob = chunk.logprobs[index] if index < len(chunk.logprobs) else 0.0
             self._pending_logprob += _finite(logprob)
             self._pending_tokens += 1

@@ -33,18 +33,13 @@ from foretype_backend.admission.outcomes import SHED, Decision, Reason
 from foretype_backend.admission.scheduler import Scheduler, Ticket
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.config.settings import AdmissionConfig
-from foretype_backend.engines.port import (
-    TOLD,
-    Engine,
-    EngineUnavailable,
-    Fault,
-    PromptRefused,
-)
+from foretype_backend.engines.port import Engine
+from foretype_backend.errors import FAULT_TOLD, BudgetExceededError, EngineUnavailableError, Fault, PromptRefusedError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.operations.metrics import Measured, Metrics
 from foretype_backend.operations.tracing import RequestTracer
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.serving.completion import Claim, Job, Limited, Outcome, Record, estimated_tokens, rate_limited
+from foretype_backend.serving.completion import Claim, Job, Outcome, Record, estimated_tokens, rate_limited
 from foretype_backend.serving.generation import Generation
 from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.timing_wheel import Alarms, Deadline
@@ -172,7 +167,7 @@ class Service:
             context_tokens: what is more is cut or refused, and counts only for what that costs.
 
         Raises:
-            Limited: its sender's budget does not allow it.
+            BudgetExceededError: its sender's budget does not allow it.
         """
         prompt = estimated_tokens(characters)
         if self.accounts is None:
@@ -182,7 +177,7 @@ class Service:
         if isinstance(reserved, Denied):
             self.metrics.decided(class_, Decision.RATE_LIMITED)
             self.metrics.refused(class_, Reason.RATE_LIMITED)
-            raise Limited(rate_limited(reserved))
+            raise BudgetExceededError(rate_limited(reserved))
         return Claim(reserved, prompt, self._settle)
 
     def _settle(self, reservation: Reservation, tokens: int) -> None:
@@ -267,9 +262,9 @@ class Service:
                 return self._fault(record, error)  # a time-out of an adapter, not the deadline
             reason = record.stop_reason or Reason.EXPIRED
             return self._ended(record, reason, "the deadline passed before the first token")
-        except PromptRefused as error:
+        except PromptRefusedError as error:
             return self._ended(record, Reason.INVALID, error.told, field="segments")
-        except EngineUnavailable as error:
+        except EngineUnavailableError as error:
             return self._ended(record, Reason.ENGINE_LOST, self._told(error))
         except Exception as error:  # noqa: BLE001 - ours or an adapter's fault: ends this request, counts as `fault`
             return self._fault(record, error)
@@ -365,14 +360,14 @@ class Service:
         if record.guard is not None:
             record.guard.move(min(grace, record.job.deadline) if record.started is None else grace)
 
-    def _told(self, error: EngineUnavailable) -> str:
+    def _told(self, error: EngineUnavailableError) -> str:
         """What a client hears of it. Where the engine is a server that is no place and none of its words, which may quote the prompt."""
         if not getattr(self.engine, "remote", False):
             return str(error)
         if error.fault is not self._logged:
             self._logged = error.fault
-            _log.warning("%r: %s", self.engine, TOLD[error.fault])
-        return TOLD[error.fault]
+            _log.warning("%r: %s", self.engine, FAULT_TOLD[error.fault])
+        return FAULT_TOLD[error.fault]
 
     def _fault(self, record: Record, error: Exception) -> Outcome:
         log_fault(_log, "request failed", error)

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 from foretype_context.terminal import say
 
-from foretype_backend.config.load import Config, ConfigError, load_config
+from foretype_backend.config.load import Config, load_config
+from foretype_backend.errors import ConfigError
 from foretype_backend.transport.sockets import Inherited
 
 __all__ = ["app", "serve"]

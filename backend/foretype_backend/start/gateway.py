@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from foretype_wire.redaction import keep_texts_out
 
-from foretype_backend.config.load import Config, ConfigError
+from foretype_backend.config.load import Config
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
-from foretype_backend.engines.port import EngineUnavailable
-from foretype_backend.engines.salting import NotApart
+from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.start.announcement import announced
 from foretype_backend.start.parts import make_profile
 from foretype_backend.start.plan import plan, salted
@@ -75,9 +74,9 @@ async def run_gateway(
         salts = optional_parts.make_salts(config, identity) if salted(config) else None
         try:
             await loading
-        except NotApart as error:
+        except SaltIgnoredError as error:
             raise ConfigError(server_field(config), str(error)) from error
-        except EngineUnavailable as error:
+        except EngineUnavailableError as error:
             raise ConfigError("engine", str(error)) from error
         if identity is not None and not parts.engine.capabilities().salt:
             raise cannot_keep_apart(config)

@@ -14,9 +14,10 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from foretype_backend.config.load import Config, ConfigError
+from foretype_backend.config.load import Config
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.config.state_files import epochs_path, identity_url, own_salt_path, state_dir, usage_path
+from foretype_backend.errors import ConfigError
 
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
@@ -58,9 +59,9 @@ async def start_identity(config: Config, name: str, closing: AsyncExitStack) -> 
     """
     if not config.identity.on:
         return None
+    from foretype_backend.errors import EpochFileError, StoreError
     from foretype_backend.identity.identity import open_identity
-    from foretype_backend.prefix.epochs import EpochsUnreadable, read_epochs
-    from foretype_backend.telemetry.errors import StoreError
+    from foretype_backend.prefix.epochs import read_epochs
 
     try:
         identity = await open_identity(
@@ -72,7 +73,7 @@ async def start_identity(config: Config, name: str, closing: AsyncExitStack) -> 
         await identity.start()
     except StoreError as error:
         raise ConfigError("identity.url", str(error)) from error
-    except EpochsUnreadable as error:
+    except EpochFileError as error:
         raise ConfigError("state_dir", str(error)) from error
     return identity
 
@@ -133,7 +134,7 @@ async def open_quality_pool(
         return None  # without its libraries
 
     from foretype_backend.chat.pool import open_quality
-    from foretype_backend.engines.port import EngineUnavailable
+    from foretype_backend.errors import EngineUnavailableError
 
     pool = open_quality(config, start.parts.tokenizer, parts=start.quality, accounts=accounts, salts=salts)
     if pool is None:
@@ -141,7 +142,7 @@ async def open_quality_pool(
     closing.push_async_callback(pool.close)
     try:
         await pool.start()
-    except EngineUnavailable as error:
+    except EngineUnavailableError as error:
         raise ConfigError("pool.quality.url", str(error)) from error
     return pool
 
@@ -173,7 +174,7 @@ async def open_telemetry(config: Config, closing: AsyncExitStack) -> TelemetrySi
     """Where feedback goes. A store that was named must work; the default one is opened with the first batch."""
     if not config.telemetry.enabled:
         return None
-    from foretype_backend.telemetry.errors import StoreError
+    from foretype_backend.errors import StoreError
     from foretype_backend.telemetry.sink import TelemetrySink
 
     sink = TelemetrySink(config.telemetry, state_dir(config) / "telemetry", clock=time.monotonic, wall_ms=_wall_ms)
@@ -188,13 +189,14 @@ async def open_telemetry(config: Config, closing: AsyncExitStack) -> TelemetrySi
 
 def make_salts(config: Config, identity: Identity | None) -> SaltBook:
     """Salts of this deployment's secret; every gateway of it needs the same file to share caches."""
-    from foretype_backend.prefix.epochs import EpochsUnreadable, read_epochs
+    from foretype_backend.errors import EpochFileError
+    from foretype_backend.prefix.epochs import read_epochs
     from foretype_backend.prefix.salt import SaltBook
 
     try:
         secret = read_secret(SALT_FIELD, config.identity.salt_file, own_salt_path(config))
         salts = SaltBook(secret, read_epochs(epochs_path(config)))
-    except EpochsUnreadable as error:
+    except EpochFileError as error:
         raise ConfigError("state_dir", str(error)) from error
     if identity is not None:
         salts.follow(identity.directory.epochs())

@@ -14,13 +14,14 @@ from foretype_context.templates import Grammar, UnknownGrammar, detect, grammar
 from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
 
-from foretype_backend.config.load import Config, ConfigError, ModelConfig, read_token
+from foretype_backend.config.load import Config, ModelConfig, read_token
 from foretype_backend.config.rules import check_context
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.engines.by_name import load_engine
-from foretype_backend.engines.embedded.gguf_header import BadModelFile, read_header
+from foretype_backend.engines.embedded.gguf_header import read_header
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
-from foretype_backend.engines.port import Engine, EngineUnavailable
+from foretype_backend.engines.port import Engine
+from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
 
 __all__ = ["Parts", "check_profile", "make_profile", "prepare"]
 
@@ -103,7 +104,7 @@ def check_profile(config: Config, parts: Parts) -> None:
     if known is None:
         try:
             known = parts.engine.capabilities().context_limit_tokens
-        except EngineUnavailable:
+        except EngineUnavailableError:
             return
     _context_limit(config.model, known)
 
@@ -158,7 +159,7 @@ def _context_of(config: Config, model: str | None) -> int | None:
         return None
     try:
         return read_header(Path(model)).context_limit_tokens
-    except BadModelFile as error:
+    except ModelFileError as error:
         raise ConfigError("engine.model", str(error)) from error
 
 
@@ -188,7 +189,7 @@ def _tokenizer_file(config: Config, artifact: Artifact | None) -> tuple[str, byt
         )
     try:
         return model, tokenizer_of(Path(model))
-    except BadModelFile as error:
+    except ModelFileError as error:
         raise ConfigError("engine.model", str(error)) from error
 
 
@@ -285,7 +286,7 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         options = {"model": model, "prepared_dir": platformdirs.user_cache_path("foretype") / "engine"} | options
     try:
         return load_engine(name, **options)
-    except EngineUnavailable as error:
+    except EngineUnavailableError as error:
         raise ConfigError("engine.name", str(error)) from error
     except (TypeError, ValueError) as error:
         raise ConfigError("engine.options", f"{error}; see docs/operations.md for the options of `{name}`") from error

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretype_backend.config.load import Config, ConfigError, read_token
+from foretype_backend.config.load import Config, read_token
 from foretype_backend.config.secret_files import SALT_FIELD, check_secret_files, read_secret
 from foretype_backend.config.state_files import epochs_path, identity_url, own_salt_path, usage_path
 from foretype_backend.config.tenants import check_tenants
+from foretype_backend.errors import ConfigError
 from foretype_backend.operations.certificate import Certificate
 from foretype_backend.start.parts import Parts, check_profile, prepare
 
@@ -82,7 +83,7 @@ def _check_stores(config: Config) -> None:
     if not named:
         return
     from foretype_backend.database import file_of, url_of
-    from foretype_backend.telemetry.errors import StoreError
+    from foretype_backend.errors import StoreError
 
     for field, given in named.items():
         try:
@@ -110,11 +111,12 @@ def _check_state(config: Config) -> None:
     """What lies in the state directory, or is made there."""
     if not salted(config):
         return
-    from foretype_backend.prefix.epochs import EpochsUnreadable, read_epochs
+    from foretype_backend.errors import EpochFileError
+    from foretype_backend.prefix.epochs import read_epochs
 
     try:
         read_epochs(epochs_path(config))
-    except EpochsUnreadable as error:
+    except EpochFileError as error:
         raise ConfigError("state_dir", str(error)) from error
     own = own_salt_path(config)
     if config.identity.salt_file is None:

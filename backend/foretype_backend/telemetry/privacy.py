@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import select
 
 from foretype_backend.database import is_there
-from foretype_backend.telemetry.errors import StoreError
+from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.intake import safe_name
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, events
 from foretype_backend.telemetry.store import Consent, Store

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foretype_backend.config.load import TelemetryConfig
+from foretype_backend.errors import StoreBusyError, StoreError
 
 if TYPE_CHECKING:
     from foretype_wire.telemetry import Sample
@@ -91,7 +92,7 @@ class TelemetrySink:
             modules = await asyncio.to_thread(_Modules)
             try:
                 store = await modules.store.Store.open(self.url)
-            except modules.errors.StoreError as error:
+            except StoreError as error:
                 self._fault, self._retry_s = error, self._clock() + _REOPEN_S
                 _log.warning("telemetry: %s", error)
                 raise
@@ -107,7 +108,7 @@ class TelemetrySink:
         store = await self.open()
         consent = await self._consent(store, self._modules.intake.safe_name(sender.tenant))
         if self._waiting_events + len(events) > _WAITING_EVENTS:
-            raise self._modules.errors.StoreBusy(f"{self._waiting_events} events wait for {store.place} already")
+            raise StoreBusyError(f"{self._waiting_events} events wait for {store.place} already")
         self._waiting_events += len(events)
         try:
             received = await self._read(sender, events)
@@ -205,7 +206,7 @@ class TelemetrySink:
             days, self._dirty = self._dirty, set()
             try:
                 await self.tidy(days)
-            except self._modules.errors.StoreError as error:
+            except StoreError as error:
                 self._dirty |= days
                 _log.warning("telemetry: %s", error)
 
@@ -224,7 +225,5 @@ class _Modules:
     """What takes long to load, loaded together, in a thread."""
 
     def __init__(self) -> None:
-        names = ("errors", "intake", "store", "upkeep")
-        self.errors, self.intake, self.store, self.upkeep = (
-            import_module(f"foretype_backend.telemetry.{name}") for name in names
-        )
+        names = ("intake", "store", "upkeep")
+        self.intake, self.store, self.upkeep = (import_module(f"foretype_backend.telemetry.{name}") for name in names)

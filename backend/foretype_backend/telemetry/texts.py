@@ -20,9 +20,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from obstore.exceptions import BaseError
 from obstore.store import LocalStore, from_url
 
-from foretype_backend.config.load import ConfigError
 from foretype_backend.config.secret_files import KEY_FIELD, SECRET_BYTES, read_secret
-from foretype_backend.telemetry.errors import StoreError
+from foretype_backend.errors import ConfigError, StoreError
 
 __all__ = ["Texts", "read_key"]
 

@@ -32,7 +32,8 @@ from vllm.v1.kv_offload.base import (
 )
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, TransferJob
 
-from foretype_backend.prefix.redis_chunks import RedisChunks, StoreRefused, StoreUnavailable
+from foretype_backend.errors import TierRefusedError, TierUnavailableError
+from foretype_backend.prefix.redis_chunks import RedisChunks
 from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
 from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import SpanIndex
@@ -73,7 +74,7 @@ class RedisTier(SecondaryTierManager):
         in_flight_max: jobs and look-ups under way at once; beyond, answers are misses and stores are dropped.
 
     Raises:
-        StoreRefused: the server writes to disk, or holds another format.
+        TierRefusedError: the server writes to disk, or holds another format.
         ValueError: a setting is out of range.
     """
 
@@ -115,7 +116,7 @@ class RedisTier(SecondaryTierManager):
         self._health = Health(time.monotonic())
         try:
             self._chunks.check()
-        except StoreUnavailable as error:
+        except TierUnavailableError as error:
             self._down(str(error))
         self._gate = CostGate()
         if prefill_tokens_per_s > 0:
@@ -271,10 +272,10 @@ class RedisTier(SecondaryTierManager):
             if self._health.reason:
                 self._chunks.check()
             answer = call()
-        except StoreUnavailable as error:
+        except TierUnavailableError as error:
             self._down(str(error))
             return None
-        except StoreRefused as error:
+        except TierRefusedError as error:
             self._health.refused(str(error), time.monotonic())
             _log.error("the Redis tier is not used: %s", error)
             return None

@@ -9,7 +9,8 @@ from itertools import pairwise
 
 from vllm.v1.kv_offload.base import OffloadKey, ReqContext
 
-from foretype_backend.prefix.spans import BadPlacement, Placement, placement_of
+from foretype_backend.errors import PlacementError
+from foretype_backend.prefix.spans import Placement, placement_of
 
 __all__ = ["placement_in", "positions_of"]
 
@@ -27,7 +28,7 @@ def placement_in(req_context: ReqContext) -> Placement:
     if read is None:
         try:
             placement = placement_of(req_context.kv_transfer_params)
-        except BadPlacement as error:
+        except PlacementError as error:
             _log.warning("a request's placement is not used: %s", error)
             placement = Placement("", ())
         read = _Read(placement)

@@ -7,8 +7,8 @@ import datetime
 from typing import Final
 
 from foretype_backend.database import is_there
+from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import Figures, figures
-from foretype_backend.telemetry.errors import StoreError
 from foretype_backend.telemetry.store import Store
 
 from foretype_eval.ab.rows import AbInputError, UserDay

@@ -15,7 +15,7 @@ from foretype_eval.engine.options import EngineBenchOptions
 
 
 async def measure(options: EngineBenchOptions) -> dict[str, Any]:
-    """All parts that were asked for; raises EngineUnavailable where the engine does not start."""
+    """All parts that were asked for; raises EngineUnavailableError where the engine does not start."""
     from foretype_backend.engines.vllm.options import VllmOptions
 
     from foretype_eval.engine.behaviour import measure_cancel, measure_isolation

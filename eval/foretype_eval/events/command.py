@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import numpy as np
 import typer
-from foretype_backend.telemetry.errors import StoreError
+from foretype_backend.errors import StoreError
 from foretype_context.terminal import say
 
 from foretype_eval.console import fail, print_json

@@ -17,7 +17,8 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from foretype_backend.prefix.redis_chunks import RedisChunks, StoreUnavailable
+from foretype_backend.errors import TierUnavailableError
+from foretype_backend.prefix.redis_chunks import RedisChunks
 
 __all__ = ["SHAPES", "NoRedis", "Shape", "break_even", "redis_server"]
 
@@ -62,7 +63,7 @@ def redis_server() -> Generator[str]:
         try:
             deadline = time.monotonic() + _START_S
             while True:
-                with contextlib.suppress(StoreUnavailable):
+                with contextlib.suppress(TierUnavailableError):
                     RedisChunks(url, secret=_SECRET).check()
                     break
                 if process.poll() is not None or time.monotonic() > deadline:

@@ -16,19 +16,18 @@ from dataclasses import dataclass, field
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.embedded.config import EmbeddedConfig
 from foretype_backend.engines.embedded.ipc import Cancel, Ended, Load, Output, Ready, Report, Submit
-from foretype_backend.engines.embedded.process import EngineProcess, StartFailed
+from foretype_backend.engines.embedded.process import EngineProcess
 from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
     EngineFinish,
     EngineStatistics,
-    EngineUnavailable,
     GenerationParams,
     GenerationRequest,
     Origin,
-    PromptRefused,
 )
+from foretype_backend.errors import EngineStartError, EngineUnavailableError, PromptRefusedError
 
 __all__ = ["EmbeddedEngine"]
 
@@ -93,9 +92,9 @@ class EmbeddedEngine:
             return
         try:
             process, ready = await EngineProcess.open(self._config)
-        except StartFailed as error:
+        except EngineStartError as error:
             self._last_error = str(error)
-            raise EngineUnavailable(str(error)) from None
+            raise EngineUnavailableError(str(error)) from None
         self._attach(process, ready)
         self._supervisor = asyncio.create_task(self._supervise(process), name="embedded engine")
 
@@ -112,7 +111,7 @@ class EmbeddedEngine:
 
     async def ready(self) -> None:
         if self._process is None:
-            raise EngineUnavailable(self._last_error)
+            raise EngineUnavailableError(self._last_error)
 
     async def _supervise(self, process: EngineProcess) -> None:
         loop = asyncio.get_running_loop()
@@ -135,7 +134,7 @@ class EmbeddedEngine:
                 try:
                     process, ready = await EngineProcess.open(self._config)
                     break
-                except StartFailed as error:
+                except EngineStartError as error:
                     self._last_error = str(error)
                     _logger.error("the engine cannot be started again: %s", error)
             self._attach(process, ready)
@@ -201,9 +200,9 @@ class EmbeddedEngine:
         stream.over = True
         match report.how:
             case "refused":
-                stream.items.put_nowait(PromptRefused(report.message))
+                stream.items.put_nowait(PromptRefusedError(report.message))
             case "lost":
-                stream.items.put_nowait(EngineUnavailable(report.message))
+                stream.items.put_nowait(EngineUnavailableError(report.message))
             case _:
                 stream.items.put_nowait(Chunk(finish=EngineFinish(report.how)))
 
@@ -213,7 +212,7 @@ class EmbeddedEngine:
         for stream in streams:
             if not stream.over:
                 stream.over = True
-                stream.items.put_nowait(EngineUnavailable(reason))
+                stream.items.put_nowait(EngineUnavailableError(reason))
 
     # Requests
 
@@ -280,7 +279,7 @@ class EmbeddedEngine:
                 async with asyncio.timeout_at(until if deadline is None else min(until, deadline)):
                     await self._ready_again.wait()
         if self._process is None or self._ready is None:
-            raise EngineUnavailable(self._last_error)
+            raise EngineUnavailableError(self._last_error)
         return self._process, self._ready
 
     def abort(self, request_id: str) -> None:
@@ -336,7 +335,7 @@ class EmbeddedEngine:
 
     def capabilities(self) -> Capabilities:
         if self._ready is None:
-            raise EngineUnavailable(self._last_error)
+            raise EngineUnavailableError(self._last_error)
         return Capabilities(
             salt=False,
             priority=True,

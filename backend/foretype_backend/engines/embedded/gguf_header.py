@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["BadModelFile", "ModelHeader", "kv_block_bytes", "read_header", "read_metadata"]
+from foretype_backend.errors import ModelFileError
+
+__all__ = ["ModelHeader", "kv_block_bytes", "read_header", "read_metadata"]
 
 ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 _TYPES: Final = {  # id: (name, values in a block, bytes of a block)
@@ -46,10 +48,6 @@ _ARRAY: Final = 9
 
 
 _T = TypeVar("_T")
-
-
-class BadModelFile(ValueError):
-    """The file cannot be run; the message names the file, the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +84,13 @@ def read_header(path: Path) -> ModelHeader:
     """Read and check the header of a GGUF file.
 
     Raises:
-        BadModelFile: it is missing, not a GGUF file, truncated, or of a kind that does not open.
+        ModelFileError: it is missing, not a GGUF file, truncated, or of a kind that does not open.
     """
     return _opened(path, lambda reader: _parse(path, reader))
 
 
 def read_metadata(path: Path, keys: Collection[str]) -> dict[str, Any]:
-    """The values of `keys`, arrays whole; absent keys are left out. Raises BadModelFile."""
+    """The values of `keys`, arrays whole; absent keys are left out. Raises ModelFileError."""
     return _opened(path, lambda reader: _metadata(path, reader, keys)[0])
 
 
@@ -101,17 +99,17 @@ def _opened(path: Path, read: Callable[[_Reader], _T]) -> _T:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return read(_Reader(data))
     except FileNotFoundError:
-        raise BadModelFile(f"{path}: no such file; give --model the path of a .gguf file") from None
+        raise ModelFileError(f"{path}: no such file; give --model the path of a .gguf file") from None
     except IsADirectoryError:
-        raise BadModelFile(f"{path}: is a folder; give --model the path of a .gguf file") from None
+        raise ModelFileError(f"{path}: is a folder; give --model the path of a .gguf file") from None
     except OSError as error:
-        raise BadModelFile(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+        raise ModelFileError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
     except (struct.error, IndexError, UnicodeDecodeError):
-        raise BadModelFile(f"{path}: its header is cut off or damaged; download or export it again") from None
+        raise ModelFileError(f"{path}: its header is cut off or damaged; download or export it again") from None
     except ValueError as error:
-        if isinstance(error, BadModelFile):
+        if isinstance(error, ModelFileError):
             raise
-        raise BadModelFile(f"{path}: is empty; download or export it again") from error  # mmap of an empty file
+        raise ModelFileError(f"{path}: is empty; download or export it again") from error  # mmap of an empty file
 
 
 class _Reader:
@@ -158,11 +156,13 @@ class _Reader:
 def _metadata(path: Path, reader: _Reader, whole: Collection[str] = ()) -> tuple[dict[str, Any], int]:
     """All key-value pairs, or those of `whole` alone with their arrays; and the number of tensors that follow."""
     if reader.data[:4] != b"GGUF":
-        raise BadModelFile(f"{path}: is not a GGUF file (it starts with {bytes(reader.data[:4])!r}); give a .gguf file")
+        raise ModelFileError(
+            f"{path}: is not a GGUF file (it starts with {bytes(reader.data[:4])!r}); give a .gguf file"
+        )
     reader.offset = 4
     version = reader.scalar("<I")
     if version not in (2, 3):
-        raise BadModelFile(f"{path}: GGUF version {version} is not known (2 and 3 are); export it again")
+        raise ModelFileError(f"{path}: GGUF version {version} is not known (2 and 3 are); export it again")
     tensor_count, key_count = reader.scalar("<Q"), reader.scalar("<Q")
     meta: dict[str, Any] = {}
     try:
@@ -180,7 +180,7 @@ def _parse(path: Path, reader: _Reader) -> ModelHeader:
     meta, tensor_count = _metadata(path, reader)
     architecture = str(meta.get("general.architecture", ""))
     if architecture not in ARCHITECTURES:
-        raise BadModelFile(
+        raise ModelFileError(
             f"{path}: architecture {architecture!r} does not open; use a model of {', '.join(ARCHITECTURES)} shape, or serve "
             "this one elsewhere and use --engine openai"
         )
@@ -197,7 +197,7 @@ def _tensors(path: Path, reader: _Reader, count: int, alignment: int) -> int:
         kind, offset = reader.scalar("<I"), reader.scalar("<Q")
         type_name, block_values, block_bytes = _TYPES.get(kind, (f"type {kind}", 1, 0))
         if len(shape) > 1 and type_name not in _OPENS:
-            raise BadModelFile(
+            raise ModelFileError(
                 f"{path}: tensor {name} is {type_name}, which does not open; use a file quantised as Q8_0, Q6_K, Q4_K_M, Q4_1, "
                 "Q4_0 or F16"
             )
@@ -209,7 +209,7 @@ def _tensors(path: Path, reader: _Reader, count: int, alignment: int) -> int:
             vocabulary = shape[-1]
     start = -(-reader.offset // alignment) * alignment
     if start + end > len(reader.data):
-        raise BadModelFile(
+        raise ModelFileError(
             f"{path}: is truncated ({len(reader.data)} bytes, its tensors need {start + end}); download or copy it again"
         )
     return vocabulary
@@ -219,7 +219,7 @@ def _header(path: Path, architecture: str, meta: dict[str, Any], vocabulary: int
     def number(key: str, default: int | None = None) -> int:
         value = meta.get(f"{architecture}.{key}", default)
         if not isinstance(value, int) or value <= 0:
-            raise BadModelFile(f"{path}: {architecture}.{key} is missing or wrong ({value!r}); export it again")
+            raise ModelFileError(f"{path}: {architecture}.{key} is missing or wrong ({value!r}); export it again")
         return value
 
     heads = number("attention.head_count")
@@ -237,7 +237,7 @@ def _header(path: Path, architecture: str, meta: dict[str, Any], vocabulary: int
         context_limit_tokens = window
         notes.append(f"the sliding window is ignored by the engine; context limited to {window} tokens")
     if vocabulary <= 0:
-        raise BadModelFile(f"{path}: has no tensor token_embd.weight; export it again")
+        raise ModelFileError(f"{path}: has no tensor token_embd.weight; export it again")
     return ModelHeader(
         architecture=architecture,
         name=str(meta.get("general.name") or path.stem),

@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 from foretype_context.templates import GRAMMARS
 
-from foretype_backend.engines.embedded.gguf_header import BadModelFile, read_metadata
+from foretype_backend.engines.embedded.gguf_header import read_metadata
+from foretype_backend.errors import ModelFileError
 
 __all__ = ["tokenizer_of"]
 
@@ -53,20 +54,20 @@ def tokenizer_of(path: Path) -> bytes:
     """The bytes of a `tokenizer.json`, the same for the same file at each start.
 
     Raises:
-        BadModelFile: the file carries no tokenizer, or one of a kind that is not known here.
+        ModelFileError: the file carries no tokenizer, or one of a kind that is not known here.
     """
     found = {key.rpartition(".")[2]: value for key, value in read_metadata(path, _KEYS).items()}
     tokens: list[str] = found.get("tokens") or []
     types: list[int] = found.get("token_type") or [_NORMAL] * len(tokens)
     if not tokens or len(types) != len(tokens):
-        raise BadModelFile(f"{path}: carries no whole tokenizer; put its tokenizer.json beside it")
+        raise ModelFileError(f"{path}: carries no whole tokenizer; put its tokenizer.json beside it")
     kind = found.get("model")
     if kind == "gpt2":
         parts = _byte_level(path, found.get("pre"), found.get("merges") or [])
     elif kind == "llama":
         parts = _sentence_piece(path, tokens, types, found.get("scores") or [], found.get("unknown_token_id"))
     else:
-        raise BadModelFile(
+        raise ModelFileError(
             f"{path}: its tokenizer is of kind {kind!r}, not gpt2 or llama; put tokenizer.json beside it"
         )
     controls = {token for grammar in GRAMMARS.values() for token in grammar.controls()}
@@ -94,7 +95,7 @@ def _byte_level(path: Path, pre: object, merges: list[str]) -> dict[str, Any]:
     name = _SAME_AS.get(str(pre), str(pre))
     if name not in _PATTERNS:
         known = ", ".join(sorted({*_PATTERNS, *_SAME_AS}))
-        raise BadModelFile(
+        raise ModelFileError(
             f"{path}: its pre-tokeniser {pre!r} is not known here ({known} are); put its tokenizer.json beside it"
         )
     splits: list[dict[str, Any]] = [
@@ -123,7 +124,7 @@ def _sentence_piece(
     path: Path, tokens: list[str], types: list[int], scores: list[float], unknown: int | None
 ) -> dict[str, Any]:
     if len(scores) != len(tokens):
-        raise BadModelFile(f"{path}: its vocabulary has no scores; put its tokenizer.json beside it")
+        raise ModelFileError(f"{path}: its vocabulary has no scores; put its tokenizer.json beside it")
     numbers = {token: at for at, token in enumerate(tokens) if types[at] == _NORMAL}
     merges: list[tuple[float, int, int, str, str]] = []
     for token, at in numbers.items():

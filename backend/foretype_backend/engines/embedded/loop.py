@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from foretype_backend.engines.embedded.ipc import Cancel, Ended, Load, Output, Report, Submit
 from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, Job, Limits, Produced
-from foretype_backend.engines.embedded.pipeline import Pipeline, PipelineError, Read, Sampling
+from foretype_backend.engines.embedded.pipeline import Pipeline, Read, Sampling
 from foretype_backend.engines.embedded.schedule import Scheduler
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
+from foretype_backend.errors import PipelineError
 
 __all__ = ["WorkerLoop"]
 

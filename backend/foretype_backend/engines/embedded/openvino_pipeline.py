@@ -14,7 +14,8 @@ import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
-from foretype_backend.engines.embedded.pipeline import PipelineError, Read, Sampling
+from foretype_backend.engines.embedded.pipeline import Read, Sampling
+from foretype_backend.errors import PipelineError
 
 __all__ = ["BLOCK_TOKENS", "OpenVinoPipeline", "PipelineConfig", "library_versions"]
 

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-__all__ = ["Pipeline", "PipelineError", "Read", "Sampling"]
-
-
-class PipelineError(Exception):
-    """The pipeline threw: nothing in it can be trusted any more, and every request in it is lost."""
+__all__ = ["Pipeline", "Read", "Sampling"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

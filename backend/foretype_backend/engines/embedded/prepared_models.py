@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from foretype_backend.engines.embedded.pipeline import PipelineError
+from foretype_backend.errors import PipelineError
 
 __all__ = ["MODEL_BYTES_MAX", "PreparedModels"]
 

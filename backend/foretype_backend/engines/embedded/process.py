@@ -20,15 +20,12 @@ from foretype_backend.engines.embedded.ipc import (
     decode_report,
     encode,
 )
+from foretype_backend.errors import EngineStartError
 
-__all__ = ["EngineProcess", "StartFailed"]
+__all__ = ["EngineProcess"]
 
 _logger = logging.getLogger("foretype.engine")
 _WORKER = "foretype_backend.engines.embedded.worker"
-
-
-class StartFailed(Exception):
-    """The process did not come up; the message names the file and the remedy."""
 
 
 class EngineProcess:
@@ -42,7 +39,7 @@ class EngineProcess:
 
     @classmethod
     async def open(cls, config: EmbeddedConfig) -> tuple[EngineProcess, Ready]:
-        """Start the process and wait until its model is loaded. Raises StartFailed."""
+        """Start the process and wait until its model is loaded. Raises EngineStartError."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",  # `-m` would import from the working directory first, which may be a repository and hold anything
@@ -81,16 +78,16 @@ class EngineProcess:
                 reports = await self.reports()
         except TimeoutError:
             message = f"{config.model}: not loaded within {config.start_timeout_s:g} s; raise start_timeout_s"
-            raise StartFailed(message) from None
+            raise EngineStartError(message) from None
         if not reports:
-            raise StartFailed(f"{config.model}: {await self.reason()}")
+            raise EngineStartError(f"{config.model}: {await self.reason()}")
         match reports[0]:
             case Ready() as ready:
                 return ready
             case Failed(message=message):
-                raise StartFailed(message)
+                raise EngineStartError(message)
             case other:
-                raise StartFailed(f"unexpected first report {type(other).__name__}")
+                raise EngineStartError(f"unexpected first report {type(other).__name__}")
 
     @property
     def pid(self) -> int:

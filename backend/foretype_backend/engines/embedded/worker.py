@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from foretype_backend.engines.embedded.gguf_header import BadModelFile, ModelHeader, kv_block_bytes, read_header
+from foretype_backend.engines.embedded.gguf_header import ModelHeader, kv_block_bytes, read_header
 from foretype_backend.engines.embedded.ipc import (
     Cancel,
     Configure,
@@ -38,9 +38,10 @@ from foretype_backend.engines.embedded.openvino_pipeline import (
     PipelineConfig,
     library_versions,
 )
-from foretype_backend.engines.embedded.pipeline import PipelineError, Sampling
+from foretype_backend.engines.embedded.pipeline import Sampling
 from foretype_backend.engines.embedded.prepared_models import PreparedModels
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
+from foretype_backend.errors import ModelFileError, PipelineError
 
 __all__ = ["main"]
 
@@ -74,7 +75,7 @@ def main() -> None:
     try:
         header = read_header(Path(configure.model))
         loop, ready = _load(configure, header, send)
-    except BadModelFile as error:
+    except ModelFileError as error:
         send([Failed(message=str(error))])
         raise SystemExit(2) from None
     except PipelineError as error:
@@ -122,7 +123,7 @@ def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report
     block_bytes = kv_block_bytes(header, BLOCK_TOKENS)
     pool_blocks = configure.cache_bytes // block_bytes
     if pool_blocks < 8:
-        raise BadModelFile(
+        raise ModelFileError(
             f"cache_bytes {configure.cache_bytes} holds {pool_blocks} blocks of {BLOCK_TOKENS} tokens; give at least "
             f"{64 * block_bytes}"
         )

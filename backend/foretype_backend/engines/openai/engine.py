@@ -24,19 +24,8 @@ from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.openai.events import Event, Events, OpenAIConfig, ServerFeatures, error_of, status_error
 from foretype_backend.engines.openai.http_stream import Answer, HttpStreams
-from foretype_backend.engines.port import (
-    Capabilities,
-    Chunk,
-    EngineFinish,
-    EngineStatistics,
-    EngineUnavailable,
-    Fault,
-    GenerationRequest,
-    Origin,
-    PromptRefused,
-)
+from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
 from foretype_backend.engines.salting import (
-    NotApart,
     SaltProof,
     as_text,
     as_token_ids,
@@ -45,6 +34,7 @@ from foretype_backend.engines.salting import (
     prove_apart,
 )
 from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S, VllmMetrics, read_metrics
+from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError
 
 __all__ = ["OpenAIEngine", "Stream"]
 
@@ -127,8 +117,8 @@ class OpenAIEngine:
             await self.keep_apart()
         except BaseException as error:
             await self._hang_up()
-            if isinstance(error, PromptRefused):
-                raise EngineUnavailable(f"{self._config.url}: refuses a prompt of one token: {error}") from None
+            if isinstance(error, PromptRefusedError):
+                raise EngineUnavailableError(f"{self._config.url}: refuses a prompt of one token: {error}") from None
             raise
 
     async def close(self) -> None:
@@ -158,8 +148,8 @@ class OpenAIEngine:
         """Returns at once where the engine has one tenant, else when the server is known to keep salts apart.
 
         Raises:
-            NotApart: it does not.
-            EngineUnavailable: it is away.
+            SaltIgnoredError: it does not.
+            EngineUnavailableError: it is away.
         """
         if self._shared:
             await self._salting.hold()
@@ -179,12 +169,12 @@ class OpenAIEngine:
         body = self._salted_body(prompt) | {"model": model}
         try:
             reply = await self._request("POST", self.path, body | {"cache_salt": salt})
-        except PromptRefused as error:
+        except PromptRefusedError as error:
             try:
                 await self._request("POST", self.path, body)
-            except PromptRefused:  # whoever asks: a server of completions has no chat
-                raise EngineUnavailable(str(error), fault=Fault.ERROR) from None
-            raise NotApart(
+            except PromptRefusedError:  # whoever asks: a server of completions has no chat
+                raise EngineUnavailableError(str(error), fault=Fault.ERROR) from None
+            raise SaltIgnoredError(
                 f"{error}; so it cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
             ) from None
         return cached_tokens_of(reply, self._config.url)
@@ -235,10 +225,10 @@ class OpenAIEngine:
         names = [str(m.get("id")) for m in entries]
         if not self._model:
             if not names:
-                raise EngineUnavailable(f"{self._config.url}: lists no model; name one with the option 'model'")
+                raise EngineUnavailableError(f"{self._config.url}: lists no model; name one with the option 'model'")
             self._model = names[0]
         elif names and self._model not in names:
-            raise EngineUnavailable(f"{self._config.url}: has no model {self._model!r}; it has {', '.join(names)}")
+            raise EngineUnavailableError(f"{self._config.url}: has no model {self._model!r}; it has {', '.join(names)}")
         limit = next((m.get("max_model_len") for m in entries if m.get("id") == self._model), None)
         if isinstance(limit, int) and limit > 0:
             self._context_limit_tokens = min(limit, self._context_limit_tokens)
@@ -264,7 +254,7 @@ class OpenAIEngine:
         """The reply to a request with these fields; empty where the server refuses them."""
         try:
             return await self._request("POST", "completions", self._body(fields.pop("prompt"), 1, fields))
-        except PromptRefused:
+        except PromptRefusedError:
             return {}
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -283,7 +273,7 @@ class OpenAIEngine:
             reply = None
         if not isinstance(reply, dict):
             told = f"{url}: does not answer with JSON; is this the base URL, up to and with /v1?"
-            raise EngineUnavailable(told, fault=Fault.GARBAGE)
+            raise EngineUnavailableError(told, fault=Fault.GARBAGE)
         return cast("dict[str, Any]", reply)
 
     # Requests
@@ -311,11 +301,11 @@ class OpenAIEngine:
                 for chunk in await self._more(stream):
                     whole = chunk.finish is not None
                     yield chunk
-        except (httpx.HTTPError, EngineUnavailable, PromptRefused) as error:
+        except (httpx.HTTPError, EngineUnavailableError, PromptRefusedError) as error:
             if not stream.over:
                 self._drop(stream)
                 told = error_of(self._url, error) if isinstance(error, httpx.HTTPError) else error
-                if isinstance(told, EngineUnavailable) and told.fault in (Fault.LOST, Fault.CERTIFICATE):
+                if isinstance(told, EngineUnavailableError) and told.fault in (Fault.LOST, Fault.CERTIFICATE):
                     self._salting.forget()
                 raise told from None
             yield self._end(EngineFinish.ABORTED)
@@ -335,7 +325,7 @@ class OpenAIEngine:
 
     def _salt(self, salt: str | None) -> str:
         if not salt:
-            raise PromptRefused("tenants share the engine and the request has no cache salt; configure identities")
+            raise PromptRefusedError("tenants share the engine and the request has no cache salt; configure identities")
         return salt
 
     async def _ask(self, stream: Stream) -> None:
@@ -353,7 +343,7 @@ class OpenAIEngine:
             return await connecting
         except asyncio.CancelledError:
             if stream.over and connecting.cancelled():
-                raise EngineUnavailable("aborted") from None
+                raise EngineUnavailableError("aborted") from None
             raise
 
     def _stop(self, stream: Stream) -> None:
@@ -382,7 +372,7 @@ class OpenAIEngine:
         if answer is None:
             return
         try:
-            with contextlib.suppress(httpx.HTTPError, EngineUnavailable):
+            with contextlib.suppress(httpx.HTTPError, EngineUnavailableError):
                 while not whole:
                     whole = bool(await self._more(stream))
         finally:
@@ -400,7 +390,7 @@ class OpenAIEngine:
         )
         features = self._features
         if not features.token_ids and prompt_text is None:
-            raise PromptRefused(f"{self._config.url} takes no token ids and the request carries no text")
+            raise PromptRefusedError(f"{self._config.url} takes no token ids and the request carries no text")
         fields: dict[str, Any] = {"stream": True, "temperature": params.temperature}
         if params.stop_strings:
             fields["stop"] = list(params.stop_strings[:4])
@@ -435,7 +425,7 @@ class OpenAIEngine:
             return found
         if stream.finish is None:
             told = f"{self._url}: the stream ended without a finish reason; retry"
-            raise EngineUnavailable(told, fault=Fault.GARBAGE)
+            raise EngineUnavailableError(told, fault=Fault.GARBAGE)
         return [*found, self._last(stream)]
 
     def _last(self, stream: Stream, cached_tokens: int | None = None) -> Chunk:
@@ -514,7 +504,7 @@ class OpenAIEngine:
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
-            raise EngineUnavailable(f"{self._config.url}: the engine is not started; call start() first")
+            raise EngineUnavailableError(f"{self._config.url}: the engine is not started; call start() first")
         return self._client
 
     def _asked(self) -> HttpStreams:

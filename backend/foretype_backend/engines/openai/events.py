@@ -13,7 +13,8 @@ import httpx
 import msgspec
 from foretype_wire.credentials import without_credentials
 
-from foretype_backend.engines.port import EngineFinish, EngineUnavailable, Fault, PromptRefused
+from foretype_backend.engines.port import EngineFinish
+from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
 __all__ = ["Event", "Events", "OpenAIConfig", "ServerFeatures", "error_of", "status_error"]
 
@@ -164,11 +165,13 @@ class Events:
             data: the next bytes; none at the end of the stream.
 
         Raises:
-            EngineUnavailable: the server reports an error inside the stream, or sends what is no completion.
+            EngineUnavailableError: the server reports an error inside the stream, or sends what is no completion.
         """
         *lines, self._part = (self._part + (data or b"\n")).split(b"\n")
         if len(self._part) > _LINE_MAX_BYTES:
-            raise EngineUnavailable(f"{self._url}: sent a line without end; is it compatible?", fault=Fault.GARBAGE)
+            raise EngineUnavailableError(
+                f"{self._url}: sent a line without end; is it compatible?", fault=Fault.GARBAGE
+            )
         found: list[Event] = []
         for line in lines:
             if not line.startswith(b"data:"):
@@ -185,12 +188,12 @@ def _event_of(url: str, payload: bytes) -> Event:
     try:
         data = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise EngineUnavailable(
+        raise EngineUnavailableError(
             f"{url}: sent an event that is no completion ({error}); is it compatible?", fault=Fault.GARBAGE
         ) from None
     if data.error is not None:
         failed = f"{url}: failed while generating: {_message(data.error)}; retry"
-        raise EngineUnavailable(failed, fault=Fault.ERROR)
+        raise EngineUnavailableError(failed, fault=Fault.ERROR)
     choice = data.choices[0] if data.choices else _Choice()
     usage = data.usage
     values = choice.logprobs.token_logprobs if choice.logprobs else None
@@ -218,7 +221,7 @@ def _finish(reason: str | None) -> EngineFinish | None:
     return EngineFinish.ABORTED if reason == "abort" else EngineFinish.END_TOKEN
 
 
-def status_error(url: str, status: int, body: str) -> EngineUnavailable | PromptRefused:
+def status_error(url: str, status: int, body: str) -> EngineUnavailableError | PromptRefusedError:
     """The typed error for an HTTP status, with the server's own words."""
     try:
         parsed: Any = json.loads(body)
@@ -232,28 +235,34 @@ def status_error(url: str, status: int, body: str) -> EngineUnavailable | Prompt
             if place.hostname and "." in place.hostname:
                 told = told.replace(place.hostname, "the engine")
             refuses = f"refuses the request ({status})"
-            return PromptRefused(f"{url}: {refuses}: {message}", told=f"the engine {refuses}: {told}")
+            return PromptRefusedError(f"{url}: {refuses}: {message}", told=f"the engine {refuses}: {told}")
         case 401 | 403:
-            return EngineUnavailable(f"{url}: refuses the credential ({status}): {message}; check the option 'api_key'")
+            return EngineUnavailableError(
+                f"{url}: refuses the credential ({status}): {message}; check the option 'api_key'"
+            )
         case 404:
-            return EngineUnavailable(f"{url}: not found: {message}; check the options 'url' (up to /v1) and 'model'")
+            return EngineUnavailableError(
+                f"{url}: not found: {message}; check the options 'url' (up to /v1) and 'model'"
+            )
         case 429 | 503:
-            return EngineUnavailable(f"{url}: is overloaded ({status}): {message}; retry later", fault=Fault.BUSY)
+            return EngineUnavailableError(f"{url}: is overloaded ({status}): {message}; retry later", fault=Fault.BUSY)
         case _:
-            return EngineUnavailable(f"{url}: fails with status {status}: {message}; see its log", fault=Fault.ERROR)
+            return EngineUnavailableError(
+                f"{url}: fails with status {status}: {message}; see its log", fault=Fault.ERROR
+            )
 
 
-def error_of(url: str, error: httpx.HTTPError) -> EngineUnavailable:
+def error_of(url: str, error: httpx.HTTPError) -> EngineUnavailableError:
     """The typed error for a transport error."""
     if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
         fault = Fault.CERTIFICATE if "certificate" in str(error).lower() else Fault.LOST
-        return EngineUnavailable(
+        return EngineUnavailableError(
             f"{url}: cannot connect ({error}); is the server running, and the URL right?", fault=fault
         )
     if isinstance(error, httpx.TimeoutException):
         silent = f"{url}: said nothing for too long; raise 'idle_timeout_s', or look at the server"
-        return EngineUnavailable(silent, fault=Fault.SILENT)
-    return EngineUnavailable(f"{url}: the connection broke ({error or type(error).__name__}); retry")
+        return EngineUnavailableError(silent, fault=Fault.SILENT)
+    return EngineUnavailableError(f"{url}: the connection broke ({error or type(error).__name__}); retry")
 
 
 def _message(error: Any) -> str:

@@ -23,12 +23,9 @@ from foretype_backend.engines.port import (
     Chunk,
     EngineFinish,
     EngineStatistics,
-    EngineUnavailable,
-    Fault,
     GenerationParams,
     GenerationRequest,
     Origin,
-    PromptRefused,
 )
 from foretype_backend.engines.vllm.library import Library, StepCounts, load_library
 from foretype_backend.engines.vllm.options import (
@@ -44,6 +41,7 @@ from foretype_backend.engines.vllm.request import (
     tier_parameters,
     without_end,
 )
+from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
 __all__ = ["VllmEngine"]
 
@@ -90,7 +88,7 @@ class VllmEngine:
         try:
             library = load_library()
         except ImportError as error:
-            raise EngineUnavailable(
+            raise EngineUnavailableError(
                 f"vLLM cannot be imported ({error}); run the gateway in an environment with vllm>=0.32,<0.34: "
                 "`make vllm-env` makes one for CPUs, `.venv-vllm/bin/foretype serve --engine vllm` runs in it"
             ) from error
@@ -98,7 +96,7 @@ class VllmEngine:
             try:
                 check_memory(self._options, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
             except ValueError as error:
-                raise EngineUnavailable(str(error)) from error
+                raise EngineUnavailableError(str(error)) from error
         arguments = engine_arguments(self._options, cpu=library.cpu)
         self._block_tokens = arguments["block_size"]
         try:
@@ -106,7 +104,7 @@ class VllmEngine:
             self._llm = library.start(arguments, self._counted)
         except Exception as error:  # whatever vLLM or torch raises: it cannot start, and says why
             self._down = f"vLLM did not start: {_told(error)}"
-            raise EngineUnavailable(self._down) from error
+            raise EngineUnavailableError(self._down) from error
         self._library = library
         try:
             await self._rehearse()
@@ -161,7 +159,7 @@ class VllmEngine:
             vocabulary_tokens=self._shape.vocabulary_tokens,
         )
         if self._options.shared and not request.salt:
-            raise PromptRefused(
+            raise PromptRefusedError(
                 "the engine is shared by tenants and the request has no cache salt; configure identities"
             )
         llm, library = self.library()
@@ -189,7 +187,7 @@ class VllmEngine:
                 if chunk.finish is not None:
                     return
             yield Chunk(finish=EngineFinish.ABORTED)  # vLLM ends an aborted stream without a word
-        except EngineUnavailable:
+        except EngineUnavailableError:
             raise
         except Exception as error:
             raise self._fault(error) from error
@@ -282,7 +280,7 @@ class VllmEngine:
 
     def capabilities(self) -> Capabilities:
         if self._llm is None:
-            raise EngineUnavailable(self._down)
+            raise EngineUnavailableError(self._down)
         return Capabilities(
             salt=True,
             priority=True,
@@ -301,11 +299,13 @@ class VllmEngine:
     # Inside
 
     def library(self) -> tuple[Any, Library]:
-        """The running `AsyncLLM` and the names it came with, for who measures it. Raises EngineUnavailable."""
+        """The running `AsyncLLM` and the names it came with, for who measures it. Raises EngineUnavailableError."""
         if self._llm is None or self._library is None:
-            raise EngineUnavailable(self._down)
+            raise EngineUnavailableError(self._down)
         if self._llm.errored:
-            raise EngineUnavailable("vLLM's engine process died; its log says why, the gateway has to be started again")
+            raise EngineUnavailableError(
+                "vLLM's engine process died; its log says why, the gateway has to be started again"
+            )
         return self._llm, self._library
 
     def _counted(self, counts: StepCounts) -> None:
@@ -319,12 +319,12 @@ class VllmEngine:
         return tier_parameters(origin, salt, shared=shared)
 
     def _fault(self, error: Exception) -> Exception:
-        if isinstance(error, PromptRefused):
+        if isinstance(error, PromptRefusedError):
             return error
         if self._library is not None and isinstance(error, self._library.refused):
-            return PromptRefused(str(error))
+            return PromptRefusedError(str(error))
         dead = self._llm is None or self._llm.errored
-        return EngineUnavailable(f"vLLM failed: {_told(error)}", fault=Fault.LOST if dead else Fault.ERROR)
+        return EngineUnavailableError(f"vLLM failed: {_told(error)}", fault=Fault.LOST if dead else Fault.ERROR)
 
 
 class _Live:

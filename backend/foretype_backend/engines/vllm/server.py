@@ -23,12 +23,11 @@ from foretype_backend.engines.port import (
     Chunk,
     EngineFinish,
     EngineStatistics,
-    EngineUnavailable,
     GenerationParams,
     GenerationRequest,
     Origin,
-    PromptRefused,
 )
+from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
 __all__ = ["ReplicaIdentity", "VllmServerEngine"]
 
@@ -58,7 +57,7 @@ class VllmServerEngine(OpenAIEngine):
         transfer_parameters: what the cache tiers of the server are told of a request.
 
     Raises:
-        EngineUnavailable: by :meth:`start`: the server is not there, is no vLLM, or its vocabulary is another.
+        EngineUnavailableError: by :meth:`start`: the server is not there, is no vLLM, or its vocabulary is another.
     """
 
     looks = False
@@ -114,7 +113,7 @@ class VllmServerEngine(OpenAIEngine):
         reply = await self._accepts(dict(base))
         choices: Any = reply.get("choices") or [{}]
         if not (isinstance(choices[0], dict) and choices[0].get("token_ids")):  # pyright: ignore[reportUnknownMemberType]
-            raise EngineUnavailable(
+            raise EngineUnavailableError(
                 f"{self._config.url}: returns no token ids; it is no `vllm serve` of 0.11 or newer. Use the engine "
                 "`openai` for other servers"
             )
@@ -122,7 +121,7 @@ class VllmServerEngine(OpenAIEngine):
         if self._vocabulary_tokens is not None and not await self._accepts(
             base | {"prompt": [self._vocabulary_tokens - 1]}
         ):
-            raise EngineUnavailable(
+            raise EngineUnavailableError(
                 f"{self._config.url}: refuses token id {self._vocabulary_tokens - 1}, which the tokenizer has; model and "
                 "tokenizer do not match. Name the model's own with `[model] tokenizer`"
             )
@@ -131,7 +130,7 @@ class VllmServerEngine(OpenAIEngine):
         return ServerFeatures(token_ids=True, logprobs=True, usage=True, stop_token_ids=True)
 
     async def check(self) -> None:
-        """Two streamed tokens and the server's own figures. Raises EngineUnavailable, also where the model is gone."""
+        """Two streamed tokens and the server's own figures. Raises EngineUnavailableError, also where the model is gone."""
         await self._find_model()
         self._checks += 1
         two = GenerationParams(max_tokens=2)
@@ -206,7 +205,7 @@ class VllmServerEngine(OpenAIEngine):
             async with asyncio.timeout(_DRAIN_S):
                 if await self._post_abort([f"cmpl-{request_id}-0"]):
                     await asyncio.shield(ended)
-        except (TimeoutError, EngineUnavailable):
+        except (TimeoutError, EngineUnavailableError):
             pass
         finally:
             if not ended.done():
@@ -225,7 +224,7 @@ class VllmServerEngine(OpenAIEngine):
         body = self._body(list(token_ids), 1, {"temperature": 0.0})
         one = GenerationParams(max_tokens=1)
         self._mark(body, GenerationRequest("", token_ids, one, priority=_WARM_PRIORITY, salt=salt, origin=origin))
-        with contextlib.suppress(PromptRefused):
+        with contextlib.suppress(PromptRefusedError):
             await self._request("POST", "completions", body)
 
     # Questions

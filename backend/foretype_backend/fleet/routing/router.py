@@ -22,13 +22,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from foretype_backend.errors import NoReplicaError
 from foretype_backend.fleet.routing.ring import Ring
 
-__all__ = ["Choice", "NoReplica", "Route", "Router", "RouterStatistics", "RoutingOptions"]
-
-
-class NoReplica(Exception):
-    """No replica is in service."""
+__all__ = ["Choice", "Route", "Router", "RouterStatistics", "RoutingOptions"]
 
 
 class Route(StrEnum):
@@ -146,11 +143,11 @@ class Router:
             avoid: replicas that just refused this request; taken only where there is no other.
 
         Raises:
-            NoReplica: none is in service.
+            NoReplicaError: none is in service.
         """
         members = self._ring.members
         if not members:
-            raise NoReplica("no replica is in service; see the health of the engines")
+            raise NoReplicaError("no replica is in service; see the health of the engines")
         loads = self._book.loads
         # At most ceil(c · (m + 1) / n), so that the request itself always finds a place.
         total = sum(loads[name].in_flight for name in members)

@@ -1,0 +1,205 @@
+"""What can go wrong in the gateway, in one tree. Each message says what is wrong and what to do.
+
+* `BackendError`
+    * `ConfigError`: a setting; raised by `config` and by whoever reads its files, told by commands (exit code 2)
+    * `StoreError`: a store of tenants or events; raised by `database`, `identity` and `telemetry`, told by commands (exit code 1)
+        and by the gateway's start; while it runs, what was to be stored is kept
+        * `StoreBusyError`: too much waits for it; clients are told to send again
+        * `EntryError`: a tenant, team, user or key that is not there, or is already; told by commands
+    * `EngineError`
+        * `EngineUnavailableError`: by every engine; the pool asks another replica, then `serving` answers `engine_unavailable`
+            * `SaltIgnoredError`: a server that would mix tenants; ends the start, later no request is sent to it
+        * `PromptRefusedError`: by every engine; `serving` answers `invalid_request`
+        * `UnknownEngineError`: by the table of engines; told by commands
+        * `ModelFileError`: by the readers of GGUF; told by the start
+        * `EngineStartError`, `PipelineError`: by the embedded engine's process, caught on both sides of its pipe
+        * `NoReplicaError`: by the router; the pool turns it into `EngineUnavailableError`
+    * `PrefixError`
+        * `EpochFileError`: the file of salts' epochs; ends the start, or fails a purge
+        * `PurgeError`: a purge that was not done; answered by its door
+        * `PlacementError`: by the reader of what a request tells of its spans; the plugin in vLLM then caches nothing of it
+        * `ChunkFormatError`: bytes of the shared tier that are no chunk; counted as absent
+        * `CacheEventsError`: a replica's message that cannot be read; logged, and the next is read
+        * `TierUnavailableError`, `TierRefusedError`: by the shared tier; it waits, or stays off
+    * `BudgetExceededError`: by `serving`, before anything was done; every door answers `rate_limited`
+
+What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequest`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+__all__ = [
+    "FAULT_TOLD",
+    "BackendError",
+    "BudgetExceededError",
+    "CacheEventsError",
+    "ChunkFormatError",
+    "ConfigError",
+    "EngineError",
+    "EngineStartError",
+    "EngineUnavailableError",
+    "EntryError",
+    "EpochFileError",
+    "Fault",
+    "ModelFileError",
+    "NoReplicaError",
+    "PipelineError",
+    "PlacementError",
+    "PrefixError",
+    "PromptRefusedError",
+    "PurgeError",
+    "SaltIgnoredError",
+    "StoreBusyError",
+    "StoreError",
+    "TierRefusedError",
+    "TierUnavailableError",
+    "UnknownEngineError",
+]
+
+
+class BackendError(Exception):
+    """Of all that the gateway raises itself."""
+
+
+class ConfigError(BackendError, ValueError):
+    """A configuration that cannot be used; the message names the field and the remedy."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+class StoreError(BackendError):
+    """The store cannot take or give anything now; the message names what is wrong and what to do."""
+
+
+class StoreBusyError(StoreError):
+    """Too much waits for the store already; the sender keeps its batch and tries again."""
+
+
+class EntryError(StoreError):
+    """What a command named does not exist, or exists already; the message says which and what to do."""
+
+
+class Fault(StrEnum):
+    """What is wrong with an engine that cannot serve; also the metric's label."""
+
+    LOST = "lost"  # not there: the connection cannot be made or broke, the process ended, it was never started
+    CERTIFICATE = "certificate"  # it is there, and nobody can know that it is itself
+    SILENT = "silent"  # it took the request and says nothing
+    GARBAGE = "garbage"  # it answers what is no answer
+    ERROR = "error"  # it says itself that it failed
+    BUSY = "busy"  # it takes no more work now
+
+
+FAULT_TOLD: Final = {
+    Fault.LOST: "the engine cannot be reached; retry",
+    Fault.CERTIFICATE: "the engine's certificate cannot be trusted; tell who runs this gateway",
+    Fault.SILENT: "the engine says nothing; retry",
+    Fault.GARBAGE: "the engine's answer makes no sense; retry",
+    Fault.ERROR: "the engine failed; retry",
+    Fault.BUSY: "the engine is overloaded; retry later",
+}
+"""What clients are told of a server: its own words, and ours for the operator, name hosts."""
+
+
+class EngineError(BackendError):
+    """Of all that concerns engines and their models."""
+
+
+class EngineUnavailableError(EngineError):
+    """The engine died, hangs, or is not started; the request may be retried elsewhere before its first token."""
+
+    def __init__(self, message: str = "", *, fault: Fault = Fault.LOST) -> None:
+        super().__init__(message)
+        self.fault = fault
+
+
+class SaltIgnoredError(EngineUnavailableError):
+    """No tenant's prompt must reach this server. The message says what was seen, and the remedy."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, fault=Fault.ERROR)
+
+
+class PromptRefusedError(EngineError):
+    """The engine will never accept this prompt (too long, invalid token ids). The message names the limit.
+
+    `told` is the message without where the engine is, which is nobody's business but the operator's.
+    """
+
+    def __init__(self, message: str = "", *, told: str | None = None) -> None:
+        super().__init__(message)
+        self.told = message if told is None else told
+
+
+class UnknownEngineError(EngineError, ValueError):
+    """There is no engine of that name; the message lists those that exist."""
+
+
+class ModelFileError(EngineError, ValueError):
+    """The file cannot be run; the message names the file, the reason and the remedy."""
+
+
+class EngineStartError(EngineError):
+    """The process did not come up; the message names the file and the remedy."""
+
+
+class PipelineError(EngineError):
+    """The pipeline threw: nothing in it can be trusted any more, and every request in it is lost."""
+
+
+class NoReplicaError(EngineError):
+    """No replica is in service."""
+
+
+class PrefixError(BackendError):
+    """Of all that concerns shared caches and their salts."""
+
+
+class EpochFileError(PrefixError, ValueError):
+    """The file is damaged. Without it, purged caches would be reachable again; the message says how to go on."""
+
+
+class PurgeError(PrefixError):
+    """Nothing was purged, and why; `field` is what of the request was wrong, None where the request was right."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class PlacementError(PrefixError, ValueError):
+    """`kv_transfer_params["foretype"]` is not of the form that `prefix.spans` makes."""
+
+
+class ChunkFormatError(PrefixError):
+    """Not a chunk of this format or this deployment, of another name, truncated or damaged."""
+
+
+class CacheEventsError(PrefixError, ValueError):
+    """A frame that is no batch of vLLM's cache events."""
+
+
+class TierUnavailableError(PrefixError):
+    """The store does not answer in time, or answers with an error; it may come back."""
+
+
+class TierRefusedError(PrefixError):
+    """The store is there and must not be used. The message says what to change."""
+
+
+class BudgetExceededError(BackendError):
+    """A request that its sender's budget does not allow; nothing was done for it.
+
+    Attributes:
+        outcome: the `foretype_backend.serving.completion.Outcome` that it is answered with.
+    """
+
+    def __init__(self, outcome: Any) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
