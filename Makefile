@@ -51,9 +51,9 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml requirements/lock.txt
 	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[local]'
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml requirements/lock.txt
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml lab/pyproject.toml requirements/lock.txt
 	@echo "installing Foretype for development (about two minutes the first time)"
-	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]'
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]' -e lab
 	@touch $@ $(VENV)/.installed
 
 check: lint types ## Format, lint, import rules and types, as CI runs them
@@ -73,7 +73,7 @@ bench: $(VENV)/.installed ## Measure latency on this machine, as a table
 	@$(BIN)/foretype bench latency
 
 soak: $(VENV)/.installed-dev ## Fifty kills of each kind, five of vLLM, and a million events on the scheduler: nothing acknowledged is lost, nothing leaks
-	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/eval/test_events_bench.py
+	@FORETYPE_SOAK_KILLS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q tests/lab/test_telemetry_events.py
 	@FORETYPE_SOAK_EVENTS=1000000 $(BIN)/pytest -q tests/backend/test_admission.py
 	@FORETYPE_SOAK_ROUNDS=50 FORETYPE_SOAK_SEED=$$(date +%s) $(BIN)/pytest -q -m soak tests/backend
 	@test -x .venv-vllm/bin/python || { echo "vLLM was not killed: make vllm-env, then make soak again"; exit 1; }
@@ -113,13 +113,13 @@ openapi: $(VENV)/.installed-dev ## Write docs/openapi.json anew from the gateway
 train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
 	@test -x $(TRAIN)/bin/python || $(PYTHON) -m venv $(TRAIN)
 	@$(TRAIN)/bin/pip install --disable-pip-version-check '$(TORCH)'
-	@$(TRAIN)/bin/pip install --disable-pip-version-check -e '.[train,local]' '$(TORCH)' pytest pytest-asyncio pytest-timeout hypothesis
+	@$(TRAIN)/bin/pip install --disable-pip-version-check -e '.[local]' -e './lab[train]' '$(TORCH)' pytest pytest-asyncio pytest-timeout hypothesis
 	@$(TRAIN)/bin/pip uninstall -q -y torchvision torchaudio
 
 peer-env: ## Build llama.cpp's own server into .venv-peer, to measure beside it (10 to 20 minutes, once)
 	@PYTHON=$(PYTHON) requirements/peer-env.sh
 
-peer-gateways-env: ## Install litellm and smg, each into an environment of its own, to measure beside them (bench load --peer)
+peer-gateways-env: ## Install litellm and smg, each into an environment of its own, to measure beside them (bench peer-load)
 	@PYTHON=$(PYTHON) requirements/peer-gateways.sh
 
 vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
@@ -143,7 +143,7 @@ rehearse: $(VENV)/.installed-dev ## Start what deploy/ names, without rights, wi
 	@PYTHONPATH=tests $(BIN)/python -m rehearsal
 
 parity: ## The shipped model in OpenVINO, llama.cpp and vLLM against transformers in fp32 (STORE=folder with validation/)
-	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (models/README.md)"; exit 1; }
+	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (lab/README.md)"; exit 1; }
 	@for engine in openvino llamacpp vllm; do $(TRAIN)/bin/foretype models parity --engine $$engine --store "$(STORE)" || exit 1; done
 
 release: $(VENV)/bin/python ## Everything that a version consists of into dist/: wheels, editors' packages, bills of materials, checksums (node 20)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the gateways that `foretype bench load --peer` measures beside ours, each into an environment of its own.
+# Installs the gateways that `foretype bench peer-load` measures beside ours, each into an environment of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 while IFS= read -r line; do

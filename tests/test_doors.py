@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("wire", "client", "lsp_server", "context", "retrieval", "backend", "eval", "models")
+PACKAGES = ("wire", "client", "lsp_server", "context", "retrieval", "backend", "eval", "models", "lab")
 
 STARTERS = {
     "context/foretype_context/git.py": "the door to git",
@@ -22,8 +22,8 @@ STARTERS = {
 }
 """Modules of what users and operators run that start processes, and which. Benches and the laboratory start what they measure."""
 
-LABORATORY = ("eval/", "models/foretype_models/", "retrieval/training/")
-GIT = {"context/foretype_context/git.py", "models/foretype_models/corpus/download.py"}
+LABORATORY = ("eval/", "lab/")
+GIT = {"context/foretype_context/git.py", "lab/foretype_lab/corpus/download.py"}
 """The door; and the laboratory's downloads, which fetch into folders of their own."""
 
 SHELLS = {
@@ -125,7 +125,7 @@ def test_a_started_module_is_never_looked_for_in_the_working_directory() -> None
 @pytest.mark.parametrize("name", sorted(BANNED))
 def test_a_library_with_another_way_in_is_not_imported(name: str) -> None:
     found = {path for path, tree in trees().items() if any(one.split(".")[0] == name for one in imports(tree))}
-    found -= {"models/foretype_models/corpus/terms.py"}  # the laboratory's own list of licences
+    found -= {"lab/foretype_lab/corpus/terms.py"}  # the laboratory's own list of licences
     assert found == set()
 
 
@@ -133,10 +133,10 @@ PRINTERS = {
     "context/foretype_context/terminal.py": "the way to a terminal",
     "retrieval/foretype_retrieval/worker.py": "JSON to the process that started it",
     "eval/foretype_eval/sandbox/zygote.py": "JSON to the process that started it",
-    "eval/foretype_eval/load/sse_engine.py": "its port to the process that started it",
-    "eval/foretype_eval/retrieval/index_bench.py": "JSON to the process that started it",
-    "models/foretype_models/train.py": "the laboratory",
-    "models/foretype_models/prepare.py": "the laboratory",
+    "lab/foretype_lab/other_gateways/sse_engine.py": "its port to the process that started it",
+    "lab/foretype_lab/retrieval/index_bench.py": "JSON to the process that started it",
+    "lab/foretype_lab/training/train.py": "the laboratory",
+    "lab/foretype_lab/corpus/prepare.py": "the laboratory",
 }
 
 
@@ -152,7 +152,7 @@ def test_text_goes_to_a_terminal_by_one_way() -> None:
         "Console",
     }
     for path, tree in trees().items():
-        if path in PRINTERS or path.startswith(("retrieval/training/", "models/gpu/")):
+        if path in PRINTERS or path.startswith(("lab/foretype_lab/embedder/", "lab/gpu/")):
             continue
         for name, call in calls(tree):
             assert name not in ways and name not in ("sys.stdout.write", "sys.stderr.write"), (
@@ -177,7 +177,7 @@ READERS = {
 
 def test_files_of_a_folder_are_read_by_one_reader() -> None:
     for path, tree in trees().items():
-        if path in READERS or path.startswith("retrieval/training/"):
+        if path in READERS:
             continue
         if path.startswith(("context/", "client/", "lsp_server/", "retrieval/")):
             for name, call in calls(tree):

@@ -69,7 +69,7 @@ class Features(NamedTuple):
 
 
 WEIGHTS: Final = Features(0.89, 2.77, 2.13, 1.11, 1.28, -1.49, 0.02, 1.20, 0.82, 0.45)
-"""A logistic regression over candidates of repositories that no figure is reported on (retrieval/training/weights.py)."""
+"""A logistic regression over candidates of repositories that no figure is reported on (lab/foretype_lab/embedder/search_weights.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Nearest vectors of one segment: exact below some thousand chunks, FAISS above.
 
-Measured on 97,580 real chunks of 256 (one thread, one question; retrieval/training/ann.py): exact float16 takes 1.4 ms, half of what
+Measured on 97,580 real chunks of 256 (one thread, one question; lab/foretype_lab/embedder/index_types.py): exact float16 takes 1.4 ms, half of what
 a whole answer may take; IVF with 48 of 512 float16 lists a sixth of that in 51 MB. Synthetic clusters flatter IVF: 16 lists
 found 0.997 of the neighbours there, 0.855 here. `add` on a memory-mapped FAISS index aborts the process, so these are made once,
 and never added to.

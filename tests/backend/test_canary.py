@@ -36,8 +36,8 @@ from foretype_backend.config.secret_files import make_secret
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.transport.server import running
-from foretype_eval.postgres import NoPostgres, Postgres, postgres
-from foretype_eval.postgres import available as postgres_available
+from foretype_lab.postgres import NoPostgres, Postgres, postgres
+from foretype_lab.postgres import available as postgres_available
 from foretype_wire.messages import VERSION, Changed, ChangeReason, Feedback, Hello, Profile, Workspace
 from starlette.applications import Starlette
 from starlette.requests import Request

@@ -24,7 +24,7 @@ from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_backend.identity.watch import JwksWatch
 from foretype_client.commands.cli import app
-from foretype_eval import postgres
+from foretype_lab import postgres
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import inspect, select

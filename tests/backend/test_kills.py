@@ -28,7 +28,7 @@ from foretype_backend.identity.directory import Denial, Principal
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
-from foretype_eval import postgres
+from foretype_lab import postgres
 
 ROUNDS = int(os.environ.get("FORETYPE_SOAK_ROUNDS", "3"))
 CHANCE = random.Random(int(os.environ.get("FORETYPE_SOAK_SEED", "1")))

@@ -26,7 +26,7 @@ from foretype_backend.operations.worker_peers import Place
 from foretype_backend.prefix.epochs import read_epochs
 from foretype_backend.prefix.purge import Purged
 from foretype_backend.prefix.salt import SaltBook
-from foretype_eval import postgres
+from foretype_lab import postgres
 from foretype_models.artifacts import locate
 from foretype_wire.messages import VERSION, Done, Hello, Need, Workspace
 from hypothesis import given

@@ -20,7 +20,7 @@ from foretype_backend.telemetry.migrate import HEAD, SCHEMA
 from foretype_backend.telemetry.schema import events, metadata
 from foretype_backend.telemetry.store import Consent, Store
 from foretype_backend.telemetry.upkeep import tidy
-from foretype_eval import postgres
+from foretype_lab import postgres
 from sqlalchemy import func, select, text
 
 

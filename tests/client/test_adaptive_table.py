@@ -11,11 +11,11 @@ from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, TableError, shipped_table
 from foretype_context.document import Document
 from foretype_context.lexemes import hash_contexts
-from foretype_models.data import Store, build_store
-from foretype_models.table.build import TableError as BuildError
-from foretype_models.table.build import build_table
-from foretype_models.table.count import ORDERS, count_order
-from foretype_models.table.symbols import read_corpus, symbols_of, vocabulary_of
+from foretype_lab.corpus_table.build import TableError as BuildError
+from foretype_lab.corpus_table.build import build_table
+from foretype_lab.corpus_table.count import ORDERS, count_order
+from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of
+from foretype_lab.training.data import Store, build_store
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,7 +105,7 @@ def test_what_fewer_than_three_repositories_write_is_not_counted(store: Store) -
 
 @given(st.lists(st.integers(0, 9_000), min_size=ORDERS + 1, max_size=20))
 def test_builder_and_reader_hash_alike(symbols: list[int]) -> None:
-    from foretype_models.table import count
+    from foretype_lab.corpus_table import count
 
     array = np.array([*symbols, 0], np.int32)
     for order in range(1, ORDERS + 1):

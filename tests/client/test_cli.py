@@ -31,6 +31,19 @@ def second() -> None:
     typer.echo("second")
 
 
+added = typer.Typer()
+
+
+@added.command("second")
+def replaced() -> None:
+    typer.echo("another second")
+
+
+@added.command()
+def third() -> None:
+    typer.echo("third")
+
+
 not_a_command = 5
 
 
@@ -82,6 +95,16 @@ def test_a_registration_that_is_no_command_breaks_nothing_else(registered: None)
 
 def test_own_commands_cannot_be_replaced_by_another_package(registered: None) -> None:
     assert "FILE:LINE:COL" in run("complete", "--help").stdout
+
+
+def test_two_packages_that_register_one_group_make_one(registered: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    vars(sys.modules[__name__])["added"] = added
+    points = foretype_client.commands.cli.entry_points(group="foretype.commands")
+    points += [EntryPoint("group", f"{__name__}:{one}", "foretype.commands") for one in ("added", "not_a_command")]
+    assert (run("group", "third").stdout, run("group", "first").stdout) == ("third\n", "first\n")
+    done = run("group", "second")
+    assert done.stdout == "second\n", "a command that is there is replaced by no other package"
+    assert "adds to foretype group is left out (TypeError: 5 is neither" in done.stderr
 
 
 def test_an_unknown_command_is_a_usage_error(registered: None) -> None:

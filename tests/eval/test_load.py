@@ -222,7 +222,9 @@ def test_a_quantile_of_a_histogram_is_that_of_its_bucket() -> None:
     assert quantile({}, 0.99) is None and quantile({inf: 0.0}, 0.5) is None
 
 
-@pytest.mark.parametrize("arguments", [["--scenario", "storm"], ["--scenario", "churn", "--peer", "litellm"]])
+@pytest.mark.parametrize(
+    "arguments", [["--scenario", "storm"], ["--scenario", "churn", "--gateway", "ws://127.0.0.1:1/v1/stream"]]
+)
 def test_a_scenario_that_is_none_or_has_no_gateway_of_its_own_is_refused(arguments: list[str]) -> None:
     answer = CliRunner().invoke(bench, ["load", *arguments])
     assert answer.exit_code == 2 and "--scenario" in answer.output

@@ -53,36 +53,6 @@ def test_a_layout_that_the_grammar_lacks_is_a_fault_of_the_entry(
     assert "spm of foretype-1" in done.output
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate", "layouts"])
-def test_a_layout_to_measure_in_is_checked_before_anything_runs(command: str, tmp_path: Path) -> None:
-    pytest.importorskip("numpy")
-    done = RUN.invoke(cli.app, [command, "--store", str(tmp_path), "--layout", "copilot"])
-    assert done.exit_code == 1
-    assert "--layout: 'copilot' is not one of psm_line_last, psm_growing, psm_classic, spm of foretype-1" in done.output
-
-
-def test_a_checkpoint_without_its_log_is_refused(tmp_path: Path) -> None:
-    done = RUN.invoke(cli.app, ["evaluate", str(tmp_path / "last.pt"), "--store", str(tmp_path)])
-    assert done.exit_code == 1
-    assert "go together" in done.output
-
-
-def test_an_unknown_export_format_is_refused(tmp_path: Path) -> None:
-    done = RUN.invoke(cli.app, ["export", str(tmp_path / "last.pt"), "--to", "onnx"])
-    assert done.exit_code == 1
-    assert "there are gguf and safetensors" in done.output
-
-
-def test_a_checkpoint_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    for path in (tmp_path / "missing.pt", tmp_path / "broken.pt"):
-        (tmp_path / "broken.pt").write_bytes(b"PK\x03\x04 half of a file")
-        done = RUN.invoke(cli.app, ["export", str(path), "--out", str(tmp_path)])
-        assert done.exit_code == 1
-        assert path.name in done.output
-        assert "unchanged" in done.output
-
-
 def test_importing_the_commands_loads_nothing_heavy() -> None:
     code = "import sys; import foretype_models.cli; print(*{m.split('.')[0] for m in sys.modules})"
     root = str(artifacts.FOLDER.parent.parent)

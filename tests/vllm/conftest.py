@@ -46,8 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped GGUF file's weights, de-quantised, as vLLM loads them."""
-    from foretype_models.export import write_safetensors
-    from foretype_models.gguf_file import read_config, read_weights
+    from foretype_lab.model_files.export import write_safetensors
+    from foretype_lab.model_files.gguf_file import read_config, read_weights
 
     shipped = locate()
     config = read_config(shipped.path)
@@ -65,7 +65,7 @@ def options(model_folder: Path) -> dict[str, object]:
 @pytest.fixture(scope="session")
 def draft_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A draft with the model's tokenizer: the model's own first two layers."""
-    from foretype_eval.engine.draft import write_first_layers
+    from foretype_lab.engine_bench.first_layers import write_first_layers
 
     shipped = locate()
     folder = tmp_path_factory.mktemp("vllm") / "draft"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from foretype_eval.engine.options import EngineBenchOptions
-from foretype_eval.engine.speculation import measure_speculation
+from foretype_lab.engine_bench.options import EngineBenchOptions
+from foretype_lab.engine_bench.speculation import measure_speculation
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

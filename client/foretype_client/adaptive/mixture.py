@@ -3,7 +3,7 @@
 Jelinek and Mercer's interpolation, from little context to much: each level takes its weight of what is left, and the weight
 depends on the source, the length of context, how often it was met, how many different lexemes followed, and how many levels
 stand above. Weights were
-fitted on commits of public repositories (`python -m foretype_eval.adaptive.fit`).
+fitted on commits of public repositories (`python -m foretype_lab.adaptive.fit`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The corpus table: what follows what in published code, mapped from a file that the package ships.
 
-The format is that of :mod:`foretype_models.table.build`. Rare words stand in it by how far back the same word stands, so that
+The format is that of :mod:`foretype_lab.corpus_table.build`. Rare words stand in it by how far back the same word stands, so that
 `self.width =` is followed by `width` though no corpus ever had that name.
 """
 

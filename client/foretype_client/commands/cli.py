@@ -2,7 +2,8 @@
 
 A sub-command is an entry point of the group `foretype.commands`: a `typer.Typer`, or a function that typer can make a
 command of. Each is imported when it is used (or listed), and one that cannot be imported, because its extra is not
-installed, is shown with what to install and breaks nothing else.
+installed, is shown with what to install and breaks nothing else. Two packages may register the same group: it then has the
+sub-commands of both, and of two with one name that of this project.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Commands(TyperGroup):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._registered: dict[str, EntryPoint] = {point.name: point for point in entry_points(group=_GROUP)}
+        self._registered: dict[str, list[EntryPoint]] = {}
+        for point in sorted(entry_points(group=_GROUP), key=lambda point: not _ours(point)):
+            self._registered.setdefault(point.name, []).append(point)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Own commands first, then the others in alphabetical order."""
@@ -68,11 +71,19 @@ class Commands(TyperGroup):
         if name in _OWN:
             module, _, attribute = _OWN[name].partition(":")
             return _command_of(name, getattr(import_module(module), attribute))
-        point = self._registered[name]
+        first, *others = self._registered[name]
         try:
-            return _command_of(name, point.load())
+            command = _command_of(name, first.load())
         except Exception as error:  # noqa: BLE001 - whatever its import raises is told, and takes no other command with it
-            return _unavailable(name, point, error)
+            return _unavailable(name, first, error)
+        for point in others:
+            try:
+                for added, its in _command_of(name, point.load()).commands.items():
+                    command.commands.setdefault(added, its)
+            except Exception as error:  # noqa: BLE001 - as above
+                said = f"{type(error).__name__}: {error}"
+                say(f"note: what {_named(point)} adds to foretype {name} is left out ({said})", err=True)
+        return command
 
 
 def _command_of(name: str, target: Any) -> Any:
@@ -88,11 +99,19 @@ def _command_of(name: str, target: Any) -> Any:
     return command
 
 
+def _ours(point: EntryPoint) -> bool:
+    return point.dist is None or point.dist.name == "foretype"
+
+
+def _named(point: EntryPoint) -> str:
+    return point.value if point.dist is None else point.dist.name
+
+
 def _unavailable(name: str, point: EntryPoint, error: Exception) -> Any:
-    if point.dist is None or point.dist.name == "foretype":
+    if _ours(point):
         remedy = f"pip install 'foretype[{_EXTRAS.get(name, 'local')}]'"
     else:
-        remedy = f"reinstall {point.dist.name}, which provides it"
+        remedy = f"reinstall {_named(point)}, which provides it"
     reason = f"{type(error).__name__}: {error}"
 
     def unavailable() -> None:

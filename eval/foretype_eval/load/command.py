@@ -15,7 +15,6 @@ from rich.table import Table
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway_options import GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.latency.workload import WorkloadError
-from foretype_eval.load.beside import PeerOptions, run_peer
 from foretype_eval.load.run import LoadOptions, run_load
 from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
 
@@ -28,9 +27,7 @@ def load(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     developers: Annotated[int, typer.Option(min=1, help="Connections that type.")] = 200,
     idle: Annotated[int, typer.Option(min=0, help="Connections that are open and silent.")] = 0,
-    search: Annotated[
-        bool, typer.Option(help="Find the highest rate within --limit-ms, from --rate; with --peer from 5/s.")
-    ] = False,
+    search: Annotated[bool, typer.Option(help="Find the highest rate within --limit-ms, from --rate.")] = False,
     limit_ms: Annotated[float, typer.Option(min=0.1, help="p99 of added time that --search allows.")] = 10.0,
     frame_ms: Annotated[float, typer.Option(min=0, help="Scripted engine: time between its six frames.")] = 5.0,
     seed: Annotated[int, typer.Option()] = 0,
@@ -50,17 +47,10 @@ def load(
     pairs: Annotated[int, typer.Option(min=1, help="fairness, hostile: runs without and with the flood.")] = 5,
     idle_s: Annotated[float, typer.Option(min=1, help="sessions: silence before memory is measured.")] = 60.0,
     events: Annotated[int, typer.Option(min=1, help="churn: connects, cancels and disconnects.")] = 20_000,
-    peer: Annotated[
-        str | None,
-        typer.Option(help="litellm, smg, foretype or http://…: the same load through /v1/completions over SSE."),
-    ] = None,
-    chat: Annotated[bool, typer.Option(help="--peer: through /v1/chat/completions instead.")] = False,
 ) -> None:
     """Simulated developers against a gateway: added latency, cancels, refusals, leaks, CPU per request."""
-    if scenario is not None and (scenario not in SCENARIOS or gateway is not None or peer is not None):
-        fail(
-            f"--scenario is one of {', '.join(SCENARIOS)}, and starts a gateway of its own: leave --gateway and --peer out"
-        )
+    if scenario is not None and (scenario not in SCENARIOS or gateway is not None):
+        fail(f"--scenario is one of {', '.join(SCENARIOS)}, and starts a gateway of its own: leave --gateway out")
     try:
         options = LoadOptions(
             rate=rate,
@@ -80,22 +70,8 @@ def load(
                     load=options, capacity=capacity, times=times, pairs=pairs, idle_s=idle_s, events=events
                 )
                 result = _run(run_scenario(scenario, wanted, progress=progress))
-            elif peer is None:
-                result = _run(run_load(options, progress=progress))
             else:
-                beside = PeerOptions(
-                    peer=peer,
-                    rate=rate,
-                    seconds=seconds,
-                    developers=developers,
-                    chat=chat,
-                    search=search,
-                    limit_ms=limit_ms,
-                    frame_ms=frame_ms,
-                    seed=seed,
-                    pin=pin,
-                )
-                result = _run(run_peer(beside, progress=progress))
+                result = _run(run_load(options, progress=progress))
     except (GatewayGone, GatewayError, WorkloadError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json or scenario is not None:
@@ -114,20 +90,13 @@ def _run(work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
 
 def _print(result: dict[str, Any]) -> None:
     screen = console()
-    where = result.get("peer") or f"{result['developers']} developers"
-    table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {where}")
+    table = Table(title=f"{result.get('achieved_rate', 0)} requests/s, {result['developers']} developers")
     for column in ("ms", "n", "p50", "p95", "p99", "max"):
         table.add_column(column, justify="left" if column == "ms" else "right")
     rows = {"added by the gateway": result.get("added_ms"), "cancel, sent to engine": result.get("cancel_ms")}
     rows["cancel, sent to done"] = result.get("cancel_done_ms")
     rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
-    if "peer" in result:
-        rows |= {"engine asked directly": result["direct"]["added_ms"], "whole answer": result.get("total_ms")}
-        rows["per token after the first"] = result.get("tpot_ms")
-        if "at_rate" in result:
-            rows[f"added at {result['rate']:g}/s"] = result["at_rate"]["added_ms"]
-    else:
-        rows |= {f"whole answer, {name}": row for name, row in result.get("total_ms", {}).items()}
+    rows |= {f"whole answer, {name}": row for name, row in result.get("total_ms", {}).items()}
     rows["generator behind its plan"] = result.get("generator_late_ms")
     for name, row in rows.items():
         if row is not None:

@@ -13,9 +13,9 @@ from typing import Final
 
 from foretype_context.document import Edit
 
-from foretype_eval.prefill.events import Changed, Loaded, RecordingError
-from foretype_eval.prefill.recording import load_recording
 from foretype_eval.replay.commits import Commit, RepositoryError, Stretch
+from foretype_eval.replay.edit_events import Changed, Loaded, RecordingError
+from foretype_eval.replay.edit_recording import load_recording
 
 __all__ = ["load_recorded"]
 
@@ -26,7 +26,7 @@ _UNIT_S: Final = 600.0
 
 
 def load_recorded(path: Path) -> list[Commit]:
-    """The stretches of a recording (formats: :mod:`foretype_eval.prefill.recording`), newest unit first, as with commits.
+    """The stretches of a recording (formats: :mod:`foretype_eval.replay.edit_recording`), newest unit first, as with commits.
 
     Raises:
         RepositoryError: not a recording, or nothing was typed in it.

@@ -29,13 +29,13 @@ from foretype_context.languages import language_of
 
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
+from foretype_eval.replay.answer_sources import RealSide, Simulator, copy_line_of
 from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
 from foretype_eval.replay.developer import Developer, Flow
-from foretype_eval.replay.journal import Journal
+from foretype_eval.replay.finished_rows import Journal
 from foretype_eval.replay.oracle import oracle_of
 from foretype_eval.replay.recorded import load_recorded
 from foretype_eval.replay.results import CommitRow, row_of, summary
-from foretype_eval.replay.sides import RealSide, Simulator, copy_line_of
 from foretype_eval.replay.strict import StrictFlow
 from foretype_eval.replay.trace import LatencyTrace, MeasuredGateway, ReplayGateway, TraceError, TraceRow
 from foretype_eval.replay.virtual import VirtualLoop

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from foretype_models.export import permute
 from foretype_models.pull.checkpoint import Matrix, Tensor
 from foretype_models.pull.errors import PullError
 from foretype_models.pull.shapes import Shape
@@ -70,6 +69,17 @@ def write_gguf(target: Path, name: str, shape: Shape, vocabulary: Vocabulary, te
     finally:
         writer.close()
     return sum(int(np.prod(shape.expected(theirs))) for theirs in names)
+
+
+def permute(matrix: Matrix, heads: int) -> Matrix:
+    """Reorders the rows of a query or key matrix from halves to neighbouring pairs.
+
+    Args:
+        matrix: (heads * head_width, width).
+        heads: number of heads the rows belong to.
+    """
+    rows, columns = matrix.shape
+    return matrix.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def _permuted(name: str, values: Matrix, shape: Shape) -> Matrix:

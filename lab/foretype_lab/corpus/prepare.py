@@ -1,0 +1,144 @@
+"""From the source list to what training reads: ``python -m foretype_lab.corpus.prepare STEP --work DIR``.
+
+Steps, in order: ``download`` (wheels and other sources), ``corpus`` (shards and manifest), ``verify`` (the
+shards, read back), ``tokenizer``, ``store`` (text stores).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from foretype_models.artifacts import FOLDER
+
+_CORPUS = Path(__file__).parents[2] / "corpus"
+TOKENIZER_SAMPLE_BYTES = 60_000_000
+
+
+def manifest_of(plan: Path) -> Path:
+    """The manifest beside a source list: ``manifest.json``, or ``family.manifest.json`` for ``family.toml``."""
+    return plan.with_name("manifest.json" if plan.name == "sources.toml" else plan.stem + ".manifest.json")
+
+
+def download(work: Path, plan_file: Path) -> None:
+    """Downloads the sources of a list, at the versions of its manifest where it has them, and the check's."""
+    from foretype_lab.corpus import download as downloading
+    from foretype_lab.corpus import sources
+    from foretype_lab.corpus.never_train import NeverTrain, normalise
+
+    plan = sources.Plan.load(plan_file)
+    never = NeverTrain.load(_CORPUS / "never_train.toml")
+    manifest = manifest_of(plan_file)
+    pinned: dict[str, str] = {}
+    if manifest.exists():
+        pinned = {item["name"]: item["version"] for item in json.loads(manifest.read_text())["sources"]}
+
+    def at_version(names: tuple[str, ...], mark: str) -> tuple[str, ...]:
+        return tuple(
+            f"{name}{mark}{pinned[normalise(name)]}" if mark not in name[1:] and normalise(name) in pinned else name
+            for name in names
+        )
+
+    failures = downloading.wheels(at_version(plan.projects, "=="), work / "wheels")
+    failures += downloading.wheels(never.content_check, work / "never")
+    failures += downloading.sdists(at_version(plan.sdists, "=="), work / "sdists")
+    failures += downloading.npm(at_version(plan.npm, "@"), work / "npm")
+    failures += downloading.debian(at_version(plan.debian, "="), work / "debian") if plan.debian else []
+    failures += downloading.commits(plan.commits + plan.never_train, work / "repositories")
+    for failure in failures:
+        _say(f"not downloaded: {failure}")
+
+
+def corpus(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
+    """Builds the shards and writes the manifest beside the source list."""
+    from foretype_lab.corpus import build, sources
+    from foretype_lab.corpus.never_train import NeverTrain
+
+    plan = sources.Plan.load(plan_file)
+    repositories = work / "repositories"
+    others = [
+        *sources.open_sdists(work / "sdists"),
+        *sources.open_npm(work / "npm"),
+        *sources.open_debian(work / "debian"),
+        *sources.open_commits(plan.commits, repositories),
+    ]
+    listed = sources.listed(plan)
+    manifest = build.build(
+        plan,
+        NeverTrain.load(_CORPUS / "never_train.toml"),
+        work / "wheels",
+        work / "never",
+        benchmarks,
+        work / "corpus",
+        others=[source for source in others if source.kind == "git" or source.name in listed],
+        never_others=list(sources.open_commits(plan.never_train, repositories)),
+    )
+    build.write_manifest(manifest, manifest_of(plan_file))
+    _say(json.dumps(manifest["totals"], indent=1))
+
+
+def verify(work: Path, benchmarks: Path | None, plan_file: Path) -> None:
+    """Reads the shards back, as training would, and fails where one holds what must not be trained on."""
+    from foretype_lab.corpus import build, sources, verify
+
+    never = sources.open_commits(sources.Plan.load(plan_file).never_train, work / "repositories")
+    texts = build.never_train_texts([*sources.open_wheels(work / "never"), *never], benchmarks)
+    manifest = json.loads(manifest_of(plan_file).read_text())
+    faults = list(verify.faults(manifest, work / "corpus", texts))
+    for fault in faults:
+        _say(fault)
+    if faults:
+        raise SystemExit(f"{len(faults)} faults; build the corpus again, and train on nothing before it verifies")
+    _say(f"{manifest['totals']['splits']['train']['files']} training files: nothing that must not be trained on")
+
+
+def tokenizer(work: Path, plan_file: Path) -> None:
+    """Trains the tokenizer on a sample of the training split."""
+    from foretype_lab.corpus.shards import read_shards
+    from foretype_lab.training import tokenizer as making
+
+    manifest = json.loads(manifest_of(plan_file).read_text())
+    total = manifest["totals"]["splits"]["train"]["bytes"]
+    texts = making.sample(read_shards(work / "corpus", "train"), total, TOKENIZER_SAMPLE_BYTES)
+    FOLDER.mkdir(exist_ok=True)
+    making.train(texts).save(str(FOLDER / "tokenizer.json"))
+    _say(f"wrote {FOLDER / 'tokenizer.json'}")
+
+
+def store(work: Path) -> None:
+    """Builds the text stores that training samples from."""
+    from foretype_lab.corpus.shards import read_shards
+    from foretype_lab.training import data
+
+    for split in ("train", "validation"):
+        data.build_store(read_shards(work / "corpus", split), work / "store" / split)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Prepare what training reads.")
+    parser.add_argument("step", choices=["download", "corpus", "verify", "tokenizer", "store", "all"])
+    parser.add_argument("--work", type=Path, required=True, help="folder for wheels, shards and stores (some 2 GB)")
+    parser.add_argument("--benchmarks", type=Path, help="folder with HumanEval-Infilling files, for the content check")
+    parser.add_argument("--plan", type=Path, default=_CORPUS / "sources.toml", help="source list (family.toml: 1 GB)")
+    options = parser.parse_args()
+    steps = {
+        "download": lambda: download(options.work, options.plan),
+        "corpus": lambda: corpus(options.work, options.benchmarks, options.plan),
+        "verify": lambda: verify(options.work, options.benchmarks, options.plan),
+        "tokenizer": lambda: tokenizer(options.work, options.plan),
+        "store": lambda: store(options.work),
+    }
+    for name, step in steps.items():
+        if options.step in (name, "all"):
+            step()
+
+
+if __name__ == "__main__":
+    main()

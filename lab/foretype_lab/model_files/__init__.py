@@ -1,0 +1,1 @@
+"""What a checkpoint becomes: GGUF and safetensors, and reading them back."""

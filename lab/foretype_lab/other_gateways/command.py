@@ -1,0 +1,80 @@
+"""The command `foretype bench peer-load`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+import uvloop
+from foretype_context.terminal import console
+from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.latency.workload import WorkloadError
+from foretype_wire.errors import GatewayError, GatewayGone
+from rich.table import Table
+
+from foretype_lab.other_gateways.measure import PeerOptions, run_peer
+
+__all__ = ["peer_load"]
+
+
+def peer_load(
+    peer: Annotated[str, typer.Argument(help="litellm, smg, foretype, or the http:// URL of a running gateway.")],
+    rate: Annotated[float, typer.Option(min=0.1, help="Requests per second, of all developers together.")] = 100.0,
+    seconds: Annotated[float, typer.Option(min=0.5)] = 10.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    developers: Annotated[int, typer.Option(min=1, help="Connections that type.")] = 200,
+    search: Annotated[bool, typer.Option(help="Find the highest rate within --limit-ms, from 5/s.")] = False,
+    limit_ms: Annotated[float, typer.Option(min=0.1, help="p99 of added time that --search allows.")] = 10.0,
+    frame_ms: Annotated[float, typer.Option(min=0, help="Scripted engine: time between its six frames.")] = 5.0,
+    seed: Annotated[int, typer.Option()] = 0,
+    pin: Annotated[bool, typer.Option(help="Gateway on the first core, generator on the last.")] = True,
+    chat: Annotated[bool, typer.Option(help="Through /v1/chat/completions instead of /v1/completions.")] = False,
+) -> None:
+    """The load of `bench load` over SSE at another gateway, or at ours, before the same scripted engine."""
+    options = PeerOptions(
+        peer=peer,
+        rate=rate,
+        seconds=seconds,
+        developers=developers,
+        chat=chat,
+        search=search,
+        limit_ms=limit_ms,
+        frame_ms=frame_ms,
+        seed=seed,
+        pin=pin,
+    )
+    try:
+        with progress_bars() as progress:
+            result = uvloop.run(run_peer(options, progress=progress))
+    except (GatewayGone, GatewayError, WorkloadError, TimeoutError, OSError) as error:
+        fail(str(error) or type(error).__name__)
+    if as_json:
+        print_json(result)
+    else:
+        _print(result)
+
+
+def _print(result: dict[str, Any]) -> None:
+    screen = console()
+    columns = ("n", "p50", "p95", "p99", "max")
+    table = Table("ms", *columns, title=f"{result.get('achieved_rate', 0)} requests/s, {result['peer']}")
+    rows = {"added by the gateway": result.get("added_ms"), "engine asked directly": result["direct"]["added_ms"]}
+    rows |= {f"first text, {name}": row for name, row in result.get("ttft_ms", {}).items()}
+    rows |= {"whole answer": result.get("total_ms"), "per token after the first": result.get("tpot_ms")}
+    if "at_rate" in result:
+        rows[f"added at {result['rate']:g}/s"] = result["at_rate"]["added_ms"]
+    rows["generator behind its plan"] = result.get("generator_late_ms")
+    for name, row in rows.items():
+        if row is not None:
+            table.add_row(name, *("–" if row[key] is None else f"{row[key]:g}" for key in columns))
+    screen.print(table)
+    for name in (
+        "verdict",
+        "gateway_cpu_ms_per_request",
+        "gateway_cpu_share",
+        "generator_cpu_share",
+        "gateway_resident_mib",
+    ):
+        if name in result:
+            shown = "highest rate" if name == "verdict" else name.replace("_", " ")
+            screen.print(f"{shown}: {result[name]}", highlight=False)

@@ -1,0 +1,290 @@
+"""The two clients at the desk: llama.vim in front of llama.cpp's server, and our completion flow in front of our gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, Protocol
+
+from foretype_client.flow.flow import CompletionFlow
+from foretype_client.flow.suggestion import Suggestion
+from foretype_client.policy.trigger import Trigger
+from foretype_context.document import Snapshot
+from foretype_context.segments import Segment
+from foretype_eval.replay.trace import Answer, MeasuredGateway
+from foretype_eval.replay.virtual import VirtualLoop
+from foretype_wire.messages import Complete
+
+from foretype_lab.peer.llama_vim import Buffer, LlamaVim, LlamaVimOptions, Sent
+from foretype_lab.peer.recorded_typist import Offer
+
+__all__ = ["CountingGateway", "ForetypeAssistant", "InfillServer", "LlamaVimAssistant", "RequestRow", "buffer_of"]
+
+_TIMINGS: Final = ["content", "timings/prompt_n", "timings/cache_n", "timings/prompt_ms", "timings/predicted_n"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """One request as its own server reports it.
+
+    Attributes:
+        kind: `completion`, `speculative` or `warm_up`.
+        sent_s: on the virtual clock.
+        first_ms: request to first token; None where no token came. llama.cpp's is its own `prompt_ms`, which leaves the
+            transport out.
+        answer_ms: request to the end of the answer, as the client sees it.
+        waited_ms: behind another request of this client.
+    """
+
+    kind: str
+    sent_s: float
+    first_ms: float | None
+    answer_ms: float
+    waited_ms: float
+    prompt_tokens: int
+    evaluated_tokens: int
+    generated_tokens: int
+
+
+class InfillServer(Protocol):
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]: ...
+
+
+def buffer_of(snapshot: Snapshot, caret: int) -> Buffer:
+    """How Vim sees a text: no line behind the last line end, unless the caret stands there."""
+    lines = [line.removesuffix("\r") for line in snapshot.text.split("\n")]
+    y = snapshot.line_of(caret)
+    x = min(caret - snapshot.line_start(y), len(lines[y]))
+    if len(lines) > 1 and lines[-1] == "" and y < len(lines) - 1:
+        lines.pop()
+    return Buffer(snapshot.path, tuple(lines), x, y + 1)
+
+
+class LlamaVimAssistant:
+    """llama.vim before a real llama.cpp server.
+
+    What it sends is sent as it is, but for two things that change no computation: the answer's fields that are asked for, and, with
+    `greedy`, a last sampling step that takes the likeliest of what its own samplers left.
+    """
+
+    def __init__(self, server: InfillServer, loop: VirtualLoop, *, rng: Random, greedy: bool) -> None:
+        self._server = server
+        self._loop = loop
+        self._greedy = greedy
+        self._busy_until_s = 0.0
+        self._threads = ThreadPoolExecutor(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._since_s = 0.0
+        self._closed = False
+        self._before: tuple[str, str] = ("", "")
+        self._typed = ""
+        self.rows: list[RequestRow] = []
+        self.news = asyncio.Event()
+        self._vim = LlamaVim(
+            clock=loop.time,
+            later=self._later,
+            send=self._send,
+            rng=rng,
+            options=LlamaVimOptions(),
+            on_hint=self._hinted,
+        )
+        self._vim.start()
+
+    @property
+    def offer(self) -> Offer | None:
+        hint = self._vim.hint
+        if hint is None or not hint.can_accept:
+            return None
+        text = hint.before + hint.text
+        # On a blank line the hint may set another indentation than what stands there: that is no continuation.
+        return Offer(text[len(self._typed) :], self._since_s) if text.startswith(self._typed) else None
+
+    def opened(self, snapshot: Snapshot) -> None:
+        """A file that was read is not yet in the window."""
+
+    def entered(self, snapshot: Snapshot, caret: int) -> None:
+        self._vim.entered(buffer_of(snapshot, caret))
+
+    def left(self, snapshot: Snapshot, caret: int, *, modified: bool) -> None:
+        if modified:
+            self._vim.saved()
+        self._vim.left()
+
+    def changed(self, snapshot: Snapshot, caret: int, *, asks: bool) -> None:
+        self._move(snapshot, caret, inserting=asks)
+
+    def moved(self, snapshot: Snapshot, caret: int) -> None:
+        self._move(snapshot, caret, inserting=False)
+
+    def _move(self, snapshot: Snapshot, caret: int, *, inserting: bool) -> None:
+        offered, typed = self.offer, self._typed
+        buffer = buffer_of(snapshot, caret)
+        self._typed = buffer.line(buffer.y)[: buffer.x]
+        self._before = (typed + offered.text, self._typed) if offered is not None else ("", "")
+        self._vim.moved(buffer, inserting=inserting)
+        self._before = ("", "")
+
+    def taken(self) -> None:
+        """The plugin inserts and moves the caret; that is `changed`."""
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        self._threads.shutdown()
+
+    def _hinted(self) -> None:
+        # A hint that goes on where the visible one stood, less what was typed, has been visible all the time.
+        offer = self.offer
+        shown, typed = self._before
+        if offer is None or not shown or typed + offer.text != shown:
+            self._since_s = self._loop.time()
+        self.news.set()
+
+    def _later(self, delay_s: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_s, lambda: None if self._closed else call())
+
+    def _send(self, body: dict[str, Any], kind: Sent, answered: Callable[[str | None], None]) -> None:
+        body = body | {"response_fields": _TIMINGS}
+        if self._greedy and body["samplers"]:
+            body |= {"samplers": [*body["samplers"], "temperature"], "temperature": 0.0}
+        task = self._loop.create_task(self._answer(body, kind, answered))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _post(self, body: dict[str, Any]) -> tuple[dict[str, Any], float]:
+        began = time.perf_counter()
+        answer = self._server.post("/infill", body)
+        return answer, (time.perf_counter() - began) * 1000
+
+    async def _answer(self, body: dict[str, Any], kind: Sent, answered: Callable[[str | None], None]) -> None:
+        sent_s = self._loop.time()
+        with self._loop.held():
+            answer, answer_ms = await self._loop.run_in_executor(self._threads, self._post, body)
+        # One slot: what comes while it works waits behind.
+        start_s = max(sent_s, self._busy_until_s)
+        self._busy_until_s = start_s + answer_ms / 1000
+        evaluated, cached = int(answer["timings/prompt_n"]), int(answer.get("timings/cache_n", 0))
+        self.rows.append(
+            RequestRow(
+                kind=kind.value,
+                sent_s=sent_s,
+                first_ms=float(answer["timings/prompt_ms"]) if kind is not Sent.WARM_UP else None,
+                answer_ms=answer_ms,
+                waited_ms=(start_s - sent_s) * 1000,
+                prompt_tokens=evaluated + cached,
+                evaluated_tokens=evaluated,
+                generated_tokens=int(answer["timings/predicted_n"]) if kind is not Sent.WARM_UP else 0,
+            )
+        )
+        await asyncio.sleep(self._busy_until_s - sent_s)
+        if not self._closed:
+            answered(str(answer["content"]))
+
+
+class CountingGateway(MeasuredGateway):
+    """A measured gateway that keeps a row per request."""
+
+    rows: list[RequestRow] | None = None
+
+    async def _ask(self, call: Complete[Segment], number: int) -> Answer:
+        sent_s = self._loop.time()
+        deltas, done_ms, done = await super()._ask(call, number)
+        usage = done.usage
+        row = RequestRow(
+            kind="completion" if call.class_.value == "interactive" else call.class_.value,
+            sent_s=sent_s,
+            first_ms=deltas[0][0] if deltas else None,
+            answer_ms=done_ms,
+            waited_ms=0.0,
+            prompt_tokens=usage.prompt_tokens,
+            evaluated_tokens=usage.prompt_tokens - usage.cached_tokens,
+            generated_tokens=usage.generated_tokens,
+        )
+        self.rows = [*(self.rows or []), row]
+        return deltas, done_ms, done
+
+
+class ForetypeAssistant:
+    """Our completion flow, asked as an editor asks: after each change at the caret, and again when a suggestion grew."""
+
+    def __init__(self, flow: CompletionFlow, clock: Callable[[], float]) -> None:
+        self._flow = flow
+        self._clock = clock
+        self._asked = 0
+        self._snapshot: Snapshot | None = None
+        self._caret = 0
+        self._suggestion: Suggestion | None = None
+        self._offer: Offer | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.by_source: dict[str, int] = {}
+        self.news = asyncio.Event()
+        flow.grew.add(self._grew)
+
+    @property
+    def offer(self) -> Offer | None:
+        return self._offer
+
+    def opened(self, snapshot: Snapshot) -> None:
+        self._flow.document_opened(snapshot)
+
+    def entered(self, snapshot: Snapshot, caret: int) -> None:
+        self._hide()
+
+    def left(self, snapshot: Snapshot, caret: int, *, modified: bool) -> None:
+        self._hide()
+
+    def moved(self, snapshot: Snapshot, caret: int) -> None:
+        self._hide()
+
+    def _hide(self) -> None:
+        self._asked += 1
+        self._offer = self._suggestion = None
+
+    def changed(self, snapshot: Snapshot, caret: int, *, asks: bool) -> None:
+        before, where = self._offer, (self._snapshot, self._caret)
+        self._hide()
+        self._flow.document_changed(snapshot)
+        if not asks:
+            return
+        self._snapshot, self._caret = snapshot, caret
+        old, at = where
+        shown = old.text[:at] + before.text if before is not None and old is not None else None
+        self._start(self._ask(self._asked, snapshot, caret, shown, before.since_s if before is not None else 0.0))
+
+    def taken(self) -> None:
+        if self._suggestion is not None:
+            self._flow.accepted(self._suggestion.id)
+
+    async def close(self) -> None:
+        await self._flow.close()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, mine: int, snapshot: Snapshot, caret: int, shown: str | None, since_s: float) -> None:
+        suggestion = await self._flow.suggest(snapshot, caret, trigger=Trigger.AUTOMATIC)
+        if suggestion is None or mine != self._asked:
+            return
+        text = suggestion.text
+        if suggestion.replaces:
+            text = text.removesuffix(snapshot.text[caret : caret + suggestion.replaces])
+        # Typed through: the same text has been visible all the time.
+        same = shown is not None and snapshot.text[:caret] + text == shown
+        self._suggestion, self._offer = suggestion, Offer(text, since_s if same else self._clock())
+        self.by_source[suggestion.source.value] = self.by_source.get(suggestion.source.value, 0) + 1
+        self.news.set()
+
+    def _grew(self, uri: str, suggestion: Suggestion) -> None:
+        if self._snapshot is None or self._snapshot.uri != uri or self._offer is None:
+            return
+        shown = self._snapshot.text[: self._caret] + suggestion.text
+        self._start(self._ask(self._asked, self._snapshot, self._caret, shown, self._offer.since_s))

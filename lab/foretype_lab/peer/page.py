@@ -1,0 +1,172 @@
+"""`docs/peers.md` from result files: nothing in its tables is typed in by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+__all__ = ["PageError", "table_of", "write_page"]
+
+_NAMES: Final = {
+    "llama_vim": "llama.vim + llama.cpp",
+    "foretype_network": "Foretype, model alone",
+    "foretype": "Foretype",
+}
+
+
+class PageError(Exception):
+    """A result file cannot be used; the message names the file and what is missing."""
+
+
+def table_of(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """Rows of one run: a label, and a cell per system."""
+    systems: dict[str, dict[str, Any]] = result["systems"]
+
+    def row(label: str, cell: Callable[[dict[str, Any]], str]) -> tuple[str, list[str]]:
+        return label, [cell(one) for one in systems.values()]
+
+    return [
+        row("first token, warm prefix, ms: p50 / p95", lambda one: _spread(one["ttft_warm_ms"])),
+        row("… measured on requests", lambda one: f"{one['ttft_warm_ms']['n']:,}"),
+        row("first token, cold prefix, ms: p50 / p95", lambda one: _spread(one["ttft_cold_ms"])),
+        row("… measured on requests", lambda one: f"{one['ttft_cold_ms']['n']:,}"),
+        row("whole answer, ms: p50 / p95", lambda one: _spread(one["answer_ms"])),
+        row("key to something on the screen, ms: p50 / p95", lambda one: _spread(one["shown_ms"])),
+        row("requests sent", lambda one: f"{one['requests']:,}"),
+        row("… by kind", lambda one: ", ".join(f"{kind} {n:,}" for kind, n in one["requests_by_kind"].items())),
+        row("… while another was being answered", lambda one: f"{one['overlapping_requests']:,}"),
+        row("prompt tokens", lambda one: f"{one['prompt_tokens']:,}"),
+        row("prompt tokens evaluated, as the server reports them", lambda one: f"{one['evaluated_tokens']:,}"),
+        row("… per key typed", lambda one: f"{one['evaluated_per_key']:.1f}"),
+        row("tokens generated", lambda one: f"{one['generated_tokens']:,}"),
+        row("engine busy, s", lambda one: f"{one['engine_busy_s']:,.0f}"),
+        row("keystrokes saved", lambda one: "–" if one["ksr"] is None else f"{one['ksr']:.2%}"),
+        row("suggestions seen at a key, right ones", lambda one: f"{one['shown']:,}, {one['shown_right']:,}"),
+        row("accepted, characters", lambda one: f"{one['accepts']:,}, {one['accepted_chars']:,}"),
+    ]
+
+
+def write_page(out: Path, results: Sequence[Path], *, counters: Path | None, parity: Sequence[Path]) -> None:
+    """Write the page.
+
+    Raises:
+        PageError: a file is not what it should be.
+        OSError: a file cannot be read or written.
+    """
+    parts = [_INTRODUCTION, *(_run(path, _read(path, "systems")) for path in results), _METHOD]
+    if counters is not None:
+        parts.append(_counters(_read(counters, "layouts")))
+    if parity:
+        parts.append(_parity([(path, _read(path, "top1_agreement")) for path in parity]))
+    out.write_text("\n".join(parts), "utf-8")
+
+
+def _read(path: Path, key: str) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise PageError(f"{path}: not JSON ({error})") from error
+    if not isinstance(value, dict) or key not in value:
+        raise PageError(f"{path}: no field `{key}`; run the command of this page again")
+    return cast("dict[str, Any]", value)
+
+
+def _run(path: Path, result: dict[str, Any]) -> str:
+    names = [_NAMES.get(name) or str(name) for name in result["systems"]]
+    try:
+        rows = table_of(result)
+    except (KeyError, TypeError) as error:
+        raise PageError(f"{path}: a system lacks {error}; run `foretype bench peer --json` again") from error
+    lines = [
+        f"## {result['recording']}",
+        "",
+        (
+            f"{result['minutes']:,} minutes from minute {result['from_minute']:g} on, {result['keys']:,} keys; `{result['model']}`, "
+            f"{result['threads']} thread{'s' if result['threads'] != 1 else ''}, {result['sampling']} sampling, rule "
+            f"{result['accept_rule']}, read for {result['decide_ms']:g} ms, our debounce {result['debounce_ms']:g} ms; llama.cpp from "
+            f"{result['peer']} with `{' '.join(result['peer_arguments'])}`. `{path.name}`"
+        ),
+        "",
+        f"| | {' | '.join(names)} |",
+        f"|---|{'--:|' * len(names)}",
+        *(f"| {label} | {' | '.join(cells)} |" for label, cells in rows),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _spread(value: dict[str, Any]) -> str:
+    return "–" if not value["n"] else f"{value['p50']:.1f} / {value['p95']:.1f}"
+
+
+def _counters(result: dict[str, Any]) -> str:
+    lines = [
+        "## A real engine's counter beside the simulation",
+        "",
+        (
+            f"`foretype bench counters RECORDING --engine vllm --json`: {result['requests']:,} requests of {result['recording']} replayed "
+            f"on {result['engine']} ({result['dtype']}, blocks of {result['block_tokens']}, {result['setting']}), cached prompt tokens by "
+            "its own count beside those of the simulation behind `bench prefill`."
+        ),
+        "",
+        "| layout | prompt tokens | cached, simulated | cached, counted | requests equal | largest difference |",
+        "|---|--:|--:|--:|--:|--:|",
+        *(
+            f"| `{name}` | {row['prompt_tokens']:,} | {row['cached_tokens_simulated']:,} | {row['cached_tokens_counted']:,} | "
+            f"{row['agreement']:.2%} | {row['largest_difference']} |"
+            for name, row in result["layouts"].items()
+        ),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _parity(results: Sequence[tuple[Path, dict[str, Any]]]) -> str:
+    lines = [
+        "## Do all engines read the same weights?",
+        "",
+        (
+            "`make parity`: teacher-forced on held-out prompts, against transformers in fp32 on the file's de-quantised weights. Wanted: "
+            "first choices equal at 98 % of positions, mean difference of log-probabilities at most 0.05."
+        ),
+        "",
+        "| engine | model | positions | mean difference | largest | first choices equal | of positions | |",
+        "|---|---|--:|--:|--:|--:|--:|---|",
+        *(
+            f"| {one['engine']} | `{one['model']}` | {one['positions']:,} | {one['mean_abs_logprob']:.4f} | "
+            f"{one['max_abs_logprob']:.3f} | {one['top1_agreement']:.2%} | {one['top1_positions']:,} | "
+            f"{'met' if one['passed'] else '**missed**'} |"
+            for _, one in results
+        ),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+_INTRODUCTION: Final = """# Beside a peer
+
+`make peer-env && foretype bench peer RECORDING --gguf FILE --json`: the same recording, the same weights, the same machine and
+number of threads, one system after the other. [llama.vim](https://github.com/ggml-org/llama.vim) drives llama.cpp's own server;
+our completion flow drives our gateway with the embedded engine, once as it is (its local candidate first) and once with the model
+alone. This page is written by `foretype bench peer-page` from the files in `docs/peers/`; where we lose, it says so.
+"""
+
+_METHOD: Final = """## How it is measured
+
+- **llama.vim's requests** are made by a re-implementation of its behaviour (`lab/foretype_lab/peer/llama_vim.py`) with its
+  default settings. The test `tests/lab/test_peer_llama_vim.py` holds it against requests that the real plugin sent in a real
+  Neovim. Two things are changed on the wire: which fields are asked back, and, for greedy decoding, one last sampling step that
+  takes the likeliest of what its own samplers leave.
+- **Time is virtual between requests, and real within them.** Keys come when they came in the recording; an answer takes as long
+  as it took. A request of llama.vim that meets a busy server waits. Our requests are measured one by one: where two of ours
+  overlap on the recorded clock, neither slows the other, which favours us; the table says how often that is.
+- **First token**: ours from sending on the socket to the first delta in the client; llama.cpp's is its server's own `prompt_ms`,
+  without transport. llama.vim does not stream: it sees nothing before the whole answer. Starting `curl` for each request is not
+  counted. Warm: at most half of the prompt was evaluated.
+- **Accepting**: both by the same rule, which knows the line as the recording left it; an upper bound, good for comparing.
+  `keystrokes saved` counts recorded changes that were not needed, less one key per accept.
+- The layouts differ in how much they show: llama.vim's 256 lines above and 64 below, cut by its server to three quarters and one
+  quarter of a batch (1,024 tokens), plus the ring; ours by the profile's budget.
+"""

@@ -1,0 +1,149 @@
+"""The commands `foretype bench index`, `foretype eval retrieval` and `foretype eval crossfile`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from foretype_context.terminal import console, say
+from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
+from foretype_retrieval.embed import default_embedder
+from foretype_retrieval.embedder import Embedder
+from foretype_wire.errors import GatewayGone
+from rich.table import Table
+
+from foretype_lab.retrieval.crossfile import CrossfileError, CrossfileOptions, run_crossfile
+from foretype_lab.retrieval.index_bench import bench_index
+from foretype_lab.retrieval.recall import measure_recall
+from foretype_lab.retrieval.repositories import SourceError, load_repositories
+
+__all__ = ["crossfile", "index", "retrieval"]
+
+Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="SOURCE...", help="A repository, a folder of repositories, or a .jsonl.gz shard of {repo, path, text}."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+EmbedderOption = Annotated[
+    Path | None,
+    typer.Option("--embedder", metavar="NAME_OR_PATH", help="Table (.npz) or sentence-transformers model."),
+]
+
+
+def _embedder(path: Path | None) -> Embedder | None:
+    return default_embedder(path, complain=lambda reason: say(f"note: {reason}", err=True))
+
+
+def index(
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[SOURCE...]", help="As of `eval retrieval`; default: this interpreter's library."),
+    ] = None,
+    chunks: Annotated[
+        int, typer.Option(min=100, help="Chunks to index, about; fewer where there are no more.")
+    ] = 100_000,
+    questions: Annotated[int, typer.Option(min=10, help="Questions to ask.")] = 1_000,
+    saves: Annotated[int, typer.Option(min=1, help="Saves to take in.")] = 50,
+    embedder: EmbedderOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Index, open, ask and update: chunks per second, memory, milliseconds."""
+    try:
+        report = bench_index(sources or [], embedder, chunks=chunks, questions=questions, saves=saves)
+    except (SourceError, OSError) as error:
+        fail(str(error))
+    if as_json:
+        print_json(report)
+        return
+    table = Table("what", "measured", "aim", title=f"{report['chunks']:,} chunks of {report['files']:,} files")
+    for name, row in report["figures"].items():
+        table.add_row(name, str(row["value"]), f"{row['at']} {row['aim']}")
+    console().print(table)
+
+
+def retrieval(
+    sources: Sources,
+    per_repository: Annotated[int, typer.Option(min=1, help="Places of one repository at most.")] = 120,
+    seed: Annotated[int, typer.Option(help="Which places.")] = 1,
+    embedder: EmbedderOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recall of the definition that the next line needs: fused, and each of its parts alone."""
+    try:
+        with progress_bars() as progress:
+            report = measure_recall(
+                load_repositories(sources),
+                _embedder(embedder),
+                per_repository=per_repository,
+                seed=seed,
+                progress=progress,
+            )
+    except SourceError as error:
+        fail(str(error))
+    if as_json:
+        print_json(report)
+        return
+    title = f"{report['places']:,} places of {report['repositories']} repositories; 95 % intervals over repositories"
+    table = Table("ranking", "recall@1", "recall@5", "MRR", "fused minus it, recall@5", title=title)
+    for name, figures in report["rankers"].items():
+        cells = [_shown(figures[column]) for column in ("recall@1", "recall@5", "mrr")]
+        table.add_row(name.replace("_", " "), *cells, _shown(report["fused_minus"].get(name)))
+    console().print(table)
+
+
+def crossfile(
+    sources: Sources,
+    limit: Annotated[int, typer.Option(min=1, help="Cuts at most, spread over repositories.")] = 300,
+    seed: Annotated[int, typer.Option(help="Which places.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="File of rows; an interrupted run goes on from it.")] = None,
+    with_definition: Annotated[
+        bool, typer.Option(help="A third arm that shows the wanted definition alone: what retrieval could reach.")
+    ] = False,
+    snippets: Annotated[int, typer.Option(min=1, help="Snippets that retrieval offers.")] = 8,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Token limit of one line.")] = 48,
+    parallel: Annotated[int, typer.Option(min=1, help="Requests under way at once.")] = 2,
+    embedder: EmbedderOption = None,
+    gateway: GatewayUrl = None,
+    token_file: TokenFile = None,
+    engine: Engine = None,
+    model: ModelFile = None,
+    profile: ProfileFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Exact match of lines that use another file's definition, with retrieval and without, paired."""
+    try:
+        options = CrossfileOptions(
+            limit=limit,
+            seed=seed,
+            out=out,
+            with_definition=with_definition,
+            snippets=snippets,
+            max_tokens=max_tokens,
+            parallel=parallel,
+            gateway=gateway_options(gateway, token_file, engine=engine, model=model, profile=profile),
+        )
+        with progress_bars() as progress:
+            report = asyncio.run(run_crossfile(sources, _embedder(embedder), options, progress=progress))
+    except (SourceError, CrossfileError, GatewayGone, msgspec.ValidationError, OSError) as error:
+        fail(str(error))
+    if as_json:
+        print_json(report)
+        return
+    title = f"{report['cuts']} cuts of {report['repositories']} repositories, {report['model']}"
+    table = Table("measure", "off", "on", "on minus off", title=title)
+    for name, row in report["measures"].items():
+        table.add_row(name.replace("_", " "), _shown(row["off"]), _shown(row["on"]), _shown(row["on_minus_off"]))
+    console().print(table)
+
+
+def _shown(interval: dict[str, Any] | None) -> str:
+    if interval is None:
+        return ""
+    spread = "no interval" if interval["low"] is None else f"{interval['low']:.3f} – {interval['high']:.3f}"
+    return f"{interval['estimate']:.3f} ({spread})"

@@ -1,0 +1,1 @@
+"""Rows out of the text store, the model, and its training."""

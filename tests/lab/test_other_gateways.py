@@ -1,0 +1,214 @@
+"""The load beside peers: the scripted engine, the generator's SSE, the search for the highest rate, what is not installed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from foretype_eval.load.search import highest_rate
+from foretype_lab.commands import bench
+from foretype_lab.other_gateways import gateways
+from foretype_lab.other_gateways.measure import PeerOptions, run_peer
+from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, request_bytes
+from foretype_lab.other_gateways.sse_engine import MODEL, serve
+from foretype_wire.errors import GatewayGone
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+
+def _silent(_step: str, _done: int, _total: int) -> None:
+    pass
+
+
+@pytest.fixture
+async def engine() -> AsyncGenerator[int]:
+    server = await serve(0, 0.001)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+async def test_the_scripted_engine_speaks_with_a_client_that_is_not_ours(engine: int) -> None:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{engine}/v1", trust_env=False) as client:
+        models = (await client.get("/models")).json()
+        assert [model["id"] for model in models["data"]] == [MODEL]
+        body: dict[str, Any] = {"model": MODEL, "prompt": [1, 2, 3], "max_tokens": 4}
+        whole = (await client.post("/completions", json=body)).json()
+        assert whole["choices"][0]["text"] == " token" * 4 and whole["usage"]["completion_tokens"] == 4
+        options = {"stream": True, "stream_options": {"include_usage": True}}
+        for _ in range(2):  # on the same connection
+            async with client.stream("POST", "/completions", json=body | options) as answer:
+                lines = [line async for line in answer.aiter_lines() if line]
+            events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+            assert lines[-1] == "data: [DONE]" and len(events) == 5
+            assert [event["choices"][0]["finish_reason"] for event in events[:4]] == [None, None, None, "length"]
+            assert events[4]["usage"]["completion_tokens"] == 4
+        asked = {"model": MODEL, "messages": [{"role": "user", "content": "x"}], "max_tokens": 2}
+        told = (await client.post("/chat/completions", json=asked)).json()
+        assert told["choices"][0]["message"] == {"role": "assistant", "content": " token" * 2}
+        answer = await client.post("/chat/completions", json=asked | {"stream": True})
+        deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in answer.text.split("\n\n")[:2]]
+        assert [delta["content"] for delta in deltas] == [" token"] * 2
+        assert (await client.post("/completions", content=b"{")).status_code == 400
+        assert (await client.get("/nothing")).status_code == 404
+
+        async def parts() -> AsyncGenerator[bytes]:
+            yield b"{}"
+
+        assert (await client.post("/completions", content=parts())).status_code == 411
+
+
+async def test_one_connection_is_used_again_and_tells_first_text_and_end(engine: int) -> None:
+    connection = await open_sse("127.0.0.1", engine)
+    request = request_bytes("127.0.0.1", "x", model=MODEL, max_tokens=3, headers={})
+    for _ in range(3):
+        said: list[str] = []
+        ended: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        connection.on_first = lambda said=said: said.append("first")
+        connection.on_end = ended.set_result
+        connection.send(request)
+        assert await asyncio.wait_for(ended, 5) is None and said == ["first"] and connection.usable
+    connection.close()
+    with pytest.raises(GatewayGone, match=r"http://127\.0\.0\.1:9"):
+        await open_sse("127.0.0.1", 9)
+
+
+def chunked(*parts: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (*parts, b""))
+
+
+CHUNKED = chunked(
+    b'data: {"choices":[{"text":""}]', b"}\n\n", b'data: {"choices":[{"text":"word"}]}\n\n', b"data: [DONE]\n\n"
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=40))
+def test_an_answer_in_any_pieces_is_the_same_answer(sizes: list[int]) -> None:
+    connection = SseConnection()
+    said: list[str | None] = []
+    connection.on_first = lambda: said.append("first")
+    connection.on_end = said.append
+    connection.send(b"")
+    at = 0
+    while at < len(CHUNKED):
+        size = sizes[at % len(sizes)]
+        connection.data_received(CHUNKED[at : at + size])
+        at += size
+    assert said == ["first", None]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy", "status 503: busy"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\ndata: not json\n\n", "no text came"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "a chunk without a size"),
+    ],
+)
+def test_what_is_no_completion_is_told(answer: bytes, problem: str) -> None:
+    connection = SseConnection()
+    said: list[str | None] = []
+    connection.on_end = said.append
+    connection.send(b"")
+    connection.data_received(answer)
+    assert len(said) == 1 and said[0] is not None and problem in said[0]
+
+
+@settings(deadline=None)
+@given(st.floats(60, 5000), st.sets(st.integers(0, 13), max_size=3))
+def test_the_search_ends_within_a_tenth_of_the_truth_and_forgives_a_single_pause(
+    limit: float, pauses: set[int]
+) -> None:
+    pauses = {one for one in pauses if one - 1 not in pauses}
+    calls = 0
+
+    async def measure(rate: float) -> dict[str, Any]:
+        nonlocal calls
+        paused, calls = calls in pauses, calls + 1
+        p99 = 50.0 if rate > limit or paused else 1.0
+        return {"added_ms": {"p50": 1.0, "p99": p99}, "availability": 1.0, "generator_late_ms": {"p99": 0.1}}
+
+    found = asyncio.run(highest_rate(measure, start=50.0, limit_ms=10.0))
+    assert found["highest_rate"] <= limit and len(found["tried"]) == calls
+    if calls < 14:
+        assert found["highest_rate"] > 0.85 * limit
+
+
+def slow(p99_ms: float, **more: Any) -> dict[str, Any]:
+    return {"added_ms": {"p99": p99_ms}, "availability": 1.0, "generator_late_ms": {"p99": 0.1}} | more
+
+
+def test_where_no_rate_holds_the_search_says_so_with_the_lowest_it_tried() -> None:
+    asked: list[float] = []
+
+    async def measure(rate: float) -> dict[str, Any]:
+        asked.append(rate)
+        return slow(rate + 20, requests=7)
+
+    found = asyncio.run(highest_rate(measure, start=50.0, limit_ms=10.0))
+    assert asked == [50, 50, 25, 25, 12.5, 12.5, 6.2, 6.2, 5, 5]
+    assert found["highest_rate"] is None and not found["cut_off"] and found["requests"] == 7
+    assert found["verdict"] == "none: p99 25, 25 ms at 5/s, the lowest rate tried; 100.0% answered in time"
+
+
+def test_the_search_ends_when_its_time_is_up_with_what_it_has() -> None:
+    now = 0.0
+
+    async def measure(rate: float) -> dict[str, Any]:
+        nonlocal now
+        now += 10
+        return slow(1.0)
+
+    found = asyncio.run(highest_rate(measure, start=5.0, limit_ms=10.0, budget_s=25, clock=lambda: now))
+    assert (found["highest_rate"], found["cut_off"], len(found["tried"])) == (20.0, True, 3)
+    assert found["verdict"] == "20 requests/s with a p99 of 10 ms or less"
+    nothing = asyncio.run(highest_rate(measure, start=5.0, limit_ms=10.0, budget_s=0, clock=lambda: now))
+    assert nothing["verdict"] == "none: nothing was tried" and nothing["highest_rate"] is None
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("chat", [False, True])
+async def test_our_own_gateway_before_the_scripted_engine_answers_everything(chat: bool) -> None:
+    options = PeerOptions(
+        peer="foretype", rate=20, seconds=1, warm_up_s=0.3, developers=4, prompts=4, pin=False, chat=chat
+    )
+    found = await run_peer(options, progress=_silent)
+    assert found["requests"] == 20 and found["unanswered"] == 0 and found["problems"] == {}
+    assert found["gateway_cpu_ms_per_request"] > 0 and found["added_ms"]["n"] == 20
+    assert found["direct"]["added_ms"]["n"] >= 20 and found["tpot_ms"]["n"] == 20
+    assert found["door"] == ("chat" if chat else "completions")
+
+
+@pytest.mark.timeout(120)
+async def test_a_search_beside_a_peer_begins_far_below_and_measures_the_rate_that_was_asked_too() -> None:
+    server = await serve(0, 0.001)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    options = PeerOptions(
+        peer=url,
+        rate=30,
+        seconds=0.2,
+        warm_up_s=0.1,
+        tried_requests=2,
+        search=True,
+        search_s=0.01,
+        prompts=2,
+        pin=False,
+    )
+    found = await run_peer(options, progress=_silent)
+    server.close()
+    assert [one["rate"] for one in found["tried"]] == [5] and found["cut_off"]
+    assert found["at_rate"]["requests"] == 6 and found["at_rate"]["unanswered"] == 0
+
+
+def test_a_peer_that_is_not_installed_says_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateways, "ENVIRONMENTS", tmp_path)
+    for name, message in (("smg", "make peer-gateways-env"), ("other", "none of litellm, smg, foretype")):
+        done = CliRunner().invoke(bench, ["peer-load", name, "--json"])
+        assert done.exit_code == 2 and message in " ".join(done.stderr.split())
