@@ -169,7 +169,7 @@ READERS = {
     "client/foretype_client/private_gateway/finding.py": "the private gateway's log",
     "client/foretype_client/telemetry/spool.py": "the spool in the state directory",
     "client/foretype_client/session/tokenizers.py": "the cache directory",
-    "lsp_server/foretype_lsp/connection.py": "the token's file, which the user named",
+    "lsp_server/foretype_lsp/gateway_client.py": "the token's file, which the user named",
     "retrieval/foretype_retrieval/cli.py": "the file that the user named",
     "retrieval/foretype_retrieval/embed.py": "a table that the user named",
 }
