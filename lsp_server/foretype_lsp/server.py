@@ -26,6 +26,7 @@ from foretype_lsp.documents.documents import ChangeResult
 from foretype_lsp.documents.positions import Encoding
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
+from foretype_lsp.notebook_sync import SYNC_OPTIONS, NotebookSync
 from foretype_lsp.options import Problem
 from foretype_lsp.parts import Parts
 from foretype_lsp.settings import Settings
@@ -58,6 +59,7 @@ class Server(LanguageServer):
             "foretype",
             version("foretype"),
             types.TextDocumentSyncKind.Incremental,
+            SYNC_OPTIONS,
             protocol_cls=JsonRpc,
             converter_factory=_converter,
         )
@@ -69,6 +71,7 @@ class Server(LanguageServer):
         self.documents = SharedDocuments(self.settings)
         self.suggestions = Suggestions(self.editor, self.settings, self.documents, self.status, popup=popup)
         self.chat = Chat(self.editor, self.documents)
+        self._notebooks = NotebookSync(self.documents, self.suggestions.closed)
         self._reported: set[Problem] = set()
         self.protocol.disconnected.add(self.stopped.set)
         self.settings.changed.add(self._on_settings)
@@ -101,6 +104,7 @@ class Server(LanguageServer):
             types.WORKSPACE_EXECUTE_COMMAND: self._on_command,
             types.TEXT_DOCUMENT_CODE_ACTION: self.chat.code_actions,
             STATUS: lambda params: msgspec.to_builtins(self._current_status()),
+            **self._notebooks.handlers,
             **self.suggestions.handlers,
         }
         manager = self.protocol.fm  # its decorators take plain functions only

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from foretype_context.document import Document, Edit, Snapshot
@@ -19,10 +19,11 @@ from foretype_context.languages import language_of
 from foretype_context.tokens import well_formed
 from pygls.uris import to_fs_path
 
+from foretype_lsp.documents.differences import difference
 from foretype_lsp.documents.positions import Encoding, Lines, Position, join_surrogates
 from foretype_lsp.messages import ContentChange
 
-__all__ = ["MAX_DOCUMENT_BYTES", "ChangeResult", "Documents", "Held", "path_of"]
+__all__ = ["MAX_DOCUMENT_BYTES", "ChangeResult", "Documents", "Held", "Open", "path_of", "typed_to"]
 
 _PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``"})
 
@@ -40,6 +41,43 @@ class ChangeResult(StrEnum):
     UNKNOWN = "the document was never opened"
     LOST = "the text is unknown until the editor sends it whole"
     EXCLUDED = "the document gets no suggestions"
+
+
+class Open(Protocol):
+    """What an editor may ask about: a document, or a cell of a notebook, which is a part of one.
+
+    Attributes:
+        document: what the client works on; of a cell that of its notebook.
+        lines: the text by the editor's positions; of a cell its own.
+        version: of `lines`, as the editor counts.
+        file, excluded, lost: as in :class:`Held`.
+    """
+
+    @property
+    def document(self) -> Document: ...
+    @property
+    def lines(self) -> Lines: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def excluded(self) -> str | None: ...
+    @property
+    def lost(self) -> bool: ...
+    def snapshot(self) -> Snapshot: ...
+
+    def offset_at(self, position: Position) -> int:
+        """Where in `document` a position is."""
+        ...
+
+    def excluded_at(self, position: Position) -> str | None:
+        """Why a place of it gets no suggestions, or None."""
+        ...
+
+    def part_of(self, suggestion: str, before: str) -> str:
+        """What of a suggestion may be put in here, where `before` is left of the cursor on its line."""
+        ...
 
 
 @dataclass(slots=True)
@@ -62,31 +100,47 @@ class Held:
     def usable(self) -> bool:
         return self.excluded is None and not self.lost
 
+    @property
+    def version(self) -> int:
+        return self.document.version
+
     def snapshot(self) -> Snapshot:
         return self.document.snapshot()
 
     def offset_at(self, position: Position) -> int:
         return self.lines.offset_at(position)
 
+    def excluded_at(self, position: Position) -> str | None:
+        return None
+
+    def part_of(self, suggestion: str, before: str) -> str:
+        return suggestion
+
     def position_at(self, offset: int) -> Position:
         return self.lines.position_at(offset)
 
-    def typed_to(self, changes: Sequence[ContentChange]) -> int | None:
-        """Where the cursor stands after `changes`, which are applied: behind what one of them put in; else None, unknown."""
-        if len(changes) != 1 or (change := changes[0]).range is None or not change.text:
-            return None
-        start = self.offset_at(min(change.range.start.position, change.range.end.position))
-        # What opens is closed by the editor in the same change, right of the cursor.
-        return start + (1 if change.text in _PAIRS else len(join_surrogates(change.text)))
+
+def typed_to(open: Open, changes: Sequence[ContentChange]) -> int | None:
+    """Where the cursor stands after `changes`, which are applied: behind what one of them put in; else None, unknown."""
+    if len(changes) != 1 or (change := changes[0]).range is None or not change.text:
+        return None
+    start = open.offset_at(min(change.range.start.position, change.range.end.position))
+    # What opens is closed by the editor in the same change, right of the cursor.
+    return start + (1 if change.text in _PAIRS else len(join_surrogates(change.text)))
 
 
 class Documents:
-    """All open documents by URI (compared unquoted: clients differ in what they escape)."""
+    """All open documents by URI (compared unquoted: clients differ in what they escape).
+
+    Attributes:
+        cells: of the notebooks that are open, by their unquoted URIs. What they are joined to is among the documents.
+    """
 
     def __init__(self, encoding: Encoding = Encoding.UTF16, roots: Sequence[str] = ()) -> None:
         """`roots` are the open folders: paths in prompts are relative to the innermost one."""
         self.encoding = encoding
         self.roots = tuple(roots)
+        self.cells: dict[str, Open] = {}
         self._held: dict[str, Held] = {}
 
     def __len__(self) -> int:
@@ -97,6 +151,10 @@ class Documents:
 
     def get(self, uri: str) -> Held | None:
         return self._held.get(unquote(uri))
+
+    def find(self, uri: str) -> Open | None:
+        """A document, or a cell of a notebook."""
+        return self.cells.get(unquote(uri)) or self._held.get(unquote(uri))
 
     def open(self, uri: str, text: str, *, language: str = "", version: int = 0) -> Held:
         """Open a document, or open it again with another text."""
@@ -143,7 +201,7 @@ class Documents:
         text = join_surrogates(text)
         if excluded := _reason_to_exclude(held.file, text):
             return self._hold(uri, "", language=held.document.language, version=_next(held, version), excluded=excluded)
-        held.document.apply([_difference(held.document.text, well_formed(text))], _next(held, version))
+        held.document.apply([difference(held.document.text, well_formed(text))], _next(held, version))
         held.lines = Lines(text, self.encoding)
         return held
 
@@ -179,25 +237,6 @@ def _edits(lines: Lines, changes: Sequence[ContentChange]) -> Iterator[Edit]:
 
 def _next(held: Held, version: int | None) -> int:
     return held.document.version + 1 if version is None else version
-
-
-def _difference(old: str, new: str) -> Edit:
-    """The one edit between two texts: what is left without their common start and end."""
-    start = _common(old, new)
-    end = _common(old[: start - 1 if start else None : -1], new[: start - 1 if start else None : -1])
-    return Edit(start, len(old) - end, new[start : len(new) - end])
-
-
-def _common(a: str, b: str) -> int:
-    """Length of the common start, by comparing ever smaller slices: memory speed instead of a loop over characters."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _reason_to_exclude(path: str, text: str) -> str | None:

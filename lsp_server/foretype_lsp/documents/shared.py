@@ -7,7 +7,8 @@ from pathlib import Path
 
 from foretype_client.sources.all_sources import Sources
 
-from foretype_lsp.documents.documents import ChangeResult, Documents, Held, path_of
+from foretype_lsp.documents.documents import ChangeResult, Documents, Held, Open, path_of, typed_to
+from foretype_lsp.documents.notebooks import Notebooks
 from foretype_lsp.documents.positions import Encoding
 from foretype_lsp.globs import first_match
 from foretype_lsp.messages import ContentChange
@@ -26,6 +27,7 @@ class SharedDocuments:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._documents = Documents()
+        self._notebooks = Notebooks(self._documents)
         self._flow: Flow | None = None
         self._sources = Sources.none()
 
@@ -43,19 +45,30 @@ class SharedDocuments:
         """The open folders."""
         return [Path(root) for root in self._documents.roots if root]
 
+    @property
+    def notebooks(self) -> Notebooks:
+        """Whoever changes one here says to :meth:`opened`, :meth:`changed` and :meth:`closed` what became of its document."""
+        return self._notebooks
+
     def __len__(self) -> int:
         return len(self._documents)
 
     def get(self, uri: str) -> Held | None:
         return self._documents.get(uri)
 
+    def find(self, uri: str) -> Open | None:
+        """A document, or a cell of a notebook."""
+        return self._documents.find(uri)
+
     def usable(self, uri: str) -> Held | str:
         """An open document that may be sent, or why not."""
-        held = self._documents.get(uri)
+        held = self._documents.find(uri)
+        if held is not None and not isinstance(held, Held):
+            return "commands know whole files, not cells of a notebook"
         return ChangeResult.UNKNOWN if held is None else self.obstacle(held) or held
 
-    def obstacle(self, held: Held) -> str | None:
-        """Why a document gets no suggestions, or None."""
+    def obstacle(self, held: Open) -> str | None:
+        """Why a document, or a cell of a notebook, gets no suggestions, or None."""
         if held.excluded is not None:
             return held.excluded
         if held.lost:
@@ -96,6 +109,7 @@ class SharedDocuments:
     def begin(self, encoding: Encoding, folders: Sequence[str]) -> None:
         """Positions are counted in `encoding`, and these URIs are the open folders."""
         self._documents = Documents(encoding, [*map(path_of, folders)])
+        self._notebooks = Notebooks(self._documents)
 
     def use_folders(self, uris: Sequence[str]) -> None:
         self._documents.roots = tuple(map(path_of, uris))
@@ -103,25 +117,14 @@ class SharedDocuments:
 
     def open(self, uri: str, text: str, *, language: str, version: int) -> str | None:
         """A document is open; why it gets no suggestions, or None."""
-        held = self._documents.open(uri, text, language=language, version=version)
-        if (obstacle := self.obstacle(held)) is not None:
-            return f"no suggestions in {held.file}: {obstacle}"
-        self._sources.opened(held.document.uri, held.document.text)
-        if self._flow is not None:
-            self._flow.document_opened(held.snapshot())
-        return None
+        return self.opened(self._documents.open(uri, text, language=language, version=version))
 
     def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None) -> ChangeResult:
         """A document has changed; a question that is expected behind what was typed is announced."""
         result = self._documents.change(uri, changes, version=version)
         held = self._documents.get(uri) if result is ChangeResult.APPLIED else None
-        if held is not None and self.obstacle(held) is None:
-            self._sources.changed(held.document.uri, held.document.text)
-            if self._flow is not None:
-                snapshot = held.snapshot()
-                self._flow.document_changed(snapshot)
-                if self._settings.options.ask_early and (offset := held.typed_to(changes)) is not None:
-                    self._flow.typed(snapshot, offset)
+        if held is not None:
+            self.changed(held, typed_to(held, changes))
         return result
 
     def lose(self, uri: str) -> None:
@@ -131,13 +134,37 @@ class SharedDocuments:
     def close(self, uri: str) -> Held | None:
         held = self._documents.close(uri)
         if held is not None:
-            self._sources.closed(held.document.uri)
-            if self._flow is not None:
-                self._flow.document_closed(held.snapshot())
+            self.closed(held)
         return held
 
     def saved(self, uri: str) -> None:
         self._sources.saved(uri)
+
+    def opened(self, held: Held) -> str | None:
+        """Tell of a document that is open now; why it gets no suggestions, or None."""
+        if (obstacle := self.obstacle(held)) is not None:
+            return f"no suggestions in {held.file}: {obstacle}"
+        self._sources.opened(held.document.uri, held.document.text)
+        if self._flow is not None:
+            self._flow.document_opened(held.snapshot())
+        return None
+
+    def changed(self, held: Held, offset: int | None) -> None:
+        """Tell of a change; `offset` is where in the document the cursor stands after it, where that is known."""
+        if self.obstacle(held) is not None:
+            return
+        self._sources.changed(held.document.uri, held.document.text)
+        if self._flow is not None:
+            snapshot = held.snapshot()
+            self._flow.document_changed(snapshot)
+            if self._settings.options.ask_early and offset is not None:
+                self._flow.typed(snapshot, offset)
+
+    def closed(self, held: Held) -> None:
+        """Tell that a document is not open any more."""
+        self._sources.closed(held.document.uri)
+        if self._flow is not None:
+            self._flow.document_closed(held.snapshot())
 
     def _useful(self) -> Iterator[Held]:
         return (held for held in self._documents if self.obstacle(held) is None)

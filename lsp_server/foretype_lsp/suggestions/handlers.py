@@ -14,7 +14,7 @@ from foretype_client.policy.trigger import Trigger
 from lsprotocol import types
 
 from foretype_lsp import messages
-from foretype_lsp.documents.documents import Held
+from foretype_lsp.documents.documents import Open
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
 from foretype_lsp.settings import Settings
@@ -58,6 +58,7 @@ class Suggestions:
         self._status = status
         self._waiting = WaitingRequests()
         self._grew_s: dict[str, float] = {}
+        self._asked_as: dict[str, str] = {}  # by the document's URI, which for a cell is its notebook's
         self.counts = self._waiting.counts
         self.question: str = types.TEXT_DOCUMENT_INLINE_COMPLETION
         self.question_options: object = types.InlineCompletionOptions()
@@ -80,11 +81,13 @@ class Suggestions:
         """Tell a client that understands it that asking again at the same place now gives more."""
         if self._settings.options.suggestion_grew:
             self._grew_s[uri] = asyncio.get_running_loop().time()
-            self._editor.notify(SUGGESTION_GREW, {"textDocument": {"uri": uri}, "id": suggestion_id})
+            asked_as = self._asked_as.get(uri, uri)
+            self._editor.notify(SUGGESTION_GREW, {"textDocument": {"uri": asked_as}, "id": suggestion_id})
 
     def closed(self, uri: str) -> None:
         """A document is not open any more: what grew in it is nothing to its next opening."""
         self._grew_s.pop(uri, None)
+        self._asked_as.pop(uri, None)
 
     def _on_inline_completion(self, params: object) -> _Answer | None:
         return self._ask(messages.read(params, messages.InlineCompletion))
@@ -97,30 +100,31 @@ class Suggestions:
     def _ask(self, request: messages.InlineCompletion) -> _Answer | None:
         """Note what is asked now; the coroutine waits for the answer."""
         documents, flow = self._documents, self._documents.flow
-        held = documents.get(request.text_document.uri)
-        obstacle = None if held is None else documents.obstacle(held)
+        held, position = documents.find(request.text_document.uri), request.position.position
+        obstacle = None if held is None else documents.obstacle(held) or held.excluded_at(position)
         self._status.asked(f"none in {PurePath(held.file).name}: {obstacle}" if held and obstacle else "")
         if held is None or flow is None or obstacle is not None:
             self.counts["answered"] += 1
             return None
         snapshot = held.snapshot()
         superseded = self._waiting.supersede(snapshot.uri)
-        if request.text_document.version not in (None, snapshot.version):
+        self._asked_as[snapshot.uri] = request.text_document.uri
+        if request.text_document.version not in (None, held.version):
             self.counts["answered"] += 1
             return None  # a position in a text that we do not have
-        offset = held.offset_at(request.position.position)
+        offset, line = held.offset_at(position), cursor_line(held.lines, held.lines.offset_at(position))
         info = request.context.selected_completion_info
         # VS Code can be made to ask again only as if the user had: who typed on meanwhile has not.
         told = asyncio.get_running_loop().time() - self._grew_s.pop(snapshot.uri, -math.inf) < _ASKS_AGAIN_S
         invoked = request.context.trigger_kind == _INVOKED and not told
         trigger = Trigger.INVOKED if invoked else Trigger.AUTOMATIC
         selected = _selected(held, info) if info is not None else None
-        waiting = WaitingRequest(held, snapshot, cursor_line(held.lines, offset), offset, trigger, selected, superseded)
+        waiting = WaitingRequest(held, snapshot, line, offset, trigger, selected, superseded)
         return self._waiting.answer(flow, waiting, multi_line=self._settings.options.multi_line)
 
     def _on_rested(self, params: object) -> None:
         rested = messages.read(params, messages.Rested)
-        held, flow = self._documents.get(rested.text_document.uri), self._documents.flow
+        held, flow = self._documents.find(rested.text_document.uri), self._documents.flow
         if held is not None and flow is not None and self._documents.obstacle(held) is None:
             flow.rested(held.snapshot(), held.offset_at(rested.position.position))
 
@@ -157,6 +161,6 @@ async def _as_menu(answer: _Answer | None) -> dict[str, Any]:
     return {"isIncomplete": True, "items": [menu_item(made) for made in inline["items"]]}
 
 
-def _selected(held: Held, info: messages.Selected) -> SelectedCompletion:
+def _selected(held: Open, info: messages.Selected) -> SelectedCompletion:
     start, end = held.offset_at(info.range.start.position), held.offset_at(info.range.end.position)
     return SelectedCompletion(min(start, end), max(start, end), info.text)

@@ -16,7 +16,7 @@ from foretype_client.policy.trigger import Trigger
 from foretype_context.document import Snapshot
 from foretype_wire.redaction import log_fault
 
-from foretype_lsp.documents.documents import Held
+from foretype_lsp.documents.documents import Open
 from foretype_lsp.suggestions.items import CursorLine, accepted_characters, item
 
 __all__ = ["Flow", "WaitingRequest", "WaitingRequests"]
@@ -51,7 +51,7 @@ class WaitingRequest(NamedTuple):
         superseded: done as soon as a newer request for the same document is there.
     """
 
-    held: Held
+    held: Open
     snapshot: Snapshot
     line: CursorLine
     offset: int
@@ -107,6 +107,7 @@ class WaitingRequests:
         if suggestion is None:
             return {"items": []}
         text = suggestion.text if multi_line else suggestion.text.partition("\n")[0]
+        text = asked.held.part_of(text, asked.line.text[: asked.line.column])
         if not text:
             return {"items": []}
         made = item(asked.line, suggestion.id, text, suggestion.replaces)

@@ -48,6 +48,9 @@ _OWN_HANDLERS: Final = (
     types.TEXT_DOCUMENT_DID_OPEN,
     types.TEXT_DOCUMENT_DID_CHANGE,
     types.TEXT_DOCUMENT_DID_CLOSE,
+    types.NOTEBOOK_DOCUMENT_DID_OPEN,
+    types.NOTEBOOK_DOCUMENT_DID_CHANGE,
+    types.NOTEBOOK_DOCUMENT_DID_CLOSE,
     types.WORKSPACE_EXECUTE_COMMAND,  # pygls cannot cancel one
 )
 
@@ -61,6 +64,10 @@ class Protocol(LanguageServerProtocol):
             types.TEXT_DOCUMENT_DID_CHANGE,
             types.TEXT_DOCUMENT_DID_CLOSE,
             types.TEXT_DOCUMENT_DID_SAVE,
+            types.NOTEBOOK_DOCUMENT_DID_OPEN,
+            types.NOTEBOOK_DOCUMENT_DID_CHANGE,
+            types.NOTEBOOK_DOCUMENT_DID_SAVE,
+            types.NOTEBOOK_DOCUMENT_DID_CLOSE,
             types.TEXT_DOCUMENT_INLINE_COMPLETION,
             types.TEXT_DOCUMENT_COMPLETION,
             types.TEXT_DOCUMENT_CODE_ACTION,
