@@ -589,7 +589,7 @@ async def test_with_no_gateway_the_local_candidate_comes_at_once() -> None:
 
 @virtual.timed
 async def test_before_the_tokenizer_is_there_the_local_candidate_stands_in() -> None:
-    async with Desk(ScriptedGateway(ANSWER), SEEN, local=CopyLine(), assembler_for=lambda _: None) as desk:
+    async with Desk(ScriptedGateway(ANSWER), SEEN, local=CopyLine(), planner_for=lambda _: None) as desk:
         desk.type("value = c")
         answer = await desk.ask()
         assert answer is not None and answer.source is Origin.LOCAL

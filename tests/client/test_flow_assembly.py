@@ -18,7 +18,7 @@ SOURCE = "".join(f"def f{n}(a, b):\n    c = a + {n}\n    return c * b\n\n\n" for
 def real_desk(gateway: ScriptedGateway, text: str) -> Desk:
     tokenizer = tiny()
     assembler = Assembler(tokenizer, profile(tokenizer_digest=tokenizer.digest))
-    return Desk(gateway, text, assembler_for=lambda _: assembler)
+    return Desk(gateway, text, planner_for=lambda _: assembler)
 
 
 @virtual.timed

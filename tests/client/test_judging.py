@@ -3,7 +3,8 @@
 import pytest
 from client.typing_desk import profile
 from foretype_client.feedback.feedback import Feedback
-from foretype_client.flow.judgement import Candidate, Question, judge
+from foretype_client.flow.judgement import Candidate, judge
+from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.flow.type_through import Place
 from foretype_client.policy.trigger import Trigger

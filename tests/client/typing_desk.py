@@ -70,7 +70,7 @@ class Desk:
         self.cache = CompletionCache()
         self.planner = options.pop("planner", None) or LinePlanner()
         planner = self.planner
-        options.setdefault("assembler_for", lambda profile: planner)
+        options.setdefault("planner_for", lambda profile: planner)
         # Requests that nobody waits for have tests of their own.
         options.setdefault("policy", Policy(PolicyOptions(switches=Switches(speculative=False, preload=False))))
         options.setdefault("local", None)

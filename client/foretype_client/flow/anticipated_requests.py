@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Final
 
 from foretype_client.flow.attempt import Attempt
-from foretype_client.flow.judgement import Question
-from foretype_client.flow.open_documents import Pending, TrackedDocument
+from foretype_client.flow.open_documents import TrackedDocument
+from foretype_client.flow.question import Question
 from foretype_client.ports import Clock
 
-__all__ = ["Early"]
+__all__ = ["AnticipatedRequests"]
 
 _ASKS_S: Final = 30.0
 """An editor that has asked nothing in a document for this long (another mode, switched off) is not about to."""
@@ -26,7 +26,7 @@ _LEAD_S: Final = 0.015
 """This long before the request is due, its prompt is made: other files' snippets may take ten milliseconds. Most keys come sooner."""
 
 
-class Early:
+class AnticipatedRequests:
     """Sends early requests.
 
     Args:
@@ -50,9 +50,8 @@ class Early:
         """`question` is expected: ask the gateway once its debounce is over, unless it or a change comes before."""
         if self._clock() > document.asked_s + _ASKS_S:
             return
-        pending = Pending(question)
-        document.take_over(pending)
-        task = asyncio.create_task(self._ask(document, pending), name="foretype-early")
+        document.take_over(question)
+        task = asyncio.create_task(self._ask(document, question), name="foretype-early")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -60,28 +59,27 @@ class Early:
         """Wait until no task is left; whoever closes has superseded what they wait for."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _ask(self, document: TrackedDocument, pending: Pending) -> None:
-        question = pending.question
+    async def _ask(self, document: TrackedDocument, question: Question) -> None:
         try:
             attempt = self._attempt(document, question)
             if attempt is None:
                 return
-            await pending.sleep(attempt.due_s - _LEAD_S - self._clock())
-            if await self._settled(document, pending):
+            await question.sleep(attempt.due_s - _LEAD_S - self._clock())
+            if await self._settled(document, question):
                 return
-            while not pending.superseded:
-                pending.wake.clear()
+            while not question.superseded:
+                question.wake.clear()
                 look_s = attempt.ask_early(self._clock())
                 if look_s is None:
                     return
-                await pending.sleep(look_s - self._clock())
+                await question.sleep(look_s - self._clock())
         finally:
-            document.release(pending)
+            document.release(question)
 
-    async def _settled(self, document: TrackedDocument, pending: Pending) -> bool:
+    async def _settled(self, document: TrackedDocument, question: Question) -> bool:
         """Whether no request is needed any more; what is searched for here is searched for in turns."""
-        while not pending.superseded:
-            here = self._answered(document, pending.question)
+        while not question.superseded:
+            here = self._answered(document, question)
             if here is not None:
                 return here
             await asyncio.sleep(0)

@@ -7,7 +7,6 @@ there is nothing to lock, and a test can put any order of events in front of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -17,49 +16,22 @@ from foretype_context.segments import Kind, Segment
 from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import RequestClass
 
-from foretype_client.flow.background import BackgroundOptions
-from foretype_client.flow.inflight import AnswerRules, Flight, Ripe, ripe
-from foretype_client.flow.instant_answers import Answers
-from foretype_client.flow.judgement import Question, selected_rest
+from foretype_client.flow.collaborators import Collaborators
+from foretype_client.flow.inflight import Flight, Ripe, ripe
 from foretype_client.flow.open_documents import Sorted, TrackedDocument
-from foretype_client.flow.planning import Draft, PlanBook, Planner, call_of
-from foretype_client.flow.requests import Requests
+from foretype_client.flow.planning import Draft, Planner, call_of
+from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Outcome, Suggestion
 from foretype_client.flow.type_through import Strand
 from foretype_client.policy.trigger import Trigger
-from foretype_client.ports import Clock
-from foretype_client.sources.all_sources import Gathered, Gathering, Sources
+from foretype_client.sources.all_sources import Gathered, Gathering
 
-__all__ = ["Attempt", "FlowOptions"]
+__all__ = ["Attempt"]
 
 _SLACK_S: Final = 1e-6
 """Timers may fire this much early, by rounding."""
 
 _ASKED: Final = (RequestClass.INTERACTIVE, RequestClass.BLOCK)
-
-
-class FlowOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults of the flow.
-
-    Attributes:
-        answer: when a stream has enough text to answer with.
-        reuse_ms: how long a running request that still fits is waited for before a new one is sent.
-        running_max: interactive requests at a time per document.
-        local_patience_ms: with no first token this long after the request was due, the local candidate is the answer.
-        deadline_ms: after this a gateway need not answer any more.
-        snippets_max: snippets asked of each source of context.
-        snippets_ms: how long they are waited for; as long as the debounce runs, they may take until shortly before its end.
-        background: when to ask for what nobody waits for yet.
-    """
-
-    answer: AnswerRules = AnswerRules()
-    reuse_ms: float = 200.0
-    running_max: int = 2
-    local_patience_ms: float = 150.0
-    deadline_ms: float = 10_000.0
-    snippets_max: int = 8
-    snippets_ms: float = 10.0
-    background: BackgroundOptions = BackgroundOptions()
 
 
 class Attempt:
@@ -77,26 +49,15 @@ class Attempt:
         planner: Planner,
         *,
         due_s: float,
-        book: PlanBook,
-        sources: Sources,
-        answers: Answers,
-        requests: Requests,
-        new_id: Callable[[], str],
-        clock: Clock,
-        options: FlowOptions,
+        shared: Collaborators,
     ) -> None:
         self.due_s = due_s
         self._document = document
         self._question = question
         self._profile = profile
         self._planner = planner
-        self._book = book
-        self._sources = sources
-        self._answers = answers
-        self._requests = requests
-        self._new_id = new_id
-        self._clock = clock
-        self._options = options
+        self._shared = shared
+        options = shared.options
         self._reuse_until_s: float | None = None
         self._local_s = max(due_s, question.asked_s) + options.local_patience_ms / 1000
         self._local_asked = False
@@ -117,12 +78,12 @@ class Attempt:
         for flight in fitting:
             result = self._harvest(flight, now)
             if isinstance(result, Suggestion):
-                self._requests.drop(diverged)
+                self._shared.requests.drop(diverged)
                 return result
             look_s = min(look_s, result)
         running = [flight for flight in fitting if flight.wanted]
         if not running and (self._outcome is not None or self._own_ended()):
-            self._requests.drop(diverged)
+            self._shared.requests.drop(diverged)
             return self._nothing(now)
         if self._own is None:
             due_s = self._send_s(running, now)
@@ -131,7 +92,7 @@ class Attempt:
             else:
                 look_s = min(look_s, due_s)
         # What is not named as superseded is cancelled now: nobody waits for it any more.
-        self._requests.drop(diverged)
+        self._shared.requests.drop(diverged)
         if self._question.trigger is Trigger.AUTOMATIC and all(flight.first_s is None for flight in running):
             if self._local_s > now + _SLACK_S:
                 return min(look_s, self._local_s)
@@ -152,13 +113,13 @@ class Attempt:
         if due_s > now + _SLACK_S:
             return due_s
         self._send(diverged, now)
-        self._requests.drop(diverged)
+        self._shared.requests.drop(diverged)
         return None
 
     def _sorted(self) -> Sorted:
         """The document's requests; one that was sent for this very place knew nothing of a popup's item, and must agree with it."""
         fitting, diverged = self._document.sort(self._question.place)
-        if not (item := selected_rest(self._question)):
+        if not (item := self._question.selected_rest()):
             return Sorted(fitting, diverged)
         kept: list[Flight] = []
         for flight in fitting:
@@ -181,9 +142,9 @@ class Attempt:
         if rest is None or flight.id in self._judged:
             return math.inf
         own = flight is self._own
-        state = ripe(flight, rest, now, self._options.answer)
+        state = ripe(flight, rest, now, self._shared.options.answer)
         if isinstance(state, Ripe) and (state.text or flight.complete):
-            judged = self._answers.from_flight(self._document, self._question, flight, state, own=own, now=now)
+            judged = self._shared.answers.from_flight(self._document, self._question, flight, state, own=own, now=now)
             if isinstance(judged, Suggestion):
                 return judged
             if flight.complete and (own or rest):
@@ -209,18 +170,18 @@ class Attempt:
                     return gathered_s
                 self._draft = self._drafted()
             return self.due_s
-        if len(running) >= self._options.running_max:
+        if len(running) >= self._shared.options.running_max:
             return math.inf
         if self._reuse_until_s is None:
-            self._reuse_until_s = now + self._options.reuse_ms / 1000
+            self._reuse_until_s = now + self._shared.options.reuse_ms / 1000
         return max(self.due_s, self._reuse_until_s)
 
     def _gather_s(self, now: float) -> float:
         """When there is nothing more to wait for from the sources of context; asks them at the first call."""
         if self._gathering is None:
-            question, options = self._question, self._options
+            question, options = self._question, self._shared.options
             self._snippets_s = max(self._snippets_s, now + options.snippets_ms / 1000)
-            self._gathering = self._sources.gather(
+            self._gathering = self._shared.sources.gather(
                 question.snapshot, question.offset, limit=options.snippets_max, complete=self._document.wake
             )
         return now if self._gathering.done else self._snippets_s
@@ -228,43 +189,43 @@ class Attempt:
     def _drafted(self) -> Draft:
         """The prompt, with what the sources have said by now."""
         if self._gathered is None:
-            self._gather_s(self._clock())
+            self._gather_s(self._shared.clock())
             if self._gathering is not None:
                 self._gathered = self._gathering.take()
-                self._sources.noted(self._gathered)
+                self._shared.sources.noted(self._gathered)
         question, document = self._question, self._document
         document.gathered = self._gathered or Gathered()
-        return self._book.draft(
+        return self._shared.book.draft(
             self._planner,
             self._profile,
             question.snapshot,
             question.offset,
             snippets=document.gathered.snippets,
             now=question.asked_s,
-            clock=self._clock,
+            clock=self._shared.clock,
         )
 
     def _send(self, diverged: list[Flight], now: float) -> Flight:
         question, draft = self._question, self._draft
-        if draft is None or not self._book.is_current(draft):
+        if draft is None or not self._shared.book.is_current(draft):
             draft = self._drafted()
         plan = draft.plan
         segments = None
-        if begun := selected_rest(question) or "":
+        if begun := question.selected_rest() or "":
             segments = [placed.segment for placed in plan.segments]
             begun = _begin_with(begun, segments)
         supersedes = diverged.pop(0) if diverged else None
         call = call_of(
             plan,
             question.snapshot,
-            id=self._new_id(),
+            id=self._shared.new_id(),
             class_=RequestClass.BLOCK if plan.kind is SuggestionKind.BLOCK else RequestClass.INTERACTIVE,
-            deadline_ms=self._options.deadline_ms,
+            deadline_ms=self._shared.options.deadline_ms,
             segments=segments if begun else None,
             supersedes=None if supersedes is None else supersedes.id,
         )
-        self._book.commit(draft)
-        self._own = self._requests.send(
+        self._shared.book.commit(draft)
+        self._own = self._shared.requests.send(
             self._document,
             call,
             strand=Strand(question.place, begun),
@@ -280,7 +241,7 @@ class Attempt:
         if self._local_asked:
             return None  # what it has to say here does not change while the question waits
         self._local_asked, self._local_s = True, math.inf
-        return self._answers.local(self._document, self._question, now)
+        return self._shared.answers.local(self._document, self._question, now)
 
     def _nothing(self, now: float) -> Suggestion | str:
         return self._local(now) or self._outcome or Outcome.EMPTY

@@ -11,39 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
 from foretype_context.document import Snapshot
 from foretype_context.profile import Profile
 from foretype_wire.errors import GatewayError
 from foretype_wire.messages import RequestClass
 
 from foretype_client.flow.after_accepting import Way, WayPoint, way_after
-from foretype_client.flow.cache import CompletionCache
+from foretype_client.flow.collaborators import Collaborators
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.open_documents import TrackedDocument
-from foretype_client.flow.planning import Draft, PlanBook, Planner, call_of
-from foretype_client.flow.requests import Requests
+from foretype_client.flow.planning import Draft, Planner, call_of
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.flow.type_through import Place, Strand
-from foretype_client.policy.switches import Switches
-from foretype_client.ports import Clock, Gateway
 
-__all__ = ["Background", "BackgroundOptions"]
+__all__ = ["Background"]
 
 _PAUSE_S: Final = 5.0
 """After a refusal that names no time."""
-
-
-class BackgroundOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """When to ask for what nobody waits for.
-
-    Attributes:
-        shown_ms: a suggestion that has stood this long may be taken: what comes after it is asked for.
-        rest_ms: a cursor that has stood this long since the last change or move rests.
-    """
-
-    shown_ms: float = 100.0
-    rest_ms: float = 300.0
 
 
 @dataclass(slots=True)
@@ -69,30 +53,9 @@ class _Book:
 class Background:
     """Sends what nobody waits for yet. All methods are called where the flow runs; times are monotonic seconds."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        planner_for: Callable[[Profile], Planner | None],
-        requests: Requests,
-        book: PlanBook,
-        cache: CompletionCache,
-        *,
-        new_id: Callable[[], str],
-        clock: Clock,
-        switches: Switches,
-        deadline_ms: float,
-        options: BackgroundOptions | None = None,
-    ) -> None:
-        self._gateway = gateway
-        self._planner_for = planner_for
-        self._requests = requests
-        self._plans = book
-        self._cache = cache
-        self._new_id = new_id
-        self._clock = clock
-        self._switches = switches
-        self._deadline_ms = deadline_ms
-        self._options = options or BackgroundOptions()
+    def __init__(self, shared: Collaborators) -> None:
+        self._shared = shared
+        self._switches = shared.policy.options.switches
         self._paused_until_s = float("-inf")
         self._books: dict[str, _Book] = {}
 
@@ -107,7 +70,9 @@ class Background:
                 return  # typed on along the same suggestion
             self._leave(book)
         ahead = book.ahead = _Ahead(way)
-        ahead.timer = self._later(self._options.shown_ms, lambda: self._ask_ahead(document, book, ahead))
+        ahead.timer = self._later(
+            self._shared.options.background.shown_ms, lambda: self._ask_ahead(document, book, ahead)
+        )
 
     def changed(self, document: TrackedDocument) -> None:
         """The document has changed: the way is left, gone on, or at its end, where its request is one of the document's."""
@@ -137,7 +102,7 @@ class Background:
         book = self._books.setdefault(snapshot.uri, _Book())
         if book.resting is not None:
             book.resting.cancel()
-        left_ms = self._options.rest_ms - (self._clock() - document.stood_s) * 1000
+        left_ms = self._shared.options.background.rest_ms - (self._shared.clock() - document.stood_s) * 1000
         book.resting = self._later(max(0.0, left_ms), lambda: self._preload(document, book, snapshot, offset))
 
     def closed(self, uri: str) -> None:
@@ -146,7 +111,7 @@ class Background:
             if book.resting is not None:
                 book.resting.cancel()
             self._leave(book)
-            self._requests.drop(book.warm)
+            self._shared.requests.drop(book.warm)
 
     def close(self) -> None:
         for uri in list(self._books):
@@ -168,16 +133,16 @@ class Background:
             if ahead.timer is not None:
                 ahead.timer.cancel()
             if ahead.flight is not None:
-                self._requests.drop([ahead.flight])
+                self._shared.requests.drop([ahead.flight])
 
     def _planner(self) -> tuple[Profile, Planner] | None:
-        profile = self._gateway.profile
-        if profile is None or not self._gateway.connected or self._clock() < self._paused_until_s:
+        profile = self._shared.gateway.profile
+        if profile is None or not self._shared.gateway.connected or self._shared.clock() < self._paused_until_s:
             return None
         least = self._switches.least(profile)
         if least is not None and least.shows_nothing:
             return None  # who asks for a suggestion waits for it; computing for every rest would warm the machine, not the cache
-        planner = self._planner_for(profile)
+        planner = self._shared.planner_for(profile)
         return None if planner is None else (profile, planner)
 
     def _ask_ahead(self, document: TrackedDocument, book: _Book, ahead: _Ahead) -> None:
@@ -187,19 +152,19 @@ class Background:
             return
         profile, planner = found
         place = Place.of(way.target, way.target_offset, profile)
-        if not self._cache.knows(place):
+        if not self._shared.cache.knows(place):
             ahead.draft, ahead.flight = self._send(
                 document, profile, planner, place, way.target, way.target_offset, RequestClass.SPECULATIVE
             )
 
     def _preload(self, document: TrackedDocument, book: _Book, snapshot: Snapshot, offset: int) -> None:
         book.resting = None
-        busy = document.pending is not None or any(flight.wanted for flight in (*document.flights, *book.warm))
+        busy = document.waiting is not None or any(flight.wanted for flight in (*document.flights, *book.warm))
         if busy or document.snapshot.text is not snapshot.text or (found := self._planner()) is None:
             return
         profile, planner = found
         place = Place.of(snapshot, offset, profile)
-        if place == book.preloaded or self._cache.knows(place):
+        if place == book.preloaded or self._shared.cache.knows(place):
             return
         book.preloaded = place
         draft, flight = self._send(document, profile, planner, place, snapshot, offset, RequestClass.WARM)
@@ -207,8 +172,8 @@ class Background:
         book.warm = [flight]
 
     def _commit(self, draft: Draft) -> None:
-        if self._plans.is_current(draft):
-            self._plans.commit(draft)
+        if self._shared.book.is_current(draft):
+            self._shared.book.commit(draft)
 
     def _send(
         self,
@@ -220,12 +185,14 @@ class Background:
         offset: int,
         class_: RequestClass,
     ) -> tuple[Draft, Flight]:
-        now = self._clock()
-        draft = self._plans.draft(
-            planner, profile, snapshot, offset, snippets=document.gathered.snippets, now=now, clock=self._clock
+        now = self._shared.clock()
+        draft = self._shared.book.draft(
+            planner, profile, snapshot, offset, snippets=document.gathered.snippets, now=now, clock=self._shared.clock
         )
-        call = call_of(draft.plan, snapshot, id=self._new_id(), class_=class_, deadline_ms=self._deadline_ms)
-        flight = self._requests.start(
+        call = call_of(
+            draft.plan, snapshot, id=self._shared.new_id(), class_=class_, deadline_ms=self._shared.options.deadline_ms
+        )
+        flight = self._shared.requests.start(
             document,
             call,
             strand=Strand(place),

@@ -21,17 +21,19 @@ from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.candidates import LocalModel
 from foretype_client.feedback.feedback import Feedback, FeedbackEvent
-from foretype_client.flow.anticipated_requests import Early
-from foretype_client.flow.attempt import Attempt, FlowOptions
+from foretype_client.flow.anticipated_requests import AnticipatedRequests
+from foretype_client.flow.attempt import Attempt
 from foretype_client.flow.background import Background
 from foretype_client.flow.cache import CompletionCache
-from foretype_client.flow.decision import Deciding, Searching
+from foretype_client.flow.collaborators import Collaborators, FlowOptions
+from foretype_client.flow.deciding import Deciding, Searching
 from foretype_client.flow.explaining import Explanations
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.instant_answers import Answers
 from foretype_client.flow.judgement import Finisher
-from foretype_client.flow.open_documents import Pending, TrackedDocument
+from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.planning import PlanBook, Planner
+from foretype_client.flow.question import Question
 from foretype_client.flow.requests import Requests
 from foretype_client.flow.suggestion import (
     FlowState,
@@ -65,7 +67,7 @@ class CompletionFlow:
 
     Args:
         gateway: where requests go.
-        assembler_for: assembler for a profile; None while its tokenizer is not here yet.
+        planner_for: makes prompts for a profile; None while its tokenizer is not here yet.
         clock: monotonic seconds, the same that the event loop counts.
         local: candidate that costs nothing; None for none.
         sources: of snippets from other files; who made them tells them of documents and folders, and closes them.
@@ -80,7 +82,7 @@ class CompletionFlow:
     def __init__(
         self,
         gateway: Gateway,
-        assembler_for: Callable[[Profile], Planner | None],
+        planner_for: Callable[[Profile], Planner | None],
         *,
         clock: Clock,
         policy: Policy,
@@ -93,43 +95,30 @@ class CompletionFlow:
         finisher: Finisher = finish_text,
         observer: FlowObserver | None = None,
     ) -> None:
-        self._gateway = gateway
-        self._clock = clock
-        self._file_chars_max = policy.options.file_chars_max
-        options, switches = options or FlowOptions(), policy.options.switches
-        self._feedback = feedback or Feedback.of(switches)
-        ids = _Ids(rng)
-        self._answers = Answers(cache, self._feedback, finisher, local, new_id=ids.new, tell=self._tell)
-        self._requests = Requests(
-            gateway, clock, progressed=self._progressed, sent=None if observer is None else observer.sent
-        )
-        self._cache = cache
-        self._book = PlanBook()
-        self._deciding = Deciding(
-            gateway,
-            assembler_for,
+        feedback = feedback or Feedback.of(policy.options.switches)
+        new_id = _Ids(rng).new
+        self._shared = shared = Collaborators(
+            gateway=gateway,
+            planner_for=planner_for,
             clock=clock,
             policy=policy,
-            answers=self._answers,
-            requests=self._requests,
-            book=self._book,
+            cache=cache,
             sources=sources or Sources.none(),
-            options=options,
-            new_id=ids.new,
+            answers=Answers(cache, feedback, finisher, local, new_id=new_id),
+            requests=Requests(gateway, clock),
+            book=PlanBook(),
+            new_id=new_id,
+            options=options or FlowOptions(),
         )
-        self._background = Background(
-            gateway,
-            assembler_for,
-            self._requests,
-            self._book,
-            cache,
-            new_id=ids.new,
-            clock=clock,
-            switches=switches,
-            options=options.background,
-            deadline_ms=options.deadline_ms,
-        )
-        self._early = Early(clock, attempt=self._deciding.early, answered=self._deciding.is_here)
+        shared.answers.noted.add(self._tell)
+        shared.requests.progressed.add(self._progressed)
+        if observer is not None:
+            shared.requests.departed.add(observer.sent)
+        self._feedback = feedback
+        self._clock = clock
+        self._deciding = Deciding(shared)
+        self._background = Background(shared)
+        self._anticipated = AnticipatedRequests(clock, attempt=self._deciding.early, answered=self._deciding.is_here)
         self._explanations = Explanations()
         self.grew: Subscribers[str, Suggestion] = Subscribers()
         self.reacted: Subscribers[FeedbackEvent] = Subscribers()
@@ -146,8 +135,8 @@ class CompletionFlow:
 
     def learn(self, uri: str, text: str) -> None:
         """A file of the user's that the local candidate may draw on; open documents are learned by themselves."""
-        if not self._closed and len(text) <= self._file_chars_max:
-            self._answers.learn(uri, text)
+        if not self._closed and len(text) <= self._shared.policy.options.file_chars_max:
+            self._shared.answers.learn(uri, text)
 
     def document_changed(self, snapshot: Snapshot) -> None:
         """Call after every change, before the next `suggest`: its arrival starts the debounce."""
@@ -158,15 +147,15 @@ class CompletionFlow:
         if self._observer is not None:
             self._observer.changed(snapshot)
         self._tell(self._feedback.changed(snapshot, now))
-        pending = document.pending
-        if pending is not None and pending.question.snapshot.text != snapshot.text:
+        waiting = document.waiting
+        if waiting is not None and waiting.snapshot.text != snapshot.text:
             # An answer for the text of before would be refused by the editor, which asks again for the new one.
-            pending.supersede()
+            waiting.supersede()
 
     def typed(self, snapshot: Snapshot, offset: int) -> None:
         """The last change ended at character `offset`, where a question is expected: its request need not wait for it."""
         if not self._closed:
-            self._early.expect(self._track(snapshot), self._deciding.question(snapshot, offset))
+            self._anticipated.expect(self._track(snapshot), self._deciding.question(snapshot, offset))
 
     def document_closed(self, snapshot: Snapshot) -> None:
         self._tell(self._feedback.closed(snapshot.uri, self._clock()))
@@ -175,7 +164,7 @@ class CompletionFlow:
         self._background.closed(snapshot.uri)
         document = self._documents.pop(snapshot.uri, None)
         if document is not None:
-            self._book.forget(snapshot.uri)
+            self._shared.book.forget(snapshot.uri)
             self._let_go(document)
 
     def shown(self, id: str) -> None:
@@ -211,33 +200,33 @@ class CompletionFlow:
         """
         if self._closed:
             return None
-        pending = Pending(self._deciding.question(snapshot, offset, trigger, selected))
+        question = self._deciding.question(snapshot, offset, trigger, selected)
         document = self._track(snapshot)
-        document.asked_s = pending.question.asked_s
-        document.take_over(pending)
+        document.asked_s = question.asked_s
+        document.take_over(question)
         if self._observer is not None:
-            self._observer.asked(pending.question)
+            self._observer.asked(question)
         self._tally.asked += 1
         result: Suggestion | str = Outcome.FAULT
         try:
-            result = await self._answer(document, pending)
+            result = await self._answer(document, question)
         except asyncio.CancelledError:
             result = Outcome.CANCELLED
             raise
         finally:
             self._tally.ended(result)
             if self._observer is not None:
-                self._observer.answered(pending.question, result)
-            document.release(pending)
+                self._observer.answered(question, result)
+            document.release(question)
         if result is SkipReason.DELETION:
             # What is typed in its place is asked for soon. The cursor stands there since the deletion, not since the question,
             # which Neovim 0.12 asks 200 ms later.
-            self._background.stands(document, snapshot, pending.question.offset)
+            self._background.stands(document, snapshot, question.offset)
         if not isinstance(result, Suggestion):
             return None
         self._explanations.answered(result)
-        if not pending.superseded:
-            self._background.shown(document, snapshot, pending.question.offset, result)
+        if not question.superseded:
+            self._background.shown(document, snapshot, question.offset, result)
         return result
 
     def explain(self, id: str | None = None) -> dict[str, Any] | None:
@@ -248,13 +237,13 @@ class CompletionFlow:
         state = FlowState.READY
         if self._closed:
             state = FlowState.CLOSED
-        elif not self._gateway.connected:
+        elif not self._shared.gateway.connected:
             state = FlowState.OFFLINE
-        elif self._gateway.profile is None:
+        elif self._shared.gateway.profile is None:
             state = FlowState.STARTING
         elif self._deciding.paused(self._clock()):
             state = FlowState.PAUSED
-        requests = self._requests
+        requests = self._shared.requests
         return self._tally.status(state, requests=requests.sent, cancelled=requests.cancelled, running=requests.running)
 
     async def close(self) -> None:
@@ -264,31 +253,30 @@ class CompletionFlow:
         for uri, document in self._documents.items():
             self._let_go(document)
             self._tell(self._feedback.closed(uri, self._clock()))
-        await self._early.close()
-        await self._requests.close()
+        await self._anticipated.close()
+        await self._shared.requests.close()
 
-    async def _answer(self, document: TrackedDocument, pending: Pending) -> Suggestion | str:
-        question = pending.question
+    async def _answer(self, document: TrackedDocument, question: Question) -> Suggestion | str:
         now = self._clock()
         self._tell(self._feedback.moved(question.place, now) + self._feedback.settle(now))
         result = self._deciding.at_once(document, question, now)
         while isinstance(result, Searching):
             await asyncio.sleep(0)  # a key, or an answer of the gateway, comes first
-            if pending.superseded:
+            if question.superseded:
                 return Outcome.SUPERSEDED
             result = self._deciding.local(document, question, result, self._clock())
         if not isinstance(result, Attempt):
-            self._requests.drop(document.sort(question.place).diverged)
+            self._shared.requests.drop(document.sort(question.place).diverged)
             return result
         if result.due_s > now:
             # A newer question may already stand in the queue; it would make assembling for this one a waste.
             await asyncio.sleep(0)
-        while not pending.superseded:
-            pending.wake.clear()
+        while not question.superseded:
+            question.wake.clear()
             turn = result.turn(self._clock())
             if isinstance(turn, Suggestion | str):
                 return turn
-            await pending.sleep(turn - self._clock())
+            await question.sleep(turn - self._clock())
         return Outcome.SUPERSEDED
 
     def _progressed(self, document: TrackedDocument, flight: Flight) -> None:
@@ -299,8 +287,8 @@ class CompletionFlow:
         if not flight.running:
             self._landed(flight, now)
         document.wake()
-        if document.pending is None and (flight.at_line_end or not flight.running):
-            grown = self._answers.grown(document, flight, now)
+        if document.waiting is None and (flight.at_line_end or not flight.running):
+            grown = self._shared.answers.grown(document, flight, now)
             if grown is not None:
                 self.grew.tell(document.snapshot.uri, grown)
 
@@ -310,7 +298,7 @@ class CompletionFlow:
         if flight.done is not None:
             self._tally.used(flight.done.usage)
         if (entry := flight.entry()) is not None:
-            self._cache.put(entry)
+            self._shared.cache.put(entry)
         if flight.class_ in (RequestClass.SPECULATIVE, RequestClass.WARM):
             self._background.landed(
                 flight, now
@@ -335,9 +323,9 @@ class CompletionFlow:
         return document
 
     def _let_go(self, document: TrackedDocument) -> None:
-        if document.pending is not None:
-            document.pending.supersede()
-        self._requests.drop(document.flights)
+        if document.waiting is not None:
+            document.waiting.supersede()
+        self._shared.requests.drop(document.flights)
 
 
 class _Ids:

@@ -7,13 +7,15 @@ from collections.abc import Callable
 
 import msgspec
 from foretype_context.plan import SuggestionKind
+from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.candidates import LocalModel
 from foretype_client.feedback.feedback import Feedback, FeedbackEvent, Offer
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.inflight import Flight, Ripe
-from foretype_client.flow.judgement import Candidate, Finisher, Question, judge
+from foretype_client.flow.judgement import Candidate, Finisher, judge
 from foretype_client.flow.open_documents import Shown, TrackedDocument
+from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.flow.type_through import Strand
 from foretype_client.policy.trigger import Trigger
@@ -22,7 +24,11 @@ __all__ = ["Answers"]
 
 
 class Answers:
-    """Finds suggestions, and notes each that is given out. Everything here is synchronous; `now` is monotonic seconds."""
+    """Finds suggestions, and notes each that is given out. Everything here is synchronous; `now` is monotonic seconds.
+
+    Attributes:
+        noted: told what feedback makes of each that is given out.
+    """
 
     def __init__(
         self,
@@ -32,14 +38,13 @@ class Answers:
         local: LocalModel | None,
         *,
         new_id: Callable[[], str],
-        tell: Callable[[list[FeedbackEvent]], None],
     ) -> None:
+        self.noted: Subscribers[list[FeedbackEvent]] = Subscribers()
         self._cache = cache
         self._feedback = feedback
         self._finisher = finisher
         self._local = local
         self._new_id = new_id
-        self._tell = tell
 
     def visible(self, document: TrackedDocument, question: Question, now: float, *, local: bool) -> Suggestion | None:
         """The suggestion that is visible, if it is still right here: it stays, or grows, and never changes."""
@@ -211,5 +216,5 @@ class Answers:
             source=suggestion.source,
             now=now,
         )
-        self._tell(events)
+        self.noted.tell(events)
         return suggestion

@@ -8,15 +8,15 @@ from typing import Protocol
 from foretype_context.document import Snapshot
 from foretype_context.finish import Finished
 from foretype_context.plan import SuggestionKind
-from foretype_context.profile import MinMeanLogprob, Profile
+from foretype_context.profile import MinMeanLogprob
 from foretype_wire.messages import Finish, Usage
 
 from foretype_client.feedback.feedback import Feedback
-from foretype_client.flow.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
-from foretype_client.flow.type_through import Place
+from foretype_client.flow.question import Question
+from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.policy.trigger import Trigger
 
-__all__ = ["Candidate", "Finisher", "Question", "judge", "selected_rest"]
+__all__ = ["Candidate", "Finisher", "judge"]
 
 
 class Finisher(Protocol):
@@ -25,24 +25,6 @@ class Finisher(Protocol):
     def __call__(
         self, text: str, snapshot: Snapshot, offset: int, *, kind: SuggestionKind, final: bool
     ) -> Finished: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What an editor asks: where, in what, and how.
-
-    Attributes:
-        least: how sure the model must be to be shown; None where whatever it says is wanted.
-    """
-
-    snapshot: Snapshot
-    offset: int
-    place: Place
-    trigger: Trigger
-    selected: SelectedCompletion | None
-    profile: Profile | None
-    asked_s: float
-    least: MinMeanLogprob | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +59,7 @@ def judge(
     if not finished.text:
         return Outcome.FILTERED
     if question.selected is not None:
-        rest = selected_rest(question)
+        rest = question.selected_rest()
         if rest is None or not finished.text.startswith(rest):
             return Outcome.SELECTED_MISMATCH
     if question.trigger is Trigger.AUTOMATIC and feedback.refused(question.place, finished.text, now):
@@ -93,22 +75,6 @@ def judge(
         timings_ms={**(candidate.timings_ms or {}), "shown": (now - question.asked_s) * 1000},
         logprob=candidate.logprob,
     )
-
-
-def selected_rest(question: Question) -> str | None:
-    """What of the popup's selected item is not typed yet: every suggestion must start with it.
-
-    Returns:
-        "" without a selected item; None if the item does not continue what stands left of the cursor, so that no insertion
-        at the cursor can agree with it.
-    """
-    if question.selected is None:
-        return ""
-    start, _, text = question.selected
-    if not 0 <= start <= question.offset:
-        return None
-    typed = question.snapshot.text[start : question.offset]
-    return text[len(typed) :] if text.startswith(typed) else None
 
 
 def _sure(candidate: Candidate, least: MinMeanLogprob | None) -> bool:

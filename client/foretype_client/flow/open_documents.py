@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -12,38 +11,17 @@ from foretype_context.exclude import reason_to_exclude
 from foretype_context.plan import SuggestionKind
 
 from foretype_client.flow.inflight import Flight
-from foretype_client.flow.judgement import Question
+from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.flow.type_through import Place, Strand
 from foretype_client.sources.all_sources import Gathered
 
-__all__ = ["Pending", "Shown", "Sorted", "TrackedDocument"]
+__all__ = ["Shown", "Sorted", "TrackedDocument"]
 
 _HEAD_CHARS: Final = 8_192
 _LOOK_CHARS: Final = 256
 _HARMLESS: Final = frozenset({"generated", "lock file"})
 """Not worth showing as context to others, but whoever edits one may be helped."""
-
-
-class Pending:
-    """One question that waits, or is expected. At most one per document: a newer one takes its place."""
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        self.superseded = False
-        self.wake = asyncio.Event()
-
-    def supersede(self) -> None:
-        self.superseded = True
-        self.wake.set()
-
-    async def sleep(self, seconds: float) -> None:
-        """Until `wake` is set, at most `seconds` (infinity: until it is set)."""
-        try:
-            async with asyncio.timeout(None if seconds == math.inf else seconds):
-                await self.wake.wait()
-        except TimeoutError:
-            pass
 
 
 @dataclass(slots=True)
@@ -84,7 +62,7 @@ class TrackedDocument:
     stood_s: float = -math.inf
     asked_s: float = -math.inf
     flights: list[Flight] = field(default_factory=list[Flight])
-    pending: Pending | None = None
+    waiting: Question | None = None
     shown: Shown | None = None
     gathered: Gathered = field(default_factory=Gathered)
     before: str = ""
@@ -105,20 +83,20 @@ class TrackedDocument:
             and text[offset:high] == before[offset + gone : high + gone]
         )
 
-    def take_over(self, pending: Pending) -> None:
-        """Make `pending` the question that waits; an older one is answered with nothing, at once."""
-        if self.pending is not None:
-            self.pending.supersede()
-        self.pending = pending
+    def take_over(self, question: Question) -> None:
+        """Make `question` the one that waits; an older one is answered with nothing, at once."""
+        if self.waiting is not None:
+            self.waiting.supersede()
+        self.waiting = question
         self.flights = [flight for flight in self.flights if flight.running]
 
-    def release(self, pending: Pending) -> None:
-        if self.pending is pending:
-            self.pending = None
+    def release(self, question: Question) -> None:
+        if self.waiting is question:
+            self.waiting = None
 
     def wake(self) -> None:
-        if self.pending is not None:
-            self.pending.wake.set()
+        if self.waiting is not None:
+            self.waiting.wake.set()
 
     def sort(self, place: Place) -> Sorted:
         """Requests that may still answer at `place`, newest first, and those wanted ones that the user has left behind."""

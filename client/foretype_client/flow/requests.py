@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from foretype_context.plan import Plan
 from foretype_context.segments import Segment
 from foretype_wire.errors import GatewayError, GatewayGone
 from foretype_wire.messages import Complete, Delta
+from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.open_documents import TrackedDocument
@@ -24,23 +25,16 @@ _log = logging.getLogger(__name__)
 class Requests:
     """Running requests.
 
-    Args:
-        progressed: called after each delta and after the end of a stream, with the loop's turn still ours.
-        sent: called with each request that is on its way.
+    Attributes:
+        progressed: told after each delta and after the end of a stream, with the loop's turn still ours.
+        departed: told each request that is on its way, and the call that it is.
     """
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        clock: Clock,
-        *,
-        progressed: Callable[[TrackedDocument, Flight], None],
-        sent: Callable[[Flight, Complete[Segment]], None] | None = None,
-    ) -> None:
+    def __init__(self, gateway: Gateway, clock: Clock) -> None:
+        self.progressed: Subscribers[TrackedDocument, Flight] = Subscribers()
+        self.departed: Subscribers[Flight, Complete[Segment]] = Subscribers()
         self._gateway = gateway
         self._clock = clock
-        self._progressed = progressed
-        self._on_sent = sent
         self._pumps: set[asyncio.Task[None]] = set()
         self.sent = 0
         self.cancelled = 0
@@ -103,8 +97,7 @@ class Requests:
             plan=plan,
             notes=document.gathered.notes,
         )
-        if self._on_sent is not None:
-            self._on_sent(flight, call)
+        self.departed.tell(flight, call)
         self.sent += 1
         pump = asyncio.create_task(self._pump(document, flight), name=f"foretype-request-{call.id}")
         self._pumps.add(pump)
@@ -131,7 +124,7 @@ class Requests:
             async for item in flight.stream:
                 if isinstance(item, Delta):
                     flight.add(item, self._clock())
-                    self._progressed(document, flight)
+                    self.progressed.tell(document, flight)
                 else:
                     flight.done = item
         except (GatewayError, GatewayGone) as error:
@@ -141,7 +134,7 @@ class Requests:
             raise
         finally:
             flight.ended_s = self._clock()
-            self._progressed(document, flight)
+            self.progressed.tell(document, flight)
 
     def _ended(self, pump: asyncio.Task[None]) -> None:
         self._pumps.discard(pump)

@@ -27,7 +27,7 @@ from foretype_wire.messages import ChangeReason, Complete, Finish, RequestClass
 
 from foretype_client.feedback.events import FeedbackEvent
 from foretype_client.flow.inflight import Flight
-from foretype_client.flow.judgement import Question
+from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.ports import Clock, CompletionStream, Gateway
 

@@ -11,7 +11,7 @@ from foretype_wire.messages import Complete
 
 from foretype_client.feedback.events import FeedbackEvent
 from foretype_client.flow.inflight import Flight
-from foretype_client.flow.judgement import Question
+from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Suggestion
 
 __all__ = ["FlowObserver", "Observers"]

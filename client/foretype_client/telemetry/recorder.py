@@ -40,7 +40,7 @@ from foretype_client.feedback.feedback import (
     Taken,
 )
 from foretype_client.flow.inflight import Flight
-from foretype_client.flow.judgement import Question
+from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import SkipReason
 from foretype_client.telemetry.survival import Due, Measured, Survival

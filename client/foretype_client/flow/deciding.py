@@ -6,7 +6,6 @@ of the user's reactions and of the gateway's wishes stands here too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from foretype_context.document import Snapshot
@@ -15,17 +14,14 @@ from foretype_context.syntax import in_comment_or_string
 from foretype_wire.errors import GatewayError
 
 from foretype_client.feedback.feedback import Accepted, Ended, FeedbackEvent, PartiallyAccepted, Taken
-from foretype_client.flow.attempt import Attempt, FlowOptions
-from foretype_client.flow.instant_answers import Answers
-from foretype_client.flow.judgement import Question, selected_rest
+from foretype_client.flow.attempt import Attempt
+from foretype_client.flow.collaborators import Collaborators
 from foretype_client.flow.open_documents import TrackedDocument
-from foretype_client.flow.planning import PlanBook, Planner
-from foretype_client.flow.requests import Requests
+from foretype_client.flow.planning import Planner
+from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, SelectedCompletion, Suggestion
 from foretype_client.flow.type_through import Place
-from foretype_client.policy.trigger import Ask, Decision, Policy, PolicyState, Skip, SkipReason, Trigger, Wait
-from foretype_client.ports import Clock, Gateway
-from foretype_client.sources.all_sources import Sources
+from foretype_client.policy.trigger import Ask, Decision, PolicyState, Skip, SkipReason, Trigger, Wait
 
 __all__ = ["Deciding", "Searching"]
 
@@ -43,48 +39,28 @@ class Searching(NamedTuple):
 
 
 class Deciding:
-    """Decides for the documents of one flow; see :class:`foretype_client.flow.flow.CompletionFlow` for what it is given."""
+    """Decides for the documents of one flow."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        assembler_for: Callable[[Profile], Planner | None],
-        *,
-        clock: Clock,
-        policy: Policy,
-        answers: Answers,
-        requests: Requests,
-        book: PlanBook,
-        sources: Sources,
-        options: FlowOptions,
-        new_id: Callable[[], str],
-    ) -> None:
-        self._gateway = gateway
-        self._assembler_for = assembler_for
-        self._clock = clock
-        self._policy = policy
+    def __init__(self, shared: Collaborators) -> None:
+        self._shared = shared
         self._policy_state = PolicyState()
-        self._answers = answers
-        self._requests = requests
-        self._book = book
-        self._sources = sources
-        self._options = options
-        self._new_id = new_id
 
     def reacted(self, event: FeedbackEvent, now: float) -> None:
         """What became of a suggestion."""
         accepted = isinstance(event, Accepted) and event.how is not Taken.TYPED
         refused = isinstance(event, Ended) and event.rejected
         if accepted or isinstance(event, PartiallyAccepted):
-            self._policy_state = self._policy.took(self._policy_state, now)
+            self._policy_state = self._shared.policy.took(self._policy_state, now)
         # What a local candidate guessed says nothing about whether asking the gateway is welcome.
         if (accepted or refused) and event.served_from != Origin.LOCAL:
-            self._policy_state = self._policy.reacted(self._policy_state, accepted=accepted, now=now)
+            self._policy_state = self._shared.policy.reacted(self._policy_state, accepted=accepted, now=now)
 
     def refused(self, error: GatewayError, now: float) -> None:
         """The gateway did not serve a request of the user's; it may have said when to come again."""
         if error.retry_after_ms is not None:
-            self._policy_state = self._policy.pause(self._policy_state, retry_after_ms=error.retry_after_ms, now=now)
+            self._policy_state = self._shared.policy.pause(
+                self._policy_state, retry_after_ms=error.retry_after_ms, now=now
+            )
 
     def paused(self, now: float) -> bool:
         """Whether the gateway asked to be left alone until later than `now`."""
@@ -99,30 +75,30 @@ class Deciding:
     ) -> Question:
         """The question at character `offset`, as it is asked now."""
         offset = min(max(offset, 0), len(snapshot.text))
-        profile = self._gateway.profile
+        profile = self._shared.gateway.profile
         place = Place.of(snapshot, offset, profile)
-        least = None if trigger is Trigger.INVOKED else self._policy.options.switches.least(profile)
-        return Question(snapshot, offset, place, trigger, selected, profile, self._clock(), least)
+        least = None if trigger is Trigger.INVOKED else self._shared.policy.options.switches.least(profile)
+        return Question(snapshot, offset, place, trigger, selected, profile, self._shared.clock(), least)
 
     def at_once(
         self, document: TrackedDocument, question: Question, now: float
     ) -> Suggestion | str | Searching | Attempt:
         """The answer that needs no waiting, or the attempt to get one from the gateway."""
-        visible = self._answers.visible(document, question, now, local=False)
+        visible = self._shared.answers.visible(document, question, now, local=False)
         if visible is not None:
             return visible
-        found = self._answers.cached(document, question, now)
+        found = self._shared.answers.cached(document, question, now)
         if isinstance(found, Suggestion):
             return found
-        decision = self._policy.decide(self._policy_state, self._ask(document, question), now)
+        decision = self._shared.policy.decide(self._policy_state, self._ask(document, question), now)
         if isinstance(decision, Skip) and decision.reason is not SkipReason.PAUSED:
             return decision.reason
         # A local suggestion that is visible and still right stays: nothing flickers, and nothing is asked.
         reason = found or self._unready(question) or (decision.reason if isinstance(decision, Skip) else None)
-        if (local := self._answers.visible(document, question, now, local=True)) is not None:
+        if (local := self._shared.answers.visible(document, question, now, local=True)) is not None:
             return local
         profile = question.profile
-        planner = None if reason is not None or profile is None else self._assembler_for(profile)
+        planner = None if reason is not None or profile is None else self._shared.planner_for(profile)
         if planner is None or profile is None:
             return self.local(document, question, Searching(reason or Outcome.NOT_READY), now)
         attempt = self._attempt(document, question, profile, planner, _due_s(decision, now))
@@ -132,25 +108,25 @@ class Deciding:
         self, document: TrackedDocument, question: Question, searching: Searching, now: float
     ) -> Suggestion | str | Searching | Attempt:
         """One turn of looking for the local candidate; it goes on where that is not over."""
-        found = self._answers.local(document, question, now, min_confidence=searching.min_confidence)
-        return found or (searching if self._answers.searching else searching.otherwise)
+        found = self._shared.answers.local(document, question, now, min_confidence=searching.min_confidence)
+        return found or (searching if self._shared.answers.searching else searching.otherwise)
 
     def early(self, document: TrackedDocument, question: Question) -> Attempt | None:
         """The attempt to ask the gateway what `question` will ask, if it will."""
-        now = self._clock()
-        decision = self._policy.decide(self._policy_state, self._ask(document, question), now)
+        now = self._shared.clock()
+        decision = self._shared.policy.decide(self._policy_state, self._ask(document, question), now)
         profile = question.profile
         if isinstance(decision, Skip) or profile is None or self._unready(question) is not None:
             return None
-        planner = self._assembler_for(profile)
+        planner = self._shared.planner_for(profile)
         return None if planner is None else self._attempt(document, question, profile, planner, _due_s(decision, now))
 
     def is_here(self, document: TrackedDocument, question: Question) -> bool | None:
         """Whether `question` needs no request: it would be answered by what is here already. None while that is looked for."""
         profile = question.profile
         sure = profile.local_min_confidence if profile is not None else 0.0
-        here = self._answers.here(document, question, self._clock(), min_confidence=sure)
-        return here or (None if self._answers.searching else False)
+        here = self._shared.answers.here(document, question, self._shared.clock(), min_confidence=sure)
+        return here or (None if self._shared.answers.searching else False)
 
     def _attempt(
         self,
@@ -160,34 +136,21 @@ class Deciding:
         planner: Planner,
         due_s: float,
     ) -> Attempt:
-        return Attempt(
-            document,
-            question,
-            profile,
-            planner,
-            due_s=due_s,
-            book=self._book,
-            sources=self._sources,
-            answers=self._answers,
-            requests=self._requests,
-            new_id=self._new_id,
-            clock=self._clock,
-            options=self._options,
-        )
+        return Attempt(document, question, profile, planner, due_s=due_s, shared=self._shared)
 
     def _unready(self, question: Question) -> Outcome | None:
-        if not self._gateway.connected:
+        if not self._shared.gateway.connected:
             return Outcome.OFFLINE
         if question.profile is not None and not question.profile.service.asks:
             return Outcome.SHED
         if question.least is not None and question.least.shows_nothing:
             return Outcome.LOW_CONFIDENCE  # whatever the model says, it would not be shown
-        return Outcome.SELECTED_MISMATCH if selected_rest(question) is None else None
+        return Outcome.SELECTED_MISMATCH if question.selected_rest() is None else None
 
     def _ask(self, document: TrackedDocument, question: Question) -> Ask:
         snapshot, offset = question.snapshot, question.offset
         right = snapshot.text[offset : snapshot.line_end(snapshot.line_of(offset))]
-        options = self._policy.options
+        options = self._shared.policy.options
         return Ask(
             trigger=question.trigger,
             left=question.place.line_prefix,
