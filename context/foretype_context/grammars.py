@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from foretype_context.errors import UnknownGrammarError, UnknownLayoutError
+
 __all__ = [
     "GRAMMARS",
     "PSM_CLASSIC",
@@ -26,8 +28,6 @@ __all__ = [
     "Control",
     "Grammar",
     "Header",
-    "UnknownGrammar",
-    "UnknownLayout",
     "detect",
     "grammar",
 ]
@@ -36,14 +36,6 @@ PSM_CLASSIC: Final = "psm_classic"
 PSM_LINE_LAST: Final = "psm_line_last"
 PSM_GROWING: Final = "psm_growing"
 SPM: Final = "spm"
-
-
-class UnknownGrammar(LookupError):
-    """No grammar has this id; the message lists those that exist."""
-
-
-class UnknownLayout(ValueError):
-    """A grammar has no layout of this name; the message lists those that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +99,18 @@ class Grammar:
         A configured one that the family lacks counts as none: configuration outlives models.
 
         Raises:
-            UnknownLayout: `own`, from the model's `index.json`, is none of this family's.
+            UnknownLayoutError: `own`, from the model's `index.json`, is none of this family's.
         """
         if configured in self.layouts:
             return configured
         return self.layouts[0] if own is None else self.known_layout(own)
 
     def known_layout(self, name: object) -> str:
-        """`name`, if it is one of `layouts`. Raises UnknownLayout, which lists them."""
+        """`name`, if it is one of `layouts`. Raises UnknownLayoutError, which lists them."""
         for one in self.layouts:
             if one == name:
                 return one
-        raise UnknownLayout(f"{name!r} is not one of {', '.join(self.layouts)} of {self.id}")
+        raise UnknownLayoutError(f"{name!r} is not one of {', '.join(self.layouts)} of {self.id}")
 
 
 def _grammar(**fields: object) -> Grammar:
@@ -207,11 +199,11 @@ GRAMMARS: Final = MappingProxyType({one.id: one for one in _ALL})
 
 
 def grammar(id: str) -> Grammar:
-    """The grammar with this id. Raises UnknownGrammar."""
+    """The grammar with this id. Raises UnknownGrammarError."""
     try:
         return GRAMMARS[id]
     except KeyError:
-        raise UnknownGrammar(f"no grammar {id!r}; there are {', '.join(GRAMMARS)}") from None
+        raise UnknownGrammarError(f"no grammar {id!r}; there are {', '.join(GRAMMARS)}") from None
 
 
 def detect(control_tokens: Iterable[str]) -> Grammar | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from foretype_context.errors import SegmentOrderError, UnknownGrammarError
 from foretype_context.grammars import (
     GRAMMARS,
     PSM_CLASSIC,
@@ -21,7 +22,6 @@ from foretype_context.grammars import (
     Control,
     Grammar,
     Header,
-    UnknownGrammar,
     detect,
     grammar,
 )
@@ -39,9 +39,8 @@ __all__ = [
     "Grammar",
     "Piece",
     "PromptEncoder",
-    "SegmentOrder",
     "Text",
-    "UnknownGrammar",
+    "UnknownGrammarError",
     "count_prompt",
     "detect",
     "encode_prompt",
@@ -49,10 +48,6 @@ __all__ = [
     "healed_suffix",
     "render",
 ]
-
-
-class SegmentOrder(ValueError):
-    """Segments stand in an order that this grammar cannot render; the message says which order it wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +123,7 @@ def _rendered(grammar: Grammar, segments: Sequence[Segment]) -> _Renderer:
 def _render_segment(out: _Renderer, grammar: Grammar, at: int, segment: Segment) -> None:
     kind, path = segment.kind, segment.source.path
     if kind in (Kind.REPOSITORY, Kind.FILE, Kind.PATH) and (out.suffix_open or out.middle_open):
-        raise SegmentOrder(f"{kind} stands behind the suffix; {grammar.id} wants context before the hole")
+        raise SegmentOrderError(f"{kind} stands behind the suffix; {grammar.id} wants context before the hole")
     if kind is Kind.REPOSITORY:
         # A family without a place for the name does not get it.
         out.header(grammar.repository, at, segment.text)
@@ -146,7 +141,7 @@ def _render_segment(out: _Renderer, grammar: Grammar, at: int, segment: Segment)
         out.text(segment.text, at)
     elif kind in (Kind.SUFFIX, Kind.TAIL):
         if out.middle_open:
-            raise SegmentOrder(f"{kind} stands behind the middle; it must come before")
+            raise SegmentOrderError(f"{kind} stands behind the middle; it must come before")
         out.open_suffix(at)
         if kind is Kind.TAIL and grammar.tail and segment.text:
             out.control(grammar.tail, at)
@@ -162,7 +157,7 @@ def _render_suffix_first(out: _Renderer, grammar: Grammar, segments: Sequence[Se
     for at, segment in enumerate(segments):
         if segment.kind in (Kind.SUFFIX, Kind.TAIL):
             if opened:
-                raise SegmentOrder(f"{segment.kind} stands behind the prefix; {grammar.id} wants the suffix first")
+                raise SegmentOrderError(f"{segment.kind} stands behind the prefix; {grammar.id} wants the suffix first")
             out.text(segment.text, at)
             continue
         if not opened:
@@ -185,7 +180,7 @@ def render(grammar: Grammar, segments: Sequence[Segment]) -> list[Piece]:
     """The pieces of a prompt.
 
     Segments stand in prompt order. `PREFIX… SUFFIX… [TAIL] MIDDLE` is PSM, `SUFFIX… PREFIX… MIDDLE` is SPM; each part may be
-    missing. Raises SegmentOrder where the grammar has no way to say it.
+    missing. Raises SegmentOrderError where the grammar has no way to say it.
     """
     return _rendered(grammar, segments).pieces
 
@@ -202,7 +197,7 @@ class EncodedPrompt(NamedTuple):
 
 
 def encode_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment]) -> EncodedPrompt:
-    """Encodes segments. Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
+    """Encodes segments. Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
     ids, shown = _no_ids(), list[str]()
     ends = [0] * len(segments)
     _encode_pieces(tokenizer, grammar, _rendered(grammar, segments), ids, shown, ends)
@@ -252,7 +247,7 @@ class PromptEncoder:
         self._last = EncodedPrompt(_no_ids(), [], "")
 
     def encode(self, segments: Sequence[Segment]) -> EncodedPrompt:
-        """Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
+        """Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
         if self._grammar.suffix_first:
             return encode_prompt(self._tokenizer, self._grammar, segments)
         same = self._same(segments)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from foretype_context.profile import Stop
 from foretype_context.tokens import Tokenizer
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from foretype_wire.messages import RequestClass
 from starlette.requests import Request
@@ -133,7 +133,7 @@ class ChatDoor:
         try:
             body = await read_body(request, ChatRequest, max_bytes=self._max_body_bytes)
             job = await self._job(self._pool, body, request, received)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:
             return refused(limited.outcome, error_body)
@@ -165,7 +165,7 @@ class ChatDoor:
             claim.counted(tokens)
             if tokens >= limit:
                 told = f"about {tokens} tokens, and the model takes {limit}; send less history"
-                raise InvalidRequest("messages", told)
+                raise InvalidRequestError("messages", told)
             return self._made(pool, body, request, received, principal, tokens, claim)
 
     async def _count(self, texts: list[str], size: int, tenant: str) -> int:
@@ -275,19 +275,19 @@ def _base(job: Job, model: str, kind: str) -> dict[str, Any]:
 
 def _check(body: ChatRequest) -> None:
     if not 0 < len(body.messages) <= _MAX_MESSAGES:
-        raise InvalidRequest("messages", f"must be 1 to {_MAX_MESSAGES} messages")
+        raise InvalidRequestError("messages", f"must be 1 to {_MAX_MESSAGES} messages")
     if body.messages[-1].role != "user":
-        raise InvalidRequest(f"messages[{len(body.messages) - 1}].role", "the last message must be the user's")
+        raise InvalidRequestError(f"messages[{len(body.messages) - 1}].role", "the last message must be the user's")
     for name in ("max_tokens", "max_completion_tokens"):
         value = getattr(body, name)
         if value is not None and value < 1:
-            raise InvalidRequest(name, "must be at least 1")
+            raise InvalidRequestError(name, "must be at least 1")
     if body.temperature is not None and not 0 <= body.temperature <= 2:
-        raise InvalidRequest("temperature", "must be between 0 and 2")
+        raise InvalidRequestError("temperature", "must be between 0 and 2")
     if body.top_p is not None and not 0 < body.top_p <= 1:
-        raise InvalidRequest("top_p", "must be above 0 and at most 1")
+        raise InvalidRequestError("top_p", "must be above 0 and at most 1")
     if (body.n or 1) != 1:
-        raise InvalidRequest("n", "one answer per request; ask again for more")
+        raise InvalidRequestError("n", "one answer per request; ask again for more")
     check_stop([body.stop] if isinstance(body.stop, str) else list(body.stop or ()), None, None, prefix="stop.")
 
 

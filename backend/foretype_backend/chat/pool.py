@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_context.templates import UnknownGrammar, grammar
-from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, load_tokenizer
+from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
+from foretype_context.templates import grammar
+from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.accounts import Accounts
@@ -211,11 +212,11 @@ def _renderer(quality: QualityConfig) -> Renderer | None:
         tokenizer = load_tokenizer(path)
     except OSError as error:
         raise ConfigError("pool.quality.tokenizer", f"cannot read {path}: {error.strerror}; {remedy}") from error
-    except TokenizerUnusable as error:
+    except TokenizerError as error:
         raise ConfigError("pool.quality.tokenizer", f"{error}; {remedy}") from error
     if quality.grammar is None:
         raise ConfigError("pool.quality.grammar", "belongs to the tokenizer; name the FIM grammar of the pool's model")
     try:
         return Renderer(tokenizer, grammar(quality.grammar), context_limit_tokens=quality.context_limit_tokens)
-    except (UnknownGrammar, UnknownControl) as error:
+    except (UnknownGrammarError, UnknownControlError) as error:
         raise ConfigError("pool.quality.grammar", str(error)) from error

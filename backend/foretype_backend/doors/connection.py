@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 from foretype_context.segments import Segment
-from foretype_wire.errors import InvalidRequest
-from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session, invalid
+from foretype_wire.errors import BadFrameError, InvalidRequestError
+from foretype_wire.gateway_protocol import Inbox, Outbox, Session, invalid
 from foretype_wire.messages import (
     Cancel,
     Changed,
@@ -177,10 +177,10 @@ class Connection:
     def _came(self, frame: Frame) -> None:
         try:
             self._take(self._inbox.decode(frame))
-        except BadFrame as error:
+        except BadFrameError as error:
             # an answer with the id of a live request would end that one at the client
             self.send(invalid(error, id=None if error.id in self.session.live else error.id))
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             self.send(invalid(error))
         except Exception as error:  # noqa: BLE001 - a fault of ours; what this connection holds cannot be trusted any more
             log_fault(_log, "a frame failed", error)
@@ -271,18 +271,18 @@ class Connection:
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
         received = self.door.service.clock()
         segments: list[Segment] | list[bytes] = []
-        fault: InvalidRequest | None = None
+        fault: InvalidRequestError | None = None
         try:
             if self.session.hello is not None:  # of somebody who has not said it nothing is kept
                 segments = self._resolve(message)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             fault = error
         try:
             wanted = self.session.admit(message, self._loop.time())
             if fault is not None:
                 self.session.ended(message.id)
                 raise fault
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             self.send(invalid(error, id=message.id if message.id not in self.session.live else None))
             return
         if not wanted:
@@ -303,7 +303,7 @@ class Connection:
         known = [segment for segment in segments if isinstance(segment, Segment)]
         try:
             early = self._early(message, known)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             self.session.ended(message.id)
             self.send(invalid(error, id=message.id))
         except BudgetExceededError as limited:
@@ -313,7 +313,7 @@ class Connection:
             self._spawn(self._serve(message, known, early, received))
 
     def _early(self, message: Complete[WireSegment], segments: list[Segment]) -> _Early:
-        """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequest."""
+        """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequestError."""
         claim = self._claim(message, segments, self.door.service)
         if message.class_ is RequestClass.BLOCK and self.door.block is not None:
             return _Early(claim, None)
@@ -345,7 +345,7 @@ class Connection:
                 answer = await self._answer(message, segments, early, received)
         except BudgetExceededError as limited:
             answer = _answer_of(message.id, limited.outcome)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             answer = (invalid(error, id=message.id),)
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
             log_fault(_log, "completion failed", error)

@@ -13,7 +13,7 @@ import msgspec
 from foretype_context.profile import Stop
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import SPM, Grammar
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import RequestClass
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -54,16 +54,16 @@ _T = TypeVar("_T")
 
 
 async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
-    """Read a JSON body into a struct; unknown fields are ignored. Raises InvalidRequest naming the field."""
+    """Read a JSON body into a struct; unknown fields are ignored. Raises InvalidRequestError naming the field."""
     body = bytearray()
     try:
         async with contextlib.nullcontext() if all_here(request.scope) else asyncio.timeout(BODY_S):
             async for part in request.stream():
                 body += part
                 if len(body) > max_bytes:
-                    raise InvalidRequest("body", f"larger than {max_bytes} bytes")
+                    raise InvalidRequestError("body", f"larger than {max_bytes} bytes")
     except TimeoutError:
-        raise InvalidRequest("body", f"did not arrive within {BODY_S:g} s") from None
+        raise InvalidRequestError("body", f"did not arrive within {BODY_S:g} s") from None
     began = time.perf_counter()
     try:
         return msgspec.json.decode(bytes(body), type=type_)
@@ -72,9 +72,9 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
         field = where.strip("`").removeprefix("$.").removeprefix("$")
         if not field and message.startswith("Object missing required field"):
             field = message.split("`")[1]
-        raise InvalidRequest(field or "body", message) from error
+        raise InvalidRequestError(field or "body", message) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise InvalidRequest("body", f"no readable JSON: {type(error).__name__}") from error
+        raise InvalidRequestError("body", f"no readable JSON: {type(error).__name__}") from error
     finally:
         turn = turn_of(request.scope)
         if turn is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from foretype_context.profile import Profile, Stop
 from foretype_context.segments import Kind, Segment
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -123,7 +123,7 @@ class InfillDoor:
                     prefill_only=body.n_predict == 0,
                     traceparent=request.headers.get("traceparent", ""),
                 )
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return JSONResponse(_error(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:
             return refused(limited.outcome, _error)
@@ -154,7 +154,9 @@ class InfillDoor:
             prompt = self._jobs.renderer.encode_now(self._segments(body, files, prefix, suffix))
         if len(prompt.ids) <= limit:
             return prompt, True
-        raise InvalidRequest("prompt", f"the typed line alone is {len(prompt.ids)} tokens, the model takes {limit}")
+        raise InvalidRequestError(
+            "prompt", f"the typed line alone is {len(prompt.ids)} tokens, the model takes {limit}"
+        )
 
     def _limit(self, body: InfillRequest) -> int:
         """Most tokens of a prompt that leave room for what is to be generated."""
@@ -235,16 +237,16 @@ class InfillDoor:
 
 
 def _files(body: InfillRequest) -> _Files:
-    """Of a body, checked. Raises InvalidRequest."""
+    """Of a body, checked. Raises InvalidRequestError."""
     given: tuple[ExtraFile | None, ...] = msgspec.structs.astuple(body.input_extra)
     files = [(extra.filename or "extra", extra.text) for extra in given if extra is not None]
     if any("\n" in name or "\r" in name for name, _ in files):
-        raise InvalidRequest("input_extra", "a filename has no line ending")
+        raise InvalidRequestError("input_extra", "a filename has no line ending")
     if any(len(name) > MAX_PATH_CHARS for name, _ in files):
-        raise InvalidRequest("input_extra", f"a filename has at most {MAX_PATH_CHARS} characters")
+        raise InvalidRequestError("input_extra", f"a filename has at most {MAX_PATH_CHARS} characters")
     size = _characters(body, files)
     if size > MAX_PROMPT_CHARS:
-        raise InvalidRequest("body", f"{size} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
+        raise InvalidRequestError("body", f"{size} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
     return files
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from foretype_context.profile import Profile, Stop
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -135,7 +135,7 @@ class OpenAIDoor:
                     prefill_only=body.max_tokens == 0,
                     traceparent=request.headers.get("traceparent", ""),
                 )
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:
             return refused(limited.outcome, error_body)
@@ -152,21 +152,21 @@ class OpenAIDoor:
             segments = fim_segments(renderer.grammar, prompt, body.suffix, layout=self._profile.layout)
             return await renderer.encode(segments, tenant=tenant)
         if not prompt:
-            raise InvalidRequest("prompt", "empty; there is nothing to complete")
+            raise InvalidRequestError("prompt", "empty; there is nothing to complete")
         return await renderer.encode_raw(prompt, tenant=tenant)
 
     async def _of_ids(self, given: list[int | str], tenant: str) -> Prompt:
         renderer = self._jobs.renderer
         if len(given) > renderer.context_limit_tokens:
             told = f"{len(given)} tokens; the model's context is {renderer.context_limit_tokens}. Send fewer"
-            raise InvalidRequest("prompt", told)
+            raise InvalidRequestError("prompt", told)
 
         def made() -> Prompt:
             ids = [part for part in given if isinstance(part, int)]
             if len(ids) != len(given) or not ids:
-                raise InvalidRequest("prompt", "must be one text, or one list of token ids")
+                raise InvalidRequestError("prompt", "must be one text, or one list of token ids")
             if min(ids) < 0 or max(ids) >= renderer.tokenizer.vocabulary_tokens:
-                raise InvalidRequest("prompt", f"token ids must be below {renderer.tokenizer.vocabulary_tokens}")
+                raise InvalidRequestError("prompt", f"token ids must be below {renderer.tokenizer.vocabulary_tokens}")
             text = renderer.tokenizer.decode(ids).decode("utf-8", "replace")
             return renderer.check(Prompt(ids=array("Q", ids), text=text), field="prompt")
 
@@ -222,21 +222,23 @@ def _characters(body: CompletionRequest) -> int:
 
 def _check(body: CompletionRequest) -> None:
     if body.max_tokens is not None and body.max_tokens < 0:
-        raise InvalidRequest("max_tokens", "must not be negative")
+        raise InvalidRequestError("max_tokens", "must not be negative")
     if body.temperature is not None and not 0 <= body.temperature <= 2:
-        raise InvalidRequest("temperature", "must be between 0 and 2")
+        raise InvalidRequestError("temperature", "must be between 0 and 2")
     if (body.n or 1) != 1 or (body.best_of or 1) != 1:
-        raise InvalidRequest("n" if (body.n or 1) != 1 else "best_of", "one completion per request; ask again for more")
+        raise InvalidRequestError(
+            "n" if (body.n or 1) != 1 else "best_of", "one completion per request; ask again for more"
+        )
     if body.echo:
-        raise InvalidRequest("echo", "the prompt is not repeated; leave `echo` out")
+        raise InvalidRequestError("echo", "the prompt is not repeated; leave `echo` out")
 
 
 def _stop(body: CompletionRequest) -> Stop:
     strings = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
     try:
         check_stop(strings, None, None)
-    except InvalidRequest as error:
-        raise InvalidRequest("stop", error.message) from error
+    except InvalidRequestError as error:
+        raise InvalidRequestError("stop", error.message) from error
     return Stop(strings=strings)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -60,7 +60,7 @@ class PurgeDoor:
         """
         try:
             body = await read_body(request, PurgeRequest, max_bytes=_MAX_BODY_BYTES)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return _refused(error.field, str(error))
         tenant = _tenant(principal, body.tenant)
         blocks = None if self.blocks is None else self.blocks(tenant, body.repository)

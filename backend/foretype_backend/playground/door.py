@@ -10,11 +10,12 @@ from importlib.resources import files
 from typing import Annotated, Any, Final
 
 import msgspec
-from foretype_context.assemble import Assembler, ProfileUnusable
+from foretype_context.assemble import Assembler
+from foretype_context.errors import ProfileError
 from foretype_context.plan import Plan
 from foretype_context.profile import Profile
 from foretype_context.tokens import Tokenizer
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -136,7 +137,7 @@ class PlaygroundDoor:
         """Change a token or a code for the two halves of a login: a cookie, and what the page keeps."""
         try:
             body = await read_body(request, LoginRequest, max_bytes=_MAX_LOGIN_BYTES)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return _invalid(error)
         logins, token = self._keeper.logins, body.token
         if body.code:
@@ -163,7 +164,7 @@ class PlaygroundDoor:
         """The prompt for a text and a cursor, as a `complete` of the stream and as what the page shows of it."""
         try:
             body = await read_body(request, PlanRequest, max_bytes=_MAX_BODY_BYTES)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return _invalid(error)
         started = time.perf_counter()
         async with self._turn:  # off the loop: a first parse takes milliseconds
@@ -174,7 +175,7 @@ class PlaygroundDoor:
                     _name(principal, body.page),
                     body,
                 )
-            except ProfileUnusable as error:
+            except ProfileError as error:
                 return _error(503, "engine_unavailable", f"no prompt can be made for this model: {error}", None)
         answer = _as_object(plan, version, body)
         answer["timings_ms"]["request"] = (time.perf_counter() - started) * 1e3
@@ -184,7 +185,7 @@ class PlaygroundDoor:
         """What of a generated text an editor would show."""
         try:
             body = await read_body(request, FinishRequest, max_bytes=_MAX_BODY_BYTES)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return _invalid(error)
         async with self._turn:
             finished = self._pages.finish(_name(principal, body.page), body.version, body.text, final=body.final)
@@ -239,7 +240,7 @@ def _json(answer: object) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-def _invalid(error: InvalidRequest) -> Response:
+def _invalid(error: InvalidRequestError) -> Response:
     return _error(400, "invalid_request", str(error), error.field)
 
 

@@ -149,7 +149,8 @@ async def open_quality_pool(
 
 def open_traces(config: Config, closing: AsyncExitStack) -> Tracing | None:
     """Where spans go. A file that asks for what cannot be ends the start; an environment, which may be inherited, does not."""
-    from foretype_wire.tracing.opening import TracingUnusable, open_tracing
+    from foretype_wire.errors import TracingError
+    from foretype_wire.tracing.opening import open_tracing
 
     wanted = config.tracing
     try:
@@ -160,7 +161,7 @@ def open_traces(config: Config, closing: AsyncExitStack) -> Tracing | None:
             endpoint=wanted.endpoint,
             sample_share=wanted.sample_share,
         )
-    except TracingUnusable as error:
+    except TracingError as error:
         if wanted.endpoint is not None:
             raise ConfigError(error.field, error.message) from error
         _log.warning("no traces: %s", error)

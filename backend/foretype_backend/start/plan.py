@@ -131,11 +131,12 @@ def _check_state(config: Config) -> None:
 def _check_traces(config: Config) -> None:
     if config.tracing.endpoint is None:
         return
-    from foretype_wire.tracing.opening import TracingUnusable, check_tracing
+    from foretype_wire.errors import TracingError
+    from foretype_wire.tracing.opening import check_tracing
 
     try:
         check_tracing(os.environ, config.tracing.endpoint)
-    except TracingUnusable as error:
+    except TracingError as error:
         raise ConfigError(error.field, error.message) from error
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from foretype_context.errors import TokenizerError
 from foretype_context.grammars import GRAMMARS, Grammar, detect
-from foretype_context.tokens import Tokenizer, TokenizerUnusable, tokenizer_from_bytes
+from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
 
 from foretype_models.pull.checkpoint import read_json
 from foretype_models.pull.errors import PullError
@@ -56,7 +57,7 @@ def load(folder: Path, rows: int) -> tuple[Tokenizer, Vocabulary]:
     data = read_json(path)
     try:
         tokenizer = tokenizer_from_bytes(path.read_bytes(), name=str(path))
-    except TokenizerUnusable as error:
+    except TokenizerError as error:
         raise PullError(str(error)) from error
     try:
         return tokenizer, _vocabulary(data, rows, path)
