@@ -5,7 +5,7 @@ import pytest
 from backend.world import complete
 from foretype_backend.config.load import LimitsConfig
 from foretype_wire.errors import BadFrameError, InvalidRequestError
-from foretype_wire.gateway_protocol import Inbox, Outbox, Session
+from foretype_wire.gateway_protocol import GatewaySession, Inbox, Outbox
 from foretype_wire.messages import Ack, Cancel, Delta, Done, Finish, Hello
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,8 +86,8 @@ def test_size_is_counted_in_bytes() -> None:
         inbox.decode('{"type":"cancel","id":"' + "é" * 30 + '"}')
 
 
-def greeted() -> Session:
-    session = Session("c1", max_tokens=LimitsConfig().max_tokens)
+def greeted() -> GatewaySession:
+    session = GatewaySession("c1", max_tokens=LimitsConfig().max_tokens)
     session.greet(Hello(v=1))
     return session
 

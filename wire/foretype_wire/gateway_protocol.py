@@ -4,7 +4,7 @@
 
 - :class:`Inbox` reads frames into messages and gives every unreadable one a field and an answer
 - :class:`Outbox` holds what is still to be written; deltas of one completion are merged while they wait, never dropped
-- :class:`Session` remembers ids, cancels that came early, and the segment cache
+- :class:`GatewaySession` remembers ids, cancels that came early, and the segment cache
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from foretype_wire.messages import (
 from foretype_wire.segment_cache import SegmentCache
 
 __all__ = [
+    "GatewaySession",
     "Inbox",
     "Outbox",
     "OutboxStatistics",
-    "Session",
     "check_complete",
     "check_stop",
     "invalid",
@@ -224,7 +224,7 @@ class Outbox:
         return OutboxStatistics(len(self._messages), self._merged)
 
 
-class Session:
+class GatewaySession:
     """What one connection has said so far.
 
     Args:

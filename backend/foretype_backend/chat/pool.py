@@ -25,7 +25,7 @@ from foretype_backend.engines.port import Engine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.render import Renderer
-from foretype_backend.serving.serve import Service
+from foretype_backend.serving.service import CompletionService
 
 __all__ = ["BlockPool", "QualityParts", "QualityPool", "open_quality", "quality_parts"]
 
@@ -37,7 +37,7 @@ _log = logging.getLogger("foretype.gateway")
 class BlockPool:
     """Whole functions: the pool's own model has its own tokens and grammar."""
 
-    service: Service
+    service: CompletionService
     renderer: Renderer
     fails_over: bool
 
@@ -47,7 +47,7 @@ class QualityPool:
     """`block` is None where no tokenizer is configured: the fast pool then serves that class too."""
 
     config: QualityConfig
-    chat: Service
+    chat: CompletionService
     block: BlockPool | None
     pace: Pace | None
     _coming: asyncio.Task[None] | None = None
@@ -175,7 +175,7 @@ class _Maker:
 
     def service(
         self, engine: Engine, tokenizer: Tokenizer, end_token_ids: frozenset[int], class_: RequestClass
-    ) -> Service:
+    ) -> CompletionService:
         limits = msgspec.structs.replace(
             self.config.limits,
             max_running=self.quality.max_running,
@@ -190,7 +190,7 @@ class _Maker:
         own = msgspec.structs.replace(
             admission, reserved=type(admission.reserved)(), objectives_ms=objectives, shed=admission.shed is not False
         )
-        return Service(
+        return CompletionService(
             engine,
             tokenizer,
             end_token_ids=end_token_ids,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import msgspec
 from foretype_context.segments import Segment
 from foretype_wire.errors import BadFrameError, InvalidRequestError
-from foretype_wire.gateway_protocol import Inbox, Outbox, Session, invalid
+from foretype_wire.gateway_protocol import GatewaySession, Inbox, Outbox, invalid
 from foretype_wire.messages import (
     Cancel,
     Changed,
@@ -47,17 +47,17 @@ from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, c
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
+from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt, Renderer, SessionEncoder, resolve
-from foretype_backend.serving.serve import Job, Outcome, Service
-from foretype_backend.serving.turns import Turns
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.transport.websocket_frames import Frame, channel_of
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
 
-__all__ = ["Connection", "Host"]
+__all__ = ["ConnectionHost", "StreamConnection"]
 
 HELLO_S: float = 30.0
 """Who connects and says nothing holds a connection no longer than this."""
@@ -74,10 +74,10 @@ _to_msgpack = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """What a connection needs of its door."""
 
-    service: Service
+    service: CompletionService
     renderer: Renderer
     limits: LimitsConfig
     block: BlockPool | None
@@ -93,13 +93,13 @@ class Host(Protocol):
     def disconnect(self, session: str) -> None: ...
 
 
-class Connection:
+class StreamConnection:
     """One open WebSocket, accepted already."""
 
-    def __init__(self, door: Host, websocket: WebSocket, name: str, principal: Principal) -> None:
+    def __init__(self, door: ConnectionHost, websocket: WebSocket, name: str, principal: Principal) -> None:
         self.door = door
         self.principal = principal
-        self.session = Session(name, max_tokens=door.limits.max_tokens)
+        self.session = GatewaySession(name, max_tokens=door.limits.max_tokens)
         self._websocket = websocket
         self._channel = channel_of(websocket.scope)
         self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
@@ -323,7 +323,7 @@ class Connection:
             undo.pop_all()
         return _Early(claim, prompt)
 
-    def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: Service) -> Claim:
+    def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: CompletionService) -> Claim:
         opened = message.stop.opened
         most = 0 if _is_warm(message) else max(message.max_tokens, 0 if opened is None else opened.max_tokens)
         characters = sum([len(segment.text) for segment in segments])
@@ -363,7 +363,7 @@ class Connection:
         claim = early.claim
         if block is not None:
             outcome = await self._run(message, segments, received, block.service, block.renderer, claim)
-            lost = isinstance(outcome, Outcome) and outcome.reason is Reason.ENGINE_LOST
+            lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over):
                 return _answer_of(message.id, outcome)
             claim = self._claim(message, segments, self.door.service)
@@ -378,11 +378,11 @@ class Connection:
         message: Complete[WireSegment],
         segments: list[Segment],
         received: float,
-        service: Service,
+        service: CompletionService,
         renderer: Renderer,
         claim: Claim,
         prompt: Prompt | None = None,
-    ) -> Outcome | GatewayMessage:
+    ) -> CompletionOutcome | GatewayMessage:
         """Serve in one pool; a message where the request never got so far."""
         deadline = self._loop.time() + min(message.deadline_ms, self.door.limits.max_deadline_ms) / 1000
         own = renderer is self.door.renderer
@@ -398,7 +398,7 @@ class Connection:
             told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
             return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
         room = renderer.context_limit_tokens - len(prompt.ids)
-        job = Job(
+        job = AdmittedRequest(
             key=self.session.key(message.id),
             session=self.session.name,
             prompt=prompt,
@@ -436,8 +436,8 @@ def _delta(id: str, delta: TextDelta) -> Delta:
     return Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens)
 
 
-def _answer_of(id: str, outcome: Outcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
-    if not isinstance(outcome, Outcome):
+def _answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
+    if not isinstance(outcome, CompletionOutcome):
         return (outcome,)
     if outcome.refusal is not None:
         refused = outcome.refusal

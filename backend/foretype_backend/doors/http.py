@@ -22,12 +22,12 @@ from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.auth import turn_of
-from foretype_backend.doors.contract import Answer
+from foretype_backend.doors.contract import DocumentedAnswer
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta, joined
 from foretype_backend.serving.render import Prompt, Renderer
-from foretype_backend.serving.serve import Job, Outcome, Service
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
 from foretype_backend.transport.http_protocol import all_here, body_channel
 
 __all__ = [
@@ -125,7 +125,7 @@ def fim_segments(
 class HttpJobs:
     """Makes jobs for requests that have no session: each HTTP request is one of its own."""
 
-    def __init__(self, service: Service, renderer: Renderer) -> None:
+    def __init__(self, service: CompletionService, renderer: Renderer) -> None:
         self.service = service
         self.renderer = renderer
         self._numbers = itertools.count(1)
@@ -152,11 +152,11 @@ class HttpJobs:
         temperature: float = 0.0,
         prefill_only: bool = False,
         traceparent: str = "",
-    ) -> Job:
+    ) -> AdmittedRequest:
         name = f"h{next(self._numbers)}"
         limits = self.service.limits
         room = self.renderer.context_limit_tokens - len(prompt.ids)
-        return Job(
+        return AdmittedRequest(
             key=name,
             session=name,
             prompt=prompt,
@@ -174,8 +174,8 @@ class HttpJobs:
 
 
 async def all_text(
-    request: Request, run: Callable[[Callable[[TextDelta], None]], Awaitable[Outcome]]
-) -> tuple[str, Outcome] | None:
+    request: Request, run: Callable[[Callable[[TextDelta], None]], Awaitable[CompletionOutcome]]
+) -> tuple[str, CompletionOutcome] | None:
     """Run a completion to its end; cancel it and return None when the client leaves first. The body must have been read."""
     parts: list[str] = []
     outcome = await body_channel(request.scope).while_connected(run(lambda delta: parts.append(delta.text)))
@@ -184,24 +184,24 @@ async def all_text(
     return "".join(parts) + (outcome.rest.text if outcome.rest is not None else ""), outcome
 
 
-def completion_errors(form: type) -> dict[int, Answer]:
+def completion_errors(form: type) -> dict[int, DocumentedAnswer]:
     """What the doors of completions answer where there is none; `form` of an error."""
     return {
-        400: Answer("a field is wrong, and which", [form]),
-        408: Answer("too late to be of use", [form]),
-        429: Answer("a budget is used up; `Retry-After` says how long", [form]),
-        499: Answer("ended by the client: it went away", [form]),
-        500: Answer("a fault of the gateway", [form]),
-        503: Answer("overloaded, or no engine", [form]),
+        400: DocumentedAnswer("a field is wrong, and which", [form]),
+        408: DocumentedAnswer("too late to be of use", [form]),
+        429: DocumentedAnswer("a budget is used up; `Retry-After` says how long", [form]),
+        499: DocumentedAnswer("ended by the client: it went away", [form]),
+        500: DocumentedAnswer("a fault of the gateway", [form]),
+        503: DocumentedAnswer("overloaded, or no engine", [form]),
     }
 
 
-def was_shed(outcome: Outcome) -> bool:
+def was_shed(outcome: CompletionOutcome) -> bool:
     """Refused for load alone: a client of the compatibility doors gets an empty completion, for an error it would show or repeat."""
     return outcome.reason is Reason.OVERLOADED
 
 
-def refused(outcome: Outcome, body: Callable[[str, str, str | None], Any]) -> Response:
+def refused(outcome: CompletionOutcome, body: Callable[[str, str, str | None], Any]) -> Response:
     """The HTTP answer to an outcome that is no completion. `body` takes message, code and field."""
     status = HTTP_STATUS[outcome.reason]
     refusal = outcome.refusal
@@ -226,11 +226,11 @@ class EventStream(Response):
 
     def __init__(
         self,
-        run: Callable[[Callable[[TextDelta], None]], Awaitable[Outcome]],
+        run: Callable[[Callable[[TextDelta], None]], Awaitable[CompletionOutcome]],
         *,
         on_delta: Callable[[TextDelta], bytes],
-        on_end: Callable[[Outcome], bytes],
-        on_refusal: Callable[[Outcome], Response],
+        on_end: Callable[[CompletionOutcome], bytes],
+        on_refusal: Callable[[CompletionOutcome], Response],
     ) -> None:
         super().__init__()
         self._run = run

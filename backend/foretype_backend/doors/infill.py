@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.answers import InfillAnswer, InfillError
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.contract import Answer, DocumentedApp
+from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import (
     OUTCOME,
     EventStream,
@@ -37,7 +37,7 @@ from foretype_backend.doors.http import (
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import MAX_PATH_CHARS, MAX_PROMPT_CHARS, Prompt
-from foretype_backend.serving.serve import Job, Outcome
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
 
 __all__ = ["InfillDoor"]
 
@@ -91,7 +91,7 @@ class InfillDoor:
 
     def register(self, app: DocumentedApp) -> None:
         answers = {
-            200: Answer("the text", [InfillAnswer], [InfillAnswer, InfillError]),
+            200: DocumentedAnswer("the text", [InfillAnswer], [InfillAnswer, InfillError]),
             **completion_errors(InfillError),
         }
         app.door("POST", "/infill", self.infill, tag="completions", takes=InfillRequest, answers=answers, direct=True)
@@ -167,7 +167,7 @@ class InfillDoor:
         grammar, layout = self._jobs.renderer.grammar, self._profile.layout
         return fim_segments(grammar, prefix, suffix, typed=body.prompt, files=files, layout=layout)
 
-    async def _whole(self, request: Request, body: InfillRequest, job: Job, truncated: bool) -> Response:
+    async def _whole(self, request: Request, body: InfillRequest, job: AdmittedRequest, truncated: bool) -> Response:
         found = await all_text(request, lambda deliver: self._run(body, job, deliver))
         if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
@@ -177,11 +177,11 @@ class InfillDoor:
         answer = _pick(self._answer(text, outcome, truncated, body.n_predict), body.response_fields)
         return JSONResponse(answer, headers={OUTCOME: str(outcome.reason)} if was_shed(outcome) else None)
 
-    def _stream(self, body: InfillRequest, job: Job, truncated: bool) -> Response:
+    def _stream(self, body: InfillRequest, job: AdmittedRequest, truncated: bool) -> Response:
         def on_delta(delta: TextDelta) -> bytes:
             return _event({"content": delta.text, "stop": False})
 
-        def on_end(outcome: Outcome) -> bytes:
+        def on_end(outcome: CompletionOutcome) -> bytes:
             if outcome.refusal is not None and not was_shed(outcome):
                 return _event(_error(outcome.refusal.message, str(outcome.refusal.code), None))
             return _event(_pick(self._answer("", outcome, truncated, body.n_predict), body.response_fields))
@@ -193,7 +193,9 @@ class InfillDoor:
             on_refusal=lambda outcome: refused(outcome, _error),
         )
 
-    async def _run(self, body: InfillRequest, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
+    async def _run(
+        self, body: InfillRequest, job: AdmittedRequest, deliver: Callable[[TextDelta], None]
+    ) -> CompletionOutcome:
         """Serve; after `t_max_predict_ms` of generation, once a line is complete, the request ends as if at its limit."""
         if body.t_max_predict_ms <= 0:
             return await self._jobs.service.run(job, deliver)
@@ -209,7 +211,7 @@ class InfillDoor:
 
         return await self._jobs.service.run(job, watch)
 
-    def _answer(self, content: str, outcome: Outcome, truncated: bool, predict: int) -> dict[str, Any]:
+    def _answer(self, content: str, outcome: CompletionOutcome, truncated: bool, predict: int) -> dict[str, Any]:
         usage, timings = outcome.usage, outcome.timings_ms
         computed = max(0, usage.prompt_tokens - usage.cached_tokens)
         predicted_ms = timings.decode_first + timings.stream

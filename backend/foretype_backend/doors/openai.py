@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.answers import Completion, GatewayError, Models, Usage
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.contract import Answer, DocumentedApp
+from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import (
     OUTCOME,
     EventStream,
@@ -36,7 +36,7 @@ from foretype_backend.doors.http import (
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
-from foretype_backend.serving.serve import Job, Outcome
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
 
 __all__ = ["DONE", "OpenAIDoor", "StreamOptions", "error_body", "event", "usage_body"]
 
@@ -82,7 +82,7 @@ class OpenAIDoor:
         self._created = int(datetime.now(UTC).timestamp())
 
     def register(self, app: DocumentedApp) -> None:
-        whole = Answer(
+        whole = DocumentedAnswer(
             "the completion; `x-foretype-outcome` says why an empty one is empty",
             [Completion],
             [Completion, GatewayError],
@@ -98,7 +98,9 @@ class OpenAIDoor:
             answers=answers,
             direct=True,
         )
-        app.door("GET", "/v1/models", self.models, tag="completions", answers={200: Answer("the model", [Models])})
+        app.door(
+            "GET", "/v1/models", self.models, tag="completions", answers={200: DocumentedAnswer("the model", [Models])}
+        )
 
     async def models(self, request: Request) -> Response:
         """The one model that this gateway serves, as OpenAI lists models."""
@@ -172,7 +174,7 @@ class OpenAIDoor:
 
         return made() if len(given) <= _INLINE_IDS else await renderer.pool.run(tenant, made)
 
-    async def _whole(self, request: Request, job: Job) -> Response:
+    async def _whole(self, request: Request, job: AdmittedRequest) -> Response:
         found = await all_text(request, lambda deliver: self._jobs.service.run(job, deliver))
         if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
@@ -182,14 +184,14 @@ class OpenAIDoor:
         headers = {OUTCOME: str(outcome.reason)} if was_shed(outcome) else None
         return JSONResponse(self._answer(text, outcome) | {"usage": usage_body(outcome)}, headers=headers)
 
-    def _stream(self, body: CompletionRequest, job: Job) -> Response:
+    def _stream(self, body: CompletionRequest, job: AdmittedRequest) -> Response:
         base = self._answer("", None)
         with_usage = body.stream_options is not None and body.stream_options.include_usage
 
         def on_delta(delta: TextDelta) -> bytes:
             return event(base | {"choices": [_choice(delta.text, None)]})
 
-        def on_end(outcome: Outcome) -> bytes:
+        def on_end(outcome: CompletionOutcome) -> bytes:
             if outcome.refusal is not None and not was_shed(outcome):
                 return event(error_body(outcome.refusal.message, str(outcome.refusal.code), None)) + b"data: [DONE]\n\n"
             last = event(base | {"choices": [_choice("", outcome)]})
@@ -204,7 +206,7 @@ class OpenAIDoor:
             on_refusal=lambda outcome: refused(outcome, error_body),
         )
 
-    def _answer(self, text: str, outcome: Outcome | None) -> dict[str, Any]:
+    def _answer(self, text: str, outcome: CompletionOutcome | None) -> dict[str, Any]:
         return {
             "id": f"cmpl-{next(self._numbers)}",
             "object": "text_completion",
@@ -242,12 +244,12 @@ def _stop(body: CompletionRequest) -> Stop:
     return Stop(strings=strings)
 
 
-def _choice(text: str, outcome: Outcome | None) -> dict[str, Any]:
+def _choice(text: str, outcome: CompletionOutcome | None) -> dict[str, Any]:
     finish = None if outcome is None else _FINISH.get(outcome.reason, "stop")
     return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
 
 
-def usage_body(outcome: Outcome) -> Usage:
+def usage_body(outcome: CompletionOutcome) -> Usage:
     """OpenAI's `usage`."""
     usage = outcome.usage
     return {

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.answers import FinishedText, Login, LoginCode, PageError, PlannedPrompt
 from foretype_backend.doors.auth import Gatekeeper
-from foretype_backend.doors.contract import Answer, Asks, DocumentedApp
+from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import read_body
 from foretype_backend.identity.directory import Principal
 from foretype_backend.playground.logins import CODE_S, cookie_name
@@ -96,19 +96,29 @@ class PlaygroundDoor:
 
     def register(self, app: DocumentedApp) -> None:
         door = functools.partial(app.door, tag="playground")
-        wrong = {400: Answer("a field is wrong, and which", [PageError])}
+        wrong = {400: DocumentedAnswer("a field is wrong, and which", [PageError])}
         for path, endpoint, media in (
             ("/playground", self.page, "text/html"),
             ("/playground/app.js", self.page_script, "text/javascript"),
             ("/playground/style.css", self.page_style, "text/css"),
         ):
-            door("GET", path, endpoint, guarded=False, answers={200: Answer("the file", media=media)})
-        door("POST", "/playground/code", self.code, answers={200: Answer("the code", [LoginCode]), **wrong})
-        answers = {200: Answer("logged in", [Login]), 401: Answer("not this gateway's", [PageError]), **wrong}
+            door("GET", path, endpoint, guarded=False, answers={200: DocumentedAnswer("the file", media=media)})
+        door("POST", "/playground/code", self.code, answers={200: DocumentedAnswer("the code", [LoginCode]), **wrong})
+        answers = {
+            200: DocumentedAnswer("logged in", [Login]),
+            401: DocumentedAnswer("not this gateway's", [PageError]),
+            **wrong,
+        }
         door("POST", "/playground/login", self.login, guarded=False, takes=LoginRequest, answers=answers)
-        answers = {200: Answer("the prompt", [PlannedPrompt]), 503: Answer("no prompt for this model", [PageError])}
+        answers = {
+            200: DocumentedAnswer("the prompt", [PlannedPrompt]),
+            503: DocumentedAnswer("no prompt for this model", [PageError]),
+        }
         door("POST", "/playground/plan", self.plan, takes=PlanRequest, answers=answers | wrong)
-        answers = {200: Answer("the text", [FinishedText]), 409: Answer("of an older text", [PageError])}
+        answers = {
+            200: DocumentedAnswer("the text", [FinishedText]),
+            409: DocumentedAnswer("of an older text", [PageError]),
+        }
         door("POST", "/playground/finish", self.finish, takes=FinishRequest, answers=answers | wrong)
 
     async def page(self) -> Response:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from foretype_backend.identity.identity import Identity
     from foretype_backend.prefix.purge import Purger
     from foretype_backend.prefix.salt import SaltBook
-    from foretype_backend.start.plan import Start
+    from foretype_backend.start.plan import StartPlan
     from foretype_backend.telemetry.sink import TelemetrySink
 
 __all__ = [
@@ -83,9 +83,9 @@ async def open_accounts(config: Config, closing: AsyncExitStack) -> Accounts:
     from datetime import UTC, datetime
 
     from foretype_backend.admission.accounts import Accounts
-    from foretype_backend.identity.journal import UsageJournal
     from foretype_backend.identity.store import IdentityStore
     from foretype_backend.identity.usage import UsageWriter
+    from foretype_backend.identity.usage_journal import UsageJournal
 
     accounts = Accounts(day=lambda: datetime.now(UTC).strftime("%Y-%m-%d"))
     store = await IdentityStore.open(identity_url(config))
@@ -127,7 +127,7 @@ def open_leases(config: Config, accounts: Accounts, closing: AsyncExitStack) -> 
 
 
 async def open_quality_pool(
-    config: Config, start: Start, accounts: Accounts | None, salts: SaltBook | None, closing: AsyncExitStack
+    config: Config, start: StartPlan, accounts: Accounts | None, salts: SaltBook | None, closing: AsyncExitStack
 ) -> QualityPool | None:
     """Chat and whole blocks. A server that is away ends the start only where blocks may go nowhere else."""
     if start.quality is None:
