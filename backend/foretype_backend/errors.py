@@ -23,15 +23,13 @@
         * `TierUnavailableError`, `TierRefusedError`: by the shared tier; it waits, or stays off
     * `BudgetExceededError`: by `serving`, before anything was done; every door answers `rate_limited`
 
-What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequestError`.
+What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequest`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Any, Final
-
-from foretype_context.errors import ForetypeError
 
 __all__ = [
     "FAULT_TOLD",
@@ -62,7 +60,7 @@ __all__ = [
 ]
 
 
-class BackendError(ForetypeError):
+class BackendError(Exception):
     """Of all that the gateway raises itself."""
 
 

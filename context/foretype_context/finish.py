@@ -8,29 +8,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from foretype_context.brackets import excess_closer, surroundings
 from foretype_context.document import Snapshot
+from foretype_context.families import known_controls
 from foretype_context.languages import LanguageSpec, language_spec
 from foretype_context.plan import SuggestionKind
 from foretype_context.repetition import is_repetitive, without_repeated_lines
 from foretype_context.syntax import CLOSERS_ONLY, block_indent, closes_block, indent_columns, previous_filled_line
-from foretype_context.templates import GRAMMARS
 from foretype_context.tokens import well_formed
 from foretype_context.truncate import block_end
 from foretype_context.windows import View
 
 __all__ = ["Finished", "finish", "strip_healed"]
 
-_CONTROLS: Final = frozenset(token for one in GRAMMARS.values() for token in one.controls() if len(token) > 4) | {
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|fim_pad|>",
-    "<fim_pad>",
-    "<EOT>",
-}
-_CONTROL: Final = re.compile("|".join(re.escape(token) for token in sorted(_CONTROLS, key=len, reverse=True)))
+_WORD: Final = re.compile(r"<[a-z]+>|.{1,4}")
+"""Control tokens that stand in texts of their own right, `<filename>` in a usage line."""
 _ENDING: Final = re.compile(r"\r+\n")
 _LOOK_LINES: Final = 40
 _MIN_OVERLAP_CHARS: Final = 3
@@ -99,9 +94,15 @@ def finish(text: str, snapshot: Snapshot, offset: int, *, kind: SuggestionKind, 
     return Finished(shown, replaces)
 
 
+@cache
+def _control_pattern() -> re.Pattern[str]:
+    tokens = [token for token in known_controls() if not _WORD.fullmatch(token) or token == "<EOT>"]
+    return re.compile("|".join(re.escape(token) for token in sorted(tokens, key=len, reverse=True)))
+
+
 def _without_controls(text: str, snapshot: Snapshot) -> str:
     """Ends `text` before a control token's text, unless the document itself speaks of that token."""
-    for found in _CONTROL.finditer(text):
+    for found in _control_pattern().finditer(text):
         if found.group() not in snapshot.text:
             return text[: found.start()]
     return text

@@ -1,9 +1,8 @@
-"""The grammars: one entry per model family, as data.
+"""Grammars as data: how the prompts of a model family are written, token for token.
 
-Where formats come from: Qwen2.5-Coder's README (repository and file level), StarCoder2's paper section 5 (`<fim_prefix>`
-stands *before* the path), Code Llama's paper section 2.3 and its tokenizer's infilling mode (no space is put before the
-parts), DeepSeek-Coder's README (repository level: `#path` above each file), Mistral's `encode_fim` (suffix first) with the
-`+++++ path` headers that Codestral saw.
+A grammar is a bounded, versioned description. Those that ship are the files in `grammar_files`, each with its sources; a gateway
+sends the one that it serves in its profile, so that a client takes a family that it has never heard of without a release.
+What comes from outside goes through :func:`described`, which refuses what it does not know or cannot trust, by field.
 
 What a family costs that was not trained on a tail token: the text right of the cursor then stands at the *start* of the
 suffix (llama.vim's order), so that a change of it (an auto-inserted bracket, a jump inside a line) recomputes the whole
@@ -12,86 +11,157 @@ suffix; ours recomputes the tail alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
 
-from foretype_context.errors import UnknownGrammarError, UnknownLayoutError
+import msgspec
+from msgspec import Meta
+
+from foretype_context.small_files import read_small
 
 __all__ = [
+    "FORMAT",
     "GRAMMARS",
     "PSM_CLASSIC",
     "PSM_GROWING",
     "PSM_LINE_LAST",
     "SPM",
+    "SPM_PLAIN",
+    "SPM_PLAIN_GROWING",
     "Control",
     "Grammar",
+    "GrammarError",
     "Header",
-    "detect",
+    "UnknownGrammar",
+    "UnknownLayout",
+    "announced",
+    "described",
     "grammar",
+    "grammar_file",
 ]
+
+FORMAT: Final = 1
+"""The version of the description that is understood here. What changes the meaning of a prompt raises it."""
 
 PSM_CLASSIC: Final = "psm_classic"
 PSM_LINE_LAST: Final = "psm_line_last"
 PSM_GROWING: Final = "psm_growing"
 SPM: Final = "spm"
+SPM_PLAIN: Final = "spm_plain"
+SPM_PLAIN_GROWING: Final = "spm_plain_growing"
+
+MAX_BYTES: Final = 8192
+"""Of a description, as JSON."""
+
+_FILES: Final = Path(__file__).parent / "grammar_files"
+_FILE_BYTES: Final = 64 << 10
+_ORDERS: Final = (
+    ("context", "prefix", "suffix"),
+    ("suffix", "context", "prefix"),
+    ("context", "suffix", "prefix"),
+)
+_PLACEHOLDER: Final = re.compile(r"\{[a-z_]*\}")
+_UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+_Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+_Token = Annotated[str, Meta(min_length=2, max_length=96, pattern=r"^\S+$")]
+_MaybeToken = Annotated[str, Meta(max_length=96, pattern=r"^\S*$")]
+_Text = Annotated[str, Meta(min_length=1, max_length=120)]
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class UnknownGrammar(LookupError):
+    """No grammar has this id; the message lists those that exist."""
+
+
+class UnknownLayout(ValueError):
+    """A grammar has no layout of this name; the message lists those that it has."""
+
+
+class GrammarError(ValueError):
+    """A description of a grammar cannot be taken; the message names the field and the remedy."""
+
+
+class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"token": "control"}):
     """One control token, a single id."""
 
-    token: str
+    token: _Token
 
 
-Header = tuple[Control | str, ...]
+Header = Annotated[tuple[Control | _Text, ...], Meta(max_length=8)]
 """Control tokens and literal texts; `{path}` and `{name}` are filled in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grammar:
-    """One model family.
+class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One model family. :func:`described` checks what the types alone do not.
 
     Attributes:
+        format: version of the description.
         start: tokens before everything else.
         repository, file, current: what stands before the repository's name, another file, the current file.
-        fim_prefix, fim_suffix, fim_middle: tokens before the three parts; in suffix-first families without a middle token
-            `fim_middle` is empty and the prefix's own token introduces the prefix.
+        order: how context of other files, prefix and suffix stand: prefix before suffix (PSM), the suffix before everything
+            (Codestral), or between the two (Mellum). What was typed comes last in each.
+        fim_prefix, fim_suffix, fim_middle: tokens before the three parts; in families that end with the prefix and have no
+            middle token `fim_middle` is empty.
         tail: token before the text right of the cursor, or empty: then that text begins the suffix.
         tail_lines: how many lines after the cursor's the tail may hold too, down to a frozen suffix; what the model was
             trained on.
         prefix_opens: the prefix token stands before the context, since the family has no place for other files outside.
-        suffix_first: the suffix precedes everything else (Codestral).
-        layouts: what :class:`~foretype_context.assemble.Assembler` may send, the default first.
-        end_tokens: control tokens that end a generation.
+        dummy_space: the first text behind the prefix token gets the space that SentencePiece puts before a text.
+        layouts: what :class:`~foretype_context.assemble.Assembler` may send, the default first. One that is not known to a
+            client is refused where a profile asks for it.
+        end_tokens: control tokens that end a generation; the first is the family's own, the others may be missing.
+        stops: texts that end a generation.
+        instead: how the answer of a model begins that was trained to talk, not to fill in.
         heals: the model was not trained on cuts at arbitrary characters, so a prompt must end at a pre-token boundary.
-        telltale: control tokens by which :func:`detect` knows the family.
     """
 
-    id: str
-    fim_prefix: str
-    fim_suffix: str
-    fim_middle: str
-    start: tuple[Control, ...] = ()
+    id: _Name
+    format: int = FORMAT
+    start: Annotated[tuple[Control, ...], Meta(max_length=4)] = ()
     repository: Header = ()
     file: Header = ()
     current: Header = ()
-    tail: str = ""
-    tail_lines: int = 0
+    order: Annotated[tuple[str, ...], Meta(max_length=3)] = _ORDERS[0]
+    fim_prefix: _Token
+    fim_suffix: _Token
+    fim_middle: _MaybeToken = ""
+    tail: _MaybeToken = ""
+    tail_lines: Annotated[int, Meta(ge=0, le=16)] = 0
     prefix_opens: bool = False
-    suffix_first: bool = False
-    layouts: tuple[str, ...] = (PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC)
-    end_tokens: tuple[str, ...]
+    dummy_space: bool = False
+    layouts: Annotated[tuple[_Name, ...], Meta(min_length=1, max_length=8)] = (PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC)
+    end_tokens: Annotated[tuple[_Token, ...], Meta(min_length=1, max_length=16)]
+    stops: Annotated[tuple[_Text, ...], Meta(max_length=8)] = ()
+    instead: Annotated[tuple[_Text, ...], Meta(max_length=16)] = ("```", "Here is", "Here's", "Sure", "Certainly")
     heals: bool = False
-    telltale: frozenset[str]
+
+    @property
+    def suffix_first(self) -> bool:
+        """The suffix precedes everything else (Codestral)."""
+        return self.order[0] == "suffix"
+
+    @property
+    def plain(self) -> bool:
+        """The suffix precedes the prefix, whatever the layout says: there is no other way to say it."""
+        return self.order[-1] == "prefix"
+
+    def emitted(self) -> frozenset[str]:
+        """Every control token that this grammar can put into a prompt: without one of them it cannot be used."""
+        headers = (*self.start, *self.repository, *self.file, *self.current)
+        own = {part.token for part in headers if isinstance(part, Control)}
+        return frozenset((own | {self.fim_prefix, self.fim_suffix, self.fim_middle, self.tail}) - {""})
+
+    def needed(self) -> frozenset[str]:
+        """What a vocabulary must have to be served by this grammar: what is emitted, and the first end token."""
+        return self.emitted() | {self.end_tokens[0]}
 
     def controls(self) -> frozenset[str]:
         """Every control token that this grammar can put into a prompt or that ends its generations."""
-        headers = (*self.start, *self.repository, *self.file, *self.current)
-        own = {part.token for part in headers if isinstance(part, Control)}
-        own |= {self.fim_prefix, self.fim_suffix, self.fim_middle, self.tail, *self.end_tokens}
-        return frozenset(own - {""})
+        return self.emitted() | frozenset(self.end_tokens)
 
     def layout(self, configured: str | None = None, own: object = None) -> str:
         """The layout that serves a model of this family: the configured one, else the model's own, else the family's default.
@@ -99,114 +169,136 @@ class Grammar:
         A configured one that the family lacks counts as none: configuration outlives models.
 
         Raises:
-            UnknownLayoutError: `own`, from the model's `index.json`, is none of this family's.
+            UnknownLayout: `own`, from the model's `index.json`, is none of this family's.
         """
         if configured in self.layouts:
             return configured
         return self.layouts[0] if own is None else self.known_layout(own)
 
     def known_layout(self, name: object) -> str:
-        """`name`, if it is one of `layouts`. Raises UnknownLayoutError, which lists them."""
+        """`name`, if it is one of `layouts`. Raises UnknownLayout, which lists them."""
         for one in self.layouts:
             if one == name:
                 return one
-        raise UnknownLayoutError(f"{name!r} is not one of {', '.join(self.layouts)} of {self.id}")
+        raise UnknownLayout(f"{name!r} is not one of {', '.join(self.layouts)} of {self.id}")
 
 
-def _grammar(**fields: object) -> Grammar:
-    telltale = frozenset(str(fields[name]) for name in ("fim_prefix", "fim_suffix", "fim_middle")) - {""}
-    return Grammar(**{"telltale": telltale, **fields})  # pyright: ignore[reportArgumentType]
+def described(data: object) -> Grammar:
+    """The grammar that `data` describes, as it stood in a file or came over the wire.
+
+    Raises:
+        GrammarError: of a later version, with a field that is not known here, out of bounds, or contradictory.
+    """
+    if not isinstance(data, dict):
+        raise GrammarError("grammar: is no table of fields")
+    fields = cast("dict[str, Any]", data)
+    version = fields.get("format", FORMAT)
+    if not isinstance(version, int) or not 1 <= version <= FORMAT:
+        raise GrammarError(f"grammar.format: {version!r} is not known here, {FORMAT} is; update foretype on this side")
+    try:
+        size = len(msgspec.json.encode(fields))
+        found = msgspec.convert(fields, Grammar)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at ")
+        where = where.strip("`").removeprefix("$").lstrip(".")
+        raise GrammarError(f"grammar{'.' * bool(where)}{where}: {message}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise GrammarError(f"grammar: is not readable ({error})") from error
+    if size > MAX_BYTES:
+        raise GrammarError(f"grammar: has {size} bytes, at most {MAX_BYTES} are taken")
+    for field, wrong in _wrong(found):
+        raise GrammarError(f"grammar.{field}: {wrong}")
+    return found
 
 
-def _foretype(**fields: object) -> Grammar:
-    """Our own family. From its second grammar on a tail may hold up to three lines more, and the layout that grows ships."""
-    return _grammar(
-        repository=(Control("<|repo_name|>"), "{name}\n"),
-        file=(Control("<|file_sep|>"), "{path}\n"),
-        current=(Control("<|file_sep|>"), "{path}\n"),
-        fim_prefix="<|fim_prefix|>",
-        fim_suffix="<|fim_suffix|>",
-        fim_middle="<|fim_middle|>",
-        tail="<|fim_tail|>",
-        end_tokens=("<|end_of_middle|>", "<|endoftext|>", "<|file_sep|>", "<|repo_name|>", "<|fim_prefix|>"),
-        telltale=frozenset({"<|fim_tail|>", "<|end_of_middle|>", "<|fim_middle|>"}),
-        **fields,
-    )
+def _wrong(one: Grammar) -> Iterator[tuple[str, str]]:
+    """Fields that contradict each other or would not do what they say, and how."""
+    if one.order not in _ORDERS:
+        yield "order", f"{', '.join(one.order)} is not one of {'; '.join(', '.join(order) for order in _ORDERS)}"
+    if not one.fim_middle and not one.plain:
+        yield "fim_middle", "is missing; only a family whose prompts end with the prefix has none"
+    parts = [token for token in (one.fim_prefix, one.fim_suffix, one.fim_middle, one.tail) if token]
+    if len(set(parts)) != len(parts):
+        yield "fim_prefix", "the tokens before prefix, suffix, middle and tail must differ"
+    if one.tail and one.plain:
+        yield "tail", "has no place where the suffix stands before the prefix"
+    if one.tail_lines and not one.tail:
+        yield "tail_lines", "needs a `tail` token"
+    plain, joint = (SPM_PLAIN, SPM_PLAIN_GROWING), (PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC)
+    if set(joint if one.plain else plain) & set(one.layouts) or (not one.fim_middle and set(plain) & set(one.layouts)):
+        yield "layouts", f"{', '.join(one.layouts)} do not go with the order {', '.join(one.order)}"
+    if len(one.controls()) > 32:
+        yield "end_tokens", f"{len(one.controls())} control tokens altogether, at most 32 are taken"
+    holes = {"repository": "{name}", "file": "{path}", "current": "{path}"}
+    for field, hole in holes.items():
+        texts = [part for part in getattr(one, field) if isinstance(part, str)]
+        named = [place for text in texts for place in _PLACEHOLDER.findall(text)]
+        if named.count(hole) > 1 or set(named) - {hole}:
+            yield field, f"may hold {hole} once, and no other placeholder"
+        if any(token in text for text in texts for token in one.controls()):
+            yield field, "has a control token as text, which would never be one; write it as { control = … }"
+        if any(_UNSAFE.search(text) for text in texts):
+            yield field, "has a control character"
 
 
-_ALL: Final = (
-    _foretype(id="foretype-1", layouts=(PSM_LINE_LAST, PSM_GROWING, PSM_CLASSIC, SPM)),
-    _foretype(id="foretype-2", layouts=(PSM_GROWING, PSM_LINE_LAST, PSM_CLASSIC, SPM), tail_lines=3),
-    _grammar(
-        id="qwen2.5-coder",
-        repository=(Control("<|repo_name|>"), "{name}\n"),
-        file=(Control("<|file_sep|>"), "{path}\n"),
-        current=(Control("<|file_sep|>"), "{path}\n"),
-        fim_prefix="<|fim_prefix|>",
-        fim_suffix="<|fim_suffix|>",
-        fim_middle="<|fim_middle|>",
-        end_tokens=("<|endoftext|>", "<|fim_pad|>", "<|file_sep|>", "<|repo_name|>"),
-        heals=True,
-    ),
-    _grammar(
-        id="starcoder2",
-        repository=(Control("<repo_name>"), "{name}"),
-        file=(Control("<file_sep>"), "{path}\n"),
-        current=(Control("<file_sep>"), Control("<fim_prefix>"), "{path}\n"),
-        fim_prefix="<fim_prefix>",
-        fim_suffix="<fim_suffix>",
-        fim_middle="<fim_middle>",
-        end_tokens=("<|endoftext|>", "<file_sep>", "<repo_name>"),
-    ),
-    _grammar(
-        id="codellama",
-        start=(Control("<s>"),),
-        file=("# {path}\n",),
-        fim_prefix="▁<PRE>",
-        fim_suffix="▁<SUF>",
-        fim_middle="▁<MID>",
-        prefix_opens=True,
-        end_tokens=("▁<EOT>", "</s>"),
-    ),
-    _grammar(
-        id="deepseek-coder",
-        start=(Control("<｜begin▁of▁sentence｜>"),),
-        file=("#{path}\n",),
-        current=("#{path}\n",),
-        fim_prefix="<｜fim▁begin｜>",
-        fim_suffix="<｜fim▁hole｜>",
-        fim_middle="<｜fim▁end｜>",
-        prefix_opens=True,
-        end_tokens=("<｜end▁of▁sentence｜>", "<|EOT|>"),
-        heals=True,
-    ),
-    _grammar(
-        id="codestral",
-        start=(Control("<s>"),),
-        file=("+++++ {path}\n",),
-        current=("+++++ {path}\n",),
-        fim_prefix="[PREFIX]",
-        fim_suffix="[SUFFIX]",
-        fim_middle="",
-        suffix_first=True,
-        layouts=(SPM,),
-        end_tokens=("</s>",),
-        heals=True,
-    ),
-)
+def grammar_file(id: str) -> dict[str, Any]:
+    """The tables of a family's file, `grammar` and what :mod:`foretype_context.families` reads. Raises UnknownGrammar."""
+    if id not in GRAMMARS:
+        raise UnknownGrammar(f"no grammar {id!r}; there are {', '.join(GRAMMARS)}")
+    return tomllib.loads(read_small(_FILES / f"{id}.toml", _FILE_BYTES, links=True).decode())
 
-GRAMMARS: Final = MappingProxyType({one.id: one for one in _ALL})
+
+class _Shipped(Mapping[str, Grammar]):
+    """Those that ship, by id; each file is read when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, Grammar] = {}
+
+    @cached_property
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(sorted(path.stem for path in _FILES.glob("*.toml")))
+
+    def __getitem__(self, id: str) -> Grammar:
+        if id not in self:
+            raise KeyError(id)
+        found = self._read.get(id)
+        if found is None:
+            found = self._read[id] = described(grammar_file(id)["grammar"])
+        return found
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._ids
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+
+GRAMMARS: Final[Mapping[str, Grammar]] = _Shipped()
 
 
 def grammar(id: str) -> Grammar:
-    """The grammar with this id. Raises UnknownGrammarError."""
+    """The grammar with this id. Raises UnknownGrammar."""
     try:
         return GRAMMARS[id]
     except KeyError:
-        raise UnknownGrammarError(f"no grammar {id!r}; there are {', '.join(GRAMMARS)}") from None
+        raise UnknownGrammar(
+            f"no grammar {id!r} here; there are {', '.join(GRAMMARS)}. Update foretype, or let the gateway describe it"
+        ) from None
 
 
-def detect(control_tokens: Iterable[str]) -> Grammar | None:
-    """The first grammar all of whose telltale tokens are among `control_tokens`; the most particular one is tried first."""
-    known = frozenset(control_tokens)
-    return next((one for one in _ALL if one.telltale <= known), None)
+def announced(id: str, rules: object = None) -> Grammar:
+    """The grammar of a profile: the one that it describes, else the one that ships under its name.
+
+    Raises:
+        GrammarError: `rules` cannot be taken, or describe another than `id`.
+        UnknownGrammar: nothing is described, and none of this name ships.
+    """
+    if rules is None:
+        return grammar(id)
+    found = described(rules)
+    if found.id != id:
+        raise GrammarError(f"grammar.id: {found.id!r} is not the grammar {id!r} that the profile names")
+    return found

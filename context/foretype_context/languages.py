@@ -1,7 +1,7 @@
 """What each language needs, as one table: file endings, grammar wheel, and the shape of its blocks.
 
-A grammar is loaded the first time a document needs it; a language whose wheel is not installed has no tree and falls back to
-indentation. `tree-sitter-language-pack` must not be used: it fetches grammars at run time.
+A syntax (tree-sitter's grammar; by that word we mean how a model is asked) is loaded the first time a document needs it; a language
+whose wheel is not installed has no tree and falls back to indentation. `tree-sitter-language-pack` must not be used: it fetches grammars at run time.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = [
     "LANGUAGES",
     "PLAINTEXT",
     "LanguageSpec",
-    "grammar_of",
     "language_of",
     "language_spec",
-    "missing_grammars",
+    "missing_syntaxes",
     "parser_for",
+    "syntax_of",
 ]
 
 PLAINTEXT: Final = "plaintext"
@@ -253,8 +253,8 @@ def language_spec(language: str) -> LanguageSpec:
 
 
 @cache
-def grammar_of(language: str, *, fragment: bool = False) -> Language | None:
-    """The grammar of a language, or None where its wheel is not installed or is too old or new for tree-sitter.
+def syntax_of(language: str, *, fragment: bool = False) -> Language | None:
+    """The syntax of a language, or None where its wheel is not installed or is too old or new for tree-sitter.
 
     Args:
         fragment: of text from the middle of a file.
@@ -271,16 +271,16 @@ def grammar_of(language: str, *, fragment: bool = False) -> Language | None:
         return None
 
 
-def missing_grammars() -> dict[str, str]:
+def missing_syntaxes() -> dict[str, str]:
     """The languages of the table that have no syntax tree here, and the distribution whose wheel would give them one."""
     return {
         language: spec.wheel.replace("_", "-")
         for language, spec in LANGUAGES.items()
-        if spec.wheel and grammar_of(language) is None
+        if spec.wheel and syntax_of(language) is None
     }
 
 
 def parser_for(language: str, *, fragment: bool = False) -> Parser | None:
-    """A parser of one's own (parsers are not shared between threads), or None. `fragment`: as for :func:`grammar_of`."""
-    grammar = grammar_of(language, fragment=fragment)
-    return None if grammar is None else Parser(grammar)
+    """A parser of one's own (parsers are not shared between threads), or None. `fragment`: as for :func:`syntax_of`."""
+    syntax = syntax_of(language, fragment=fragment)
+    return None if syntax is None else Parser(syntax)

@@ -1,7 +1,8 @@
 """Prompt layouts: where lines above, suffix, tail and the typed part stand, as pure functions of memory and view.
 
 `psm_line_last` puts what was typed on the line behind the middle token: typing appends. `psm_growing` puts all that was typed
-since the last rebase there: Enter appends too. `spm` shows the suffix first. `psm_classic` is what most peers send, here for
+since the last rebase there: Enter appends too. `spm` shows the suffix first; `spm_plain` and `spm_plain_growing` are those two for
+families that always do, with a token between prefix and what was typed. `psm_classic` is what most peers send, here for
 comparison: it recomputes the suffix with every key.
 """
 
@@ -15,7 +16,16 @@ from typing import Final, NamedTuple
 from foretype_context.plan import FileMemory, FrozenSpan
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.strategy import DEFAULT_STRATEGY, Strategy
-from foretype_context.templates import PSM_CLASSIC, PSM_GROWING, PSM_LINE_LAST, SPM, Grammar, healed_suffix
+from foretype_context.templates import (
+    PSM_CLASSIC,
+    PSM_GROWING,
+    PSM_LINE_LAST,
+    SPM,
+    SPM_PLAIN,
+    SPM_PLAIN_GROWING,
+    Grammar,
+    healed_suffix,
+)
 from foretype_context.tokens import Tokenizer, cut_points
 from foretype_context.windows import (
     View,
@@ -385,6 +395,23 @@ def spm(request: Request) -> FilePart:
     )
 
 
+def spm_plain(request: Request) -> FilePart:
+    """Frozen suffix, tail first · lines above · middle token · typed part of the line."""
+    return replace(psm_line_last(request), suffix_first=True)
+
+
+def spm_plain_growing(request: Request) -> FilePart:
+    """Frozen suffix, tail first · frozen lines above · middle token · all typed since."""
+    return replace(psm_growing(request), suffix_first=True)
+
+
 LAYOUTS: Final = MappingProxyType[str, Callable[[Request], FilePart]](
-    {PSM_LINE_LAST: psm_line_last, PSM_GROWING: psm_growing, PSM_CLASSIC: psm_classic, SPM: spm}
+    {
+        PSM_LINE_LAST: psm_line_last,
+        PSM_GROWING: psm_growing,
+        PSM_CLASSIC: psm_classic,
+        SPM: spm,
+        SPM_PLAIN: spm_plain,
+        SPM_PLAIN_GROWING: spm_plain_growing,
+    }
 )

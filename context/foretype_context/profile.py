@@ -7,6 +7,7 @@ after `hello` and again whenever it changes (design, section 3).
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -125,7 +126,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
     Attributes:
         model: name for people and logs.
-        grammar: id of the grammar in :mod:`foretype_context.templates`, e.g. `foretype-1`.
+        grammar: id of the grammar, e.g. `foretype-1`.
+        grammar_rules: the grammar itself (:func:`foretype_context.grammars.described` takes it), so that a client needs no
+            release to serve a family that is new to it. Untyped here: what is wrong with it must not void the message.
         tokenizer_digest: hex BLAKE2b-128 of the tokenizer file, served at `/v1/tokenizers/{digest}`.
         layout: prompt layout, e.g. `psm_line_last`.
         context_limit_tokens: the model's own context length.
@@ -140,6 +143,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     model: str
     grammar: str
     tokenizer_digest: str
+    grammar_rules: dict[str, Any] | None = None
     layout: str = "psm_line_last"
     budgets: Budgets = Budgets()
     stop: StopRules = StopRules()

@@ -12,17 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from foretype_context.errors import SegmentOrderError, UnknownGrammarError
 from foretype_context.grammars import (
     GRAMMARS,
     PSM_CLASSIC,
     PSM_GROWING,
     PSM_LINE_LAST,
     SPM,
+    SPM_PLAIN,
+    SPM_PLAIN_GROWING,
     Control,
     Grammar,
     Header,
-    detect,
+    UnknownGrammar,
     grammar,
 )
 from foretype_context.segments import Kind, Segment
@@ -34,15 +35,17 @@ __all__ = [
     "PSM_GROWING",
     "PSM_LINE_LAST",
     "SPM",
+    "SPM_PLAIN",
+    "SPM_PLAIN_GROWING",
     "Control",
     "EncodedPrompt",
     "Grammar",
     "Piece",
     "PromptEncoder",
+    "SegmentOrder",
     "Text",
-    "UnknownGrammarError",
+    "UnknownGrammar",
     "count_prompt",
-    "detect",
     "encode_prompt",
     "grammar",
     "healed_suffix",
@@ -50,137 +53,156 @@ __all__ = [
 ]
 
 
+class SegmentOrder(ValueError):
+    """Segments stand in an order that this grammar cannot render; the message says which order it wants."""
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Ordinary text, encoded by itself. `segment_index` is the segment that it belongs to."""
+    """Ordinary text, encoded by itself.
+
+    Attributes:
+        segment_index: the segment that it belongs to.
+        dummy_space: it is encoded with a space before it, as SentencePiece does with a text that begins.
+    """
 
     text: str
     segment_index: int
+    dummy_space: bool = False
+
+    @property
+    def encoded(self) -> str:
+        """What the tokenizer gets."""
+        return f" {self.text}" if self.dummy_space else self.text
 
 
 Piece = Control | Text
 
 
+class _Open(NamedTuple):
+    """How far a prompt has come: which parts have begun, and whether the next text is the first of its prefix."""
+
+    prefix: bool = False
+    suffix: bool = False
+    middle: bool = False
+    first_text: bool = False
+
+
 class _Renderer:
     """Builds pieces; control tokens wait for the segment that follows, so that its range includes them."""
 
-    def __init__(self, grammar: Grammar) -> None:
+    def __init__(self, grammar: Grammar, open: _Open | None = None) -> None:
         self._grammar = grammar
         self.pieces: list[Piece] = []
         self.owners: list[int] = []
-        self.prefix_open = self.suffix_open = self.middle_open = False
+        self.open = open or _Open()
+        if open is None:
+            for control in grammar.start:
+                self._control(control.token, 0)
+            if grammar.prefix_opens and not grammar.plain:
+                self._open_prefix(0)
 
-    def control(self, token: str, owner: int) -> None:
+    def end(self, owner: int) -> None:
+        """All parts have begun: what is generated comes next."""
+        self._open_middle(owner)
+
+    def segment(self, at: int, segment: Segment) -> None:
+        kind, path, grammar, open = segment.kind, segment.source.path, self._grammar, self.open
+        if kind in (Kind.REPOSITORY, Kind.FILE, Kind.PATH):
+            self._open_context(kind, at)
+        if kind is Kind.REPOSITORY:
+            # A family without a place for the name does not get it.
+            self._header(grammar.repository, at, segment.text)
+        elif kind is Kind.FILE:
+            self._header(grammar.file, at, path)
+            self._text(segment.text, at)
+        elif kind is Kind.PATH:
+            self._header(grammar.current, at, path)
+            if not grammar.plain:
+                self._open_prefix(at)
+        elif kind is Kind.PREFIX:
+            if open.suffix and not open.middle and not grammar.plain:
+                # Suffix before prefix is SPM: both stand behind the middle token, as in joint PSM/SPM training.
+                self._open_middle(at)
+            self._open_prefix(at)
+            self._text(segment.text, at)
+        elif kind in (Kind.SUFFIX, Kind.TAIL):
+            if open.middle or (open.prefix and grammar.plain):
+                wanted = f"{grammar.id} wants the suffix first" if grammar.plain else "it must come before"
+                raise SegmentOrder(f"{kind} stands behind the {'prefix' if grammar.plain else 'middle'}; {wanted}")
+            self._open_suffix(at)
+            if kind is Kind.TAIL and grammar.tail and segment.text:
+                self._control(grammar.tail, at)
+            self._text(segment.text, at)
+        else:
+            self._open_middle(at)
+            self._text(segment.text, at)
+
+    def _control(self, token: str, owner: int) -> None:
         self.pieces.append(Control(token))
         self.owners.append(owner)
+        begins = self._grammar.dummy_space and token == self._grammar.fim_prefix
+        if begins is not self.open.first_text:
+            self.open = self.open._replace(first_text=begins)
 
-    def text(self, text: str, owner: int) -> None:
+    def _text(self, text: str, owner: int) -> None:
         if text:
-            self.pieces.append(Text(text, owner))
+            self.pieces.append(Text(text, owner, self.open.first_text))
             self.owners.append(owner)
+            if self.open.first_text:
+                self.open = self.open._replace(first_text=False)
 
-    def header(self, header: Header, owner: int, value: str) -> None:
+    def _header(self, header: Header, owner: int, value: str) -> None:
         for part in header:
             if isinstance(part, Control):
-                self.prefix_open = self.prefix_open or part.token == self._grammar.fim_prefix
-                self.control(part.token, owner)
+                if part.token == self._grammar.fim_prefix and not self.open.prefix:
+                    self.open = self.open._replace(prefix=True)
+                self._control(part.token, owner)
             else:
-                self.text(part.replace("{path}", value).replace("{name}", value), owner)
+                self._text(part.replace("{path}", value).replace("{name}", value), owner)
 
-    def open_prefix(self, owner: int) -> None:
-        if not self.prefix_open:
-            self.prefix_open = True
-            self.control(self._grammar.fim_prefix, owner)
+    def _open_context(self, kind: Kind, owner: int) -> None:
+        grammar = self._grammar
+        if grammar.suffix_first:
+            self._open_prefix(owner)
+        elif self.open.suffix or self.open.middle:
+            raise SegmentOrder(f"{kind} stands behind the suffix; {grammar.id} wants context before the hole")
 
-    def open_suffix(self, owner: int) -> None:
-        self.open_prefix(owner)
-        if not self.suffix_open:
-            self.suffix_open = True
-            self.control(self._grammar.fim_suffix, owner)
+    def _open_prefix(self, owner: int) -> None:
+        if not self.open.prefix:
+            if self._grammar.plain:
+                self._open_suffix(owner)
+            self.open = self.open._replace(prefix=True)
+            self._control(self._grammar.fim_prefix, owner)
 
-    def open_middle(self, owner: int) -> None:
-        self.open_suffix(owner)
-        if not self.middle_open:
-            self.middle_open = True
-            self.control(self._grammar.fim_middle, owner)
+    def _open_suffix(self, owner: int) -> None:
+        if not self._grammar.plain:
+            self._open_prefix(owner)
+        if not self.open.suffix:
+            self.open = self.open._replace(suffix=True)
+            self._control(self._grammar.fim_suffix, owner)
+
+    def _open_middle(self, owner: int) -> None:
+        self._open_prefix(owner) if self._grammar.plain else self._open_suffix(owner)
+        if not self.open.middle:
+            self.open = self.open._replace(middle=True)
+            if self._grammar.fim_middle:
+                self._control(self._grammar.fim_middle, owner)
 
 
 def _rendered(grammar: Grammar, segments: Sequence[Segment]) -> _Renderer:
     out = _Renderer(grammar)
-    for control in grammar.start:
-        out.control(control.token, 0)
-    if grammar.suffix_first:
-        _render_suffix_first(out, grammar, segments)
-        return out
-    if grammar.prefix_opens:
-        out.open_prefix(0)
     for at, segment in enumerate(segments):
-        _render_segment(out, grammar, at, segment)
-    out.open_middle(max(len(segments) - 1, 0))
+        out.segment(at, segment)
+    out.end(max(len(segments) - 1, 0))
     return out
-
-
-def _render_segment(out: _Renderer, grammar: Grammar, at: int, segment: Segment) -> None:
-    kind, path = segment.kind, segment.source.path
-    if kind in (Kind.REPOSITORY, Kind.FILE, Kind.PATH) and (out.suffix_open or out.middle_open):
-        raise SegmentOrderError(f"{kind} stands behind the suffix; {grammar.id} wants context before the hole")
-    if kind is Kind.REPOSITORY:
-        # A family without a place for the name does not get it.
-        out.header(grammar.repository, at, segment.text)
-    elif kind is Kind.FILE:
-        out.header(grammar.file, at, path)
-        out.text(segment.text, at)
-    elif kind is Kind.PATH:
-        out.header(grammar.current, at, path)
-        out.open_prefix(at)
-    elif kind is Kind.PREFIX:
-        if out.suffix_open and not out.middle_open:
-            # Suffix before prefix is SPM: both stand behind the middle token, as in joint PSM/SPM training.
-            out.open_middle(at)
-        out.open_prefix(at)
-        out.text(segment.text, at)
-    elif kind in (Kind.SUFFIX, Kind.TAIL):
-        if out.middle_open:
-            raise SegmentOrderError(f"{kind} stands behind the middle; it must come before")
-        out.open_suffix(at)
-        if kind is Kind.TAIL and grammar.tail and segment.text:
-            out.control(grammar.tail, at)
-        out.text(segment.text, at)
-    else:
-        out.open_middle(at)
-        out.text(segment.text, at)
-
-
-def _render_suffix_first(out: _Renderer, grammar: Grammar, segments: Sequence[Segment]) -> None:
-    out.control(grammar.fim_suffix, 0)
-    opened = False
-    for at, segment in enumerate(segments):
-        if segment.kind in (Kind.SUFFIX, Kind.TAIL):
-            if opened:
-                raise SegmentOrderError(f"{segment.kind} stands behind the prefix; {grammar.id} wants the suffix first")
-            out.text(segment.text, at)
-            continue
-        if not opened:
-            opened = True
-            out.control(grammar.fim_prefix, at)
-        if segment.kind is Kind.REPOSITORY:
-            out.header(grammar.repository, at, segment.text)
-        elif segment.kind is Kind.FILE:
-            out.header(grammar.file, at, segment.source.path)
-            out.text(segment.text, at)
-        elif segment.kind is Kind.PATH:
-            out.header(grammar.current, at, segment.source.path)
-        else:
-            out.text(segment.text, at)
-    if not opened:
-        out.control(grammar.fim_prefix, max(len(segments) - 1, 0))
 
 
 def render(grammar: Grammar, segments: Sequence[Segment]) -> list[Piece]:
     """The pieces of a prompt.
 
     Segments stand in prompt order. `PREFIX… SUFFIX… [TAIL] MIDDLE` is PSM, `SUFFIX… PREFIX… MIDDLE` is SPM; each part may be
-    missing. Raises SegmentOrderError where the grammar has no way to say it.
+    missing. Raises SegmentOrder where the grammar has no way to say it.
     """
     return _rendered(grammar, segments).pieces
 
@@ -197,7 +219,7 @@ class EncodedPrompt(NamedTuple):
 
 
 def encode_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment]) -> EncodedPrompt:
-    """Encodes segments. Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
+    """Encodes segments. Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
     ids, shown = _no_ids(), list[str]()
     ends = [0] * len(segments)
     _encode_pieces(tokenizer, grammar, _rendered(grammar, segments), ids, shown, ends)
@@ -217,7 +239,8 @@ def _encode_pieces(
             # Servers that take text put the start token there themselves, and know SentencePiece's mark as a space.
             shown.append("" if piece in grammar.start else piece.token.replace("▁<", " <"))
         else:
-            ids.extend(tokenizer.encode(piece.text))
+            ids.extend(tokenizer.encode(piece.encoded))
+            # Servers that take text put the space there themselves.
             shown.append(piece.text)
         if ends:
             ends[owner] = len(ids)
@@ -229,9 +252,7 @@ class _Mark(NamedTuple):
     segment: Segment
     ids: int
     characters: int
-    prefix_open: bool
-    suffix_open: bool
-    middle_open: bool
+    open: _Open
 
 
 class PromptEncoder:
@@ -247,32 +268,24 @@ class PromptEncoder:
         self._last = EncodedPrompt(_no_ids(), [], "")
 
     def encode(self, segments: Sequence[Segment]) -> EncodedPrompt:
-        """Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
-        if self._grammar.suffix_first:
-            return encode_prompt(self._tokenizer, self._grammar, segments)
+        """Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
         same = self._same(segments)
-        out = _Renderer(self._grammar)
         marks, ids, shown, ends = self._marks[:same], _no_ids(), list[str](), [0] * len(segments)
+        out = _Renderer(self._grammar, marks[-1].open if same else None)
         if same:
             mark = marks[-1]
             ids, shown = self._last.ids[: mark.ids], [self._last.text[: mark.characters]]
             ends[:same] = [mark.ids for mark in marks]
-            out.prefix_open, out.suffix_open, out.middle_open = mark[3:]
-        else:
-            for control in self._grammar.start:
-                out.control(control.token, 0)
-            if self._grammar.prefix_opens:
-                out.open_prefix(0)
         characters = len(shown[0]) if shown else 0
         for at in range(same, len(segments)):
-            _render_segment(out, self._grammar, at, segments[at])
+            out.segment(at, segments[at])
             done = len(shown)
             _encode_pieces(self._tokenizer, self._grammar, out, ids, shown, ends)
             characters += sum(map(len, shown[done:]))
-            marks.append(_Mark(segments[at], len(ids), characters, out.prefix_open, out.suffix_open, out.middle_open))
+            marks.append(_Mark(segments[at], len(ids), characters, out.open))
             out.pieces.clear()
             out.owners.clear()
-        out.open_middle(max(len(segments) - 1, 0))
+        out.end(max(len(segments) - 1, 0))
         _encode_pieces(self._tokenizer, self._grammar, out, ids, shown, ends)
         self._marks, self._last = marks, EncodedPrompt(ids, _ranges(ends), "".join(shown))
         return self._last
@@ -298,7 +311,7 @@ def count_prompt(
     ends = [0] * len(segments)
     total = 0
     for piece, owner in zip(out.pieces, out.owners, strict=True):
-        total += 1 if isinstance(piece, Control) else count(piece.text)
+        total += 1 if isinstance(piece, Control) else count(piece.encoded)
         if segments:
             ends[owner] = total
     return _ranges(ends)

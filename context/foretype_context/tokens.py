@@ -21,13 +21,15 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from foretype_context.cuts import CutRule, cut_points, split_pieces, well_formed
-from foretype_context.errors import TokenizerConversionError, TokenizerError, UnknownControlError
 from foretype_context.tokenizer_file import bytes_by_id, is_control, split_pattern, without_prefix
 
 __all__ = [
+    "ConversionRefused",
     "CutRule",
     "StreamDecoder",
     "Tokenizer",
+    "TokenizerUnusable",
+    "UnknownControl",
     "cut_points",
     "has_blanks",
     "load_tokenizer",
@@ -52,6 +54,22 @@ def has_blanks(text: str, length: int) -> bool:
     """Whether so many white-space characters may stand in a row: none do where this is False. Costs next to nothing."""
     step = length // 2  # a run of this length holds a whole block of half of it, wherever it begins
     return any(text[at : at + step].isspace() for at in range(0, len(text) - step + 1, step))
+
+
+class TokenizerUnusable(Exception):
+    """A tokenizer file cannot be read. The message names the file and the remedy."""
+
+
+class ConversionRefused(TokenizerUnusable):
+    """tiktoken would produce other ids than the model's own tokenizer; the message says where they differ."""
+
+
+class UnknownControl(LookupError):
+    """The tokenizer has no such control token: the grammar does not belong to this model."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(f"the tokenizer has no control token {token!r}: choose the grammar the model was trained with")
+        self.token = token
 
 
 class Tokenizer(Protocol):
@@ -83,7 +101,7 @@ class Tokenizer(Protocol):
         ...
 
     def control(self, token: str) -> int:
-        """The id of a control token. Raises UnknownControlError."""
+        """The id of a control token. Raises UnknownControl."""
         ...
 
     def controls(self) -> frozenset[str]:
@@ -157,7 +175,7 @@ class _Base:
         try:
             return self._control_ids[token]
         except KeyError:
-            raise UnknownControlError(token) from None
+            raise UnknownControl(token) from None
 
     def controls(self) -> frozenset[str]:
         return frozenset(self._control_ids)
@@ -237,12 +255,12 @@ def load_tokenizer(path: Path, *, convert: bool = True) -> Tokenizer:
         convert: try tiktoken for byte-level BPE; where ids differ on the probe text, `tokenizers` is used instead.
 
     Raises:
-        TokenizerError: the file is absent or not a tokenizer.
+        TokenizerUnusable: the file is absent or not a tokenizer.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise TokenizerError(f"cannot read {path}: {error.strerror}; run `foretype doctor`") from error
+        raise TokenizerUnusable(f"cannot read {path}: {error.strerror}; run `foretype doctor`") from error
     return tokenizer_from_bytes(raw, name=str(path), convert=convert)
 
 
@@ -255,7 +273,7 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
         model, added = data["model"], cast("list[dict[str, Any]]", data.get("added_tokens") or [])
         vocabulary = cast("dict[str, int] | list[list[Any]]", model["vocab"])
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise TokenizerError(f"{name} is not a tokenizer.json ({error}); fetch it again") from error
+        raise TokenizerUnusable(f"{name} is not a tokenizer.json ({error}); fetch it again") from error
     control_ids = {token["content"]: int(token["id"]) for token in added if is_control(token)}
     ids = vocabulary if isinstance(vocabulary, dict) else {entry[0]: at for at, entry in enumerate(vocabulary)}
     kept = [token for token in added if not is_control(token)]
@@ -265,7 +283,7 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
     try:
         inner: Any = hf.Tokenizer.from_str(msgspec.json.encode(ordinary).decode())
     except Exception as error:  # tokenizers raises bare Exception
-        raise TokenizerError(f"{name} is not a tokenizer that `tokenizers` reads ({error})") from error
+        raise TokenizerUnusable(f"{name} is not a tokenizer that `tokenizers` reads ({error})") from error
     byte_level = '"ByteLevel"' in msgspec.json.encode([data.get("pre_tokenizer"), data.get("decoder")]).decode()
     token_bytes = bytes_by_id(ids, kept, control_ids, byte_level=byte_level)
     digest = blake2b(raw, digest_size=16).hexdigest()
@@ -284,7 +302,7 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
     if convert:
         try:
             chosen = _converted(data, ids, kept, reference, token_bytes)
-        except TokenizerConversionError:
+        except ConversionRefused:
             chosen = reference
     chosen.cut_rule = _loosest_rule(chosen)
     return chosen
@@ -297,15 +315,15 @@ def _converted(
     reference: _HuggingFace,
     token_bytes: list[bytes],
 ) -> _Tiktoken:
-    """The same tokenizer in tiktoken. Raises TokenizerConversionError where it cannot be the same."""
+    """The same tokenizer in tiktoken. Raises ConversionRefused where it cannot be the same."""
     import tiktoken
 
     pattern = split_pattern(data.get("pre_tokenizer"))
     normalizer = cast("dict[str, Any] | None", data.get("normalizer"))
     if data["model"].get("type") != "BPE" or pattern is None or kept:
-        raise TokenizerConversionError("not a plain byte-level BPE")
+        raise ConversionRefused("not a plain byte-level BPE")
     if normalizer is not None and normalizer.get("type") != "NFC":
-        raise TokenizerConversionError(f"normalizer {normalizer.get('type')} is not known to tiktoken")
+        raise ConversionRefused(f"normalizer {normalizer.get('type')} is not known to tiktoken")
     controls = reference.controls()
     ranks = {token_bytes[identity]: identity for token, identity in ids.items() if token not in controls}
     encoding = tiktoken.Encoding("foretype", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
@@ -319,7 +337,7 @@ def _converted(
     )
     for text in (PROBE, PROBE.upper(), PROBE.replace("\n", "\n    "), PROBE.replace(" ", "\n")):
         if converted.encode(text) != reference.encode(text):
-            raise TokenizerConversionError("tiktoken gives other ids on the probe text")
+            raise ConversionRefused("tiktoken gives other ids on the probe text")
     return converted
 
 

@@ -26,7 +26,6 @@ from foretype_lsp.documents.documents import ChangeResult
 from foretype_lsp.documents.positions import Encoding
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
-from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.notebook_sync import SYNC_OPTIONS, NotebookSync
 from foretype_lsp.options import Problem
 from foretype_lsp.parts import Parts
@@ -183,7 +182,7 @@ class Server(LanguageServer):
         """Parameters that carry text. If they cannot be read, the text is not known any more: guessing would be wrong."""
         try:
             return messages.read(params, type_)
-        except InvalidParamsError:
+        except messages.InvalidParams:
             if (uri := _uri_of(params)) is not None:
                 self.documents.lose(uri)
             raise
@@ -208,7 +207,7 @@ class Server(LanguageServer):
     def _on_command(self, params: object) -> Any:
         asked = messages.read(params, messages.ExecuteCommand)
         if (command := self._commands.get(asked.command)) is None:
-            raise InvalidParamsError(f"no command {asked.command!r}; there are {', '.join(self._commands)}")
+            raise messages.InvalidParams(f"no command {asked.command!r}; there are {', '.join(self._commands)}")
         return command(*(asked.arguments or ()))
 
     # Status

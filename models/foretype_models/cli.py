@@ -24,13 +24,12 @@ def fail(message: str) -> typer.Exit:
 
 def served_layout(model: artifacts.Artifact, named: str | None = None) -> str:
     """The layout that is named, else the one that a gateway announces for this model."""
-    from foretype_context.errors import UnknownGrammarError, UnknownLayoutError
-    from foretype_context.grammars import grammar
+    from foretype_context.grammars import UnknownGrammar, UnknownLayout, grammar
 
     try:
         family = grammar(model.grammar)
         return family.layout(own=model.profile.get("layout")) if named is None else family.known_layout(named)
-    except (UnknownLayoutError, UnknownGrammarError) as error:
+    except (UnknownLayout, UnknownGrammar) as error:
         where = f"{model.path.with_name('index.json')}: {model.name}: profile.layout" if named is None else "--layout"
         raise fail(f"{where}: {error}") from error
 
@@ -84,6 +83,7 @@ def pull(
     name: Annotated[str | None, typer.Option(help="what it is called here")] = None,
     revision: Annotated[str | None, typer.Option(help="branch, tag or commit on the Hub")] = None,
     layout: Annotated[str | None, typer.Option(help="layout to serve it in; default is its template's")] = None,
+    grammar: Annotated[str | None, typer.Option(help="its grammar, where the tokenizer leaves a choice")] = None,
     out: _Pulled = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
@@ -92,7 +92,9 @@ def pull(
     from foretype_models.pull.errors import PullError
 
     try:
-        found = place.pull(model, out or place.default_folder(), name=name, revision=revision, layout=layout)
+        found = place.pull(
+            model, out or place.default_folder(), name=name, revision=revision, layout=layout, named=grammar
+        )
     except PullError as error:
         raise fail(str(error)) from error
     except ImportError as error:

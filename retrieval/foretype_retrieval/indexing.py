@@ -14,20 +14,22 @@ from foretype_context.languages import language_of
 
 from foretype_retrieval.chunks import chunk_text
 from foretype_retrieval.embedder import Embedder
-from foretype_retrieval.errors import (
-    AbsentIndexError,
-    DamagedIndexError,
-    IndexingCancelledError,
-    UnreadableVectorsError,
-    UnsavedIndexError,
-    UnusableIndexError,
-)
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.scan import read_source, scan
 from foretype_retrieval.segment import FileEntry
-from foretype_retrieval.store import load, save, writing
+from foretype_retrieval.store import (
+    IndexAbsent,
+    IndexDamaged,
+    IndexNotSaved,
+    IndexUnusable,
+    load,
+    save,
+    writing,
+)
+from foretype_retrieval.vectors import FaissUnreadable
 
 __all__ = [
+    "Cancelled",
     "Progress",
     "Report",
     "changes",
@@ -44,6 +46,10 @@ MAX_CHUNKS: Final = 300_000
 """An index stops growing here: 1.5 GB of resident memory would be no help to anybody."""
 
 _BATCH_CHUNKS: Final = 20_000
+
+
+class Cancelled(Exception):
+    """Indexing was cancelled; the stored index is the old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +104,12 @@ def changes(known: Mapping[str, FileState], found: Mapping[str, FileState]) -> t
 
 
 def open_index(folder: Path, embedder: Embedder | None) -> Index:
-    """The stored index. Raises UnusableIndexError."""
+    """The stored index. Raises IndexUnusable."""
     stored = load(folder, embedder.digest if embedder is not None else "")
     try:
         return Index(stored.segment, faiss=stored.faiss)
-    except UnreadableVectorsError as error:
-        raise DamagedIndexError(f"the FAISS index of the vectors in {folder} cannot be used ({error})") from error
+    except FaissUnreadable as error:
+        raise IndexDamaged(f"the FAISS index of the vectors in {folder} cannot be used ({error})") from error
 
 
 def refresh_file(index: Index, root: Path, path: str, embedder: Embedder | None) -> Index:
@@ -129,20 +135,20 @@ def update_workspace(
     """Brings the stored index up to date, or makes it.
 
     Raises:
-        IndexingCancelledError: the stored index is as it was.
-        BusyIndexError: another process is at it.
-        WorkspaceGoneError: the folder is not there.
+        Cancelled: the stored index is as it was.
+        IndexBusy: another process is at it.
+        WorkspaceGone: the folder is not there.
     """
     found = scan(root, globs, cancelled=cancelled)
     if not found.complete:
-        raise IndexingCancelledError
+        raise Cancelled
     held = ExitStack()
     with held:
         problem = ""
         try:
             held.enter_context(writing(folder))
             index = _opened(folder, embedder)
-        except UnsavedIndexError as error:
+        except IndexNotSaved as error:
             problem, index = str(error), _empty(embedder)
         again, gone = changes(index.files(), found.files)
         fresh = not index.files()
@@ -153,10 +159,10 @@ def update_workspace(
             return index, done
         merged = index.merged()
         if cancelled():
-            raise IndexingCancelledError
+            raise Cancelled
         try:
             saved = save(folder, merged, embedder.digest if embedder is not None else "")
-        except UnsavedIndexError as error:
+        except IndexNotSaved as error:
             return Index(merged), replace(done, problem=str(error))
         return Index(merged), replace(done, saved_bytes=saved)
 
@@ -168,9 +174,9 @@ def _empty(embedder: Embedder | None) -> Index:
 def _opened(folder: Path, embedder: Embedder | None) -> Index:
     try:
         return open_index(folder, embedder)
-    except AbsentIndexError:
+    except IndexAbsent:
         pass
-    except UnusableIndexError as error:
+    except IndexUnusable as error:
         _logger.warning("the index is made anew: %s", error)
     return _empty(embedder)
 
@@ -194,7 +200,7 @@ def _refresh(
     held = left_out = 0
     for at, path in enumerate(paths):
         if cancelled():
-            raise IndexingCancelledError
+            raise Cancelled
         if (
             held >= _BATCH_CHUNKS or at == first_new
         ):  # what is read again has taken its own room before others look for some

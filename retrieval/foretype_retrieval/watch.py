@@ -20,20 +20,22 @@ from foretype_context.ignored import rules_of_user
 from foretype_context.tokens import well_formed
 
 from foretype_retrieval.embedder import Embedder
-from foretype_retrieval.errors import (
-    AbsentIndexError,
-    IndexingCancelledError,
-    UnusableIndexError,
-    WorkerError,
-    WorkspaceGoneError,
-)
 from foretype_retrieval.git import GitState
 from foretype_retrieval.index import FileState, Index
-from foretype_retrieval.indexing import Progress, Report, changes, is_full, make_entry, open_index, update_workspace
-from foretype_retrieval.scan import MAX_CODE_BYTES, Scan, is_scanned, read_source, scan, wanted
+from foretype_retrieval.indexing import (
+    Cancelled,
+    Progress,
+    Report,
+    changes,
+    is_full,
+    make_entry,
+    open_index,
+    update_workspace,
+)
+from foretype_retrieval.scan import MAX_CODE_BYTES, Scan, WorkspaceGone, is_scanned, read_source, scan, wanted
 from foretype_retrieval.segment import FileEntry
-from foretype_retrieval.store import folder_of
-from foretype_retrieval.worker import run_worker
+from foretype_retrieval.store import IndexAbsent, IndexUnusable, folder_of
+from foretype_retrieval.worker import WorkerFailed, run_worker
 
 __all__ = ["Workspace", "default_cache_dir"]
 
@@ -167,7 +169,7 @@ class Workspace:
                     self._rest()
                 if not self._later:
                     self._fault = ""
-            except IndexingCancelledError:
+            except Cancelled:
                 return
             except Exception as error:
                 # A fault here must cost fresh answers alone, and must not be a busy loop.
@@ -218,9 +220,9 @@ class Workspace:
         self._doing = "opening"
         try:
             index = open_index(self.folder, self._embedder())
-        except AbsentIndexError:
+        except IndexAbsent:
             return
-        except UnusableIndexError as error:
+        except IndexUnusable as error:
             _logger.warning("the index is made anew: %s", error)
             return
         self._show(index)
@@ -254,7 +256,7 @@ class Workspace:
         gone: list[str] = []
         for path in paths:
             if self._closed.is_set():
-                raise IndexingCancelledError
+                raise Cancelled
             try:
                 found = self._content(path, new=path not in index)
                 if found is None:
@@ -287,7 +289,7 @@ class Workspace:
         self._doing = "comparing"
         try:
             found = self._scan()
-        except WorkspaceGoneError as error:
+        except WorkspaceGone as error:
             self._tell(str(error))
             if self.index is None or len(self.index):
                 self._swap(self._empty())
@@ -330,10 +332,10 @@ class Workspace:
             )
             self._tell(report.problem or _no_room(report.full))
             self._adopt(report)
-        except WorkerError as error:
+        except WorkerFailed as error:
             self._failed = True
             self._tell(str(error))
-        except IndexingCancelledError:
+        except Cancelled:
             if self._closed.is_set():
                 raise
             self._tell("indexing was cancelled; `foretype index` in the folder makes the index, then start again")
@@ -362,7 +364,7 @@ class Workspace:
         )
         self._scan_took_s = self._clock() - began
         if not found.complete:
-            raise IndexingCancelledError
+            raise Cancelled
         return found
 
     def _tell(self, problem: str) -> None:

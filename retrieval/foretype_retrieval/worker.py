@@ -21,13 +21,18 @@ from types import FrameType
 from typing import Any, Final, cast
 
 from foretype_retrieval.embed import default_embedder
-from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, WorkerError, WorkspaceGoneError
-from foretype_retrieval.indexing import Progress, Report, update_workspace
+from foretype_retrieval.indexing import Cancelled, Progress, Report, update_workspace
+from foretype_retrieval.scan import WorkspaceGone
+from foretype_retrieval.store import IndexBusy
 
-__all__ = ["run_worker"]
+__all__ = ["WorkerFailed", "run_worker"]
 
 _NICE: Final = 10
 _STOP_S: Final = 5.0
+
+
+class WorkerFailed(Exception):
+    """The indexing process ended without a report; the message is its own."""
 
 
 def run_worker(
@@ -42,8 +47,8 @@ def run_worker(
     """Runs the indexing process and waits for it; for a thread that may wait.
 
     Raises:
-        WorkerError: it could not do its work, or died.
-        IndexingCancelledError: `cancelled` was set; the process is gone when this is raised.
+        WorkerFailed: it could not do its work, or died.
+        Cancelled: `cancelled` was set; the process is gone when this is raised.
     """
     # -P: `-m` would import from the working directory first, which may be a workspace and hold anything.
     module = ["-P", "-m", "foretype_retrieval.worker"]
@@ -76,9 +81,9 @@ def run_worker(
         ended.set()
         _end(process)
     if cancelled is not None and cancelled.is_set() and report is None:
-        raise IndexingCancelledError
+        raise Cancelled
     if report is None:
-        raise WorkerError(problem or f"the indexing process ended with status {process.returncode}")
+        raise WorkerFailed(problem or f"the indexing process ended with status {process.returncode}")
     return report
 
 
@@ -117,9 +122,9 @@ def main(arguments: Sequence[str]) -> int:
             progress=lambda progress: _say(asdict(progress)),
             cancelled=stop.is_set,
         )
-    except IndexingCancelledError:
+    except Cancelled:
         return 130
-    except (BusyIndexError, WorkspaceGoneError) as error:
+    except (IndexBusy, WorkspaceGone) as error:
         _say({"error": str(error)})
         return 1
     _say({"report": asdict(report)})

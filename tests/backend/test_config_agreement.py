@@ -95,6 +95,23 @@ BROKEN = {
     "a budget over the model": ("[model.budgets]\nprompt_tokens = 9000\n", "model.budgets.prompt_tokens"),
     "a budget below zero": ("[model.budgets]\nsuffix_tokens = -1\n", "model.budgets.suffix_tokens"),
     "no such strategy": ("[model]\nstrategy = 'best-1'\n", "model.strategy"),
+    "a grammar of tomorrow": ("[model.grammar_rules]\nid = 'm-1'\nformat = 2\n", "model.grammar_rules.format"),
+    "a grammar with a token of two words": (
+        "[model.grammar_rules]\nid = 'm-1'\nfim_prefix = 'two words'\nfim_suffix = '<s>'\nend_tokens = ['<e>']\n",
+        "model.grammar_rules.fim_prefix",
+    ),
+    "another grammar's rules": (
+        """[model]
+grammar = 'm-2'
+[model.grammar_rules]
+id = 'm-1'
+fim_prefix = '<p>'
+fim_suffix = '<s>'
+fim_middle = '<m>'
+end_tokens = ['<e>']
+""",
+        "model.grammar_rules.id",
+    ),
     "another strategy's rules": ("[model.strategy_rules]\nid = 'mine-1'\n", "model.strategy_rules.id"),
     "a rule out of its range": (
         "[model]\nstrategy = 'mine-1'\n[model.strategy_rules]\nid = 'mine-1'\ncontext_share = 2.0\n",

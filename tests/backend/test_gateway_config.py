@@ -1,11 +1,15 @@
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from context.tiny import raw
 from foretype_backend.config.load import Config, is_loopback, load_config
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.errors import ConfigError
 from foretype_backend.start.parts import make_profile, prepare
+from foretype_context.assemble import Assembler
+from foretype_context.grammars import described
 from foretype_models.artifacts import FOLDER
 
 LONG = "0123456789abcdef"
@@ -124,6 +128,74 @@ def test_a_grammar_that_is_not_the_tokenizers_is_refused(tmp_path: Path) -> None
     with pytest.raises(ConfigError) as caught:
         prepare(load_config(profile=profile))
     assert caught.value.field == "model.grammar"
+
+
+def scripted_with(folder: Path, controls: Iterable[str], more: str = "") -> Path:
+    """A profile whose tokenizer has these control tokens."""
+    tokenizer = folder / "tokenizer.json"
+    tokenizer.write_bytes(raw("gpt2", frozenset(controls)))
+    text = f'[engine]\nname = "scripted"\n[model]\ntokenizer = "{tokenizer}"\n{more}'
+    return write(folder / "p.toml", text)
+
+
+PIPE_FIM = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>")
+FIM = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>")
+
+
+@pytest.mark.parametrize(
+    ("controls", "grammar", "layout"),
+    [
+        ((*PIPE_FIM, "<|end_of_text|>"), "granite-4", "psm_line_last"),
+        ((*PIPE_FIM, "<bos>", "<eos>", "<|file_separator|>"), "codegemma", "psm_line_last"),
+        (("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<system>", "<assistant>"), "mellum", "spm_plain"),
+        (("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<gh_stars>"), "starcoder", "psm_line_last"),
+    ],
+)
+def test_a_family_is_served_in_its_own_grammar_and_clients_are_told_it(
+    tmp_path: Path, controls: tuple[str, ...], grammar: str, layout: str
+) -> None:
+    config = load_config(profile=scripted_with(tmp_path, controls))
+    parts = prepare(config)
+    assert parts.grammar.id == grammar
+    sent = make_profile(config, parts)
+    assert (sent.grammar, sent.layout) == (grammar, layout)
+    assert described(sent.grammar_rules) == parts.grammar
+    Assembler(parts.tokenizer, sent)
+
+
+@pytest.mark.parametrize(
+    ("controls", "words"),
+    [
+        (("<|endoftext|>", *FIM, "<reponame>", "<file_sep>", "<|im_start|>"), "looks like .* but lacks "),
+        (("<|endoftext|>", *FIM, "<filename>", "<reponame>"), "fit mellum and starcoder; say which"),
+        (("<|begin_of_text|>", "<|start_header_id|>"), "chat model"),
+        (("<s>", "</s>", "[INST]", "[PREFIX]", "[SUFFIX]", "[SYSTEM_PROMPT]"), "a chat model without"),
+        (("<s>", "</s>", "[PREFIX]", "[SUFFIX]"), "fit no known grammar"),  # codestral has no byte-level vocabulary
+    ],
+)
+def test_what_fits_no_family_or_two_is_not_guessed(tmp_path: Path, controls: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        prepare(load_config(profile=scripted_with(tmp_path, controls)))
+    assert caught.value.field == "model.grammar"
+
+
+def test_a_grammar_that_the_operator_describes_is_served_and_sent_to_clients(tmp_path: Path) -> None:
+    rules = """[model.grammar_rules]
+id = "martian-1"
+current = [{ control = "<|at|>" }, "{path}\\n"]
+fim_prefix = "<|above|>"
+fim_suffix = "<|below|>"
+fim_middle = "<|here|>"
+end_tokens = ["<|over|>"]
+"""
+    controls = ("<|at|>", "<|above|>", "<|below|>", "<|here|>", "<|over|>")
+    config = load_config(profile=scripted_with(tmp_path, controls, rules))
+    parts = prepare(config)
+    sent = make_profile(config, parts)
+    assert sent.grammar == "martian-1"
+    assert Assembler(parts.tokenizer, sent).grammar == parts.grammar == described(sent.grammar_rules)
+    with pytest.raises(ConfigError, match=r"<\|over\|>|<\|here\|>"):
+        prepare(load_config(profile=scripted_with(tmp_path, controls[:3], rules)))
 
 
 @pytest.mark.parametrize(

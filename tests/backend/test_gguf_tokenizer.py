@@ -9,7 +9,8 @@ import pytest
 from context.tiny import KINDS, raw
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.errors import ModelFileError
-from foretype_context.templates import detect, grammar
+from foretype_context.families import Evidence, detect
+from foretype_context.templates import grammar
 from foretype_context.tokens import PROBE, tokenizer_from_bytes
 from foretype_models.artifacts import locate
 
@@ -68,6 +69,8 @@ def as_gguf(path: Path, data: dict[str, Any], pre: str) -> Path:
         ("starcoder2", "starcoder", "starcoder"),
         ("starcoder2", "starcoder", "smollm"),
         ("deepseek-coder", "gpt2", "gpt-2"),
+        ("starcoder2", "starcoder", "mellum2"),
+        ("mellum", "gpt2", "mellum"),
         ("codellama", "sentencepiece", ""),
         ("codestral", "sentencepiece", ""),
     ],
@@ -84,8 +87,7 @@ def test_the_ids_are_those_of_the_file_it_was_made_from(tmp_path: Path, grammar_
     assert {name: carried.control(name) for name in carried.controls()} == {
         name: expected.control(name) for name in expected.controls()
     }
-    found = detect(carried.controls())
-    assert found is not None and found.id == grammar_id
+    assert detect(Evidence.of(carried.controls(), pre=pre)).grammar == grammar_id
     assert carried.vocabulary_tokens == expected.vocabulary_tokens
     assert type(carried) is type(expected)  # tiktoken where the original has it
 

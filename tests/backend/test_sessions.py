@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from backend.world import complete
 from foretype_backend.config.load import LimitsConfig
-from foretype_wire.errors import BadFrameError, InvalidRequestError
-from foretype_wire.gateway_protocol import GatewaySession, Inbox, Outbox
+from foretype_wire.errors import InvalidRequest
+from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session
 from foretype_wire.messages import Ack, Cancel, Delta, Done, Finish, Hello
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,16 +65,16 @@ def test_the_outbox_says_when_it_is_full() -> None:
 
 def test_the_first_frame_decides_the_kind_even_when_it_is_broken() -> None:
     inbox = Inbox(max_frame_bytes=1000)
-    with pytest.raises(BadFrameError):
+    with pytest.raises(BadFrame):
         inbox.decode("{broken")
-    with pytest.raises(BadFrameError, match="one kind per connection"):
+    with pytest.raises(BadFrame, match="one kind per connection"):
         inbox.decode(msgspec.msgpack.encode(Cancel(id="a")))
     assert inbox.decode('{"type":"cancel","id":"a"}') == Cancel(id="a")
 
 
 def test_the_answer_to_a_broken_request_names_it_and_quotes_nothing() -> None:
     inbox = Inbox(max_frame_bytes=1000)
-    with pytest.raises(BadFrameError) as caught:
+    with pytest.raises(BadFrame) as caught:
         inbox.decode('{"type":"complete","id":"r7","segments":[{"kind":"secret_text","scope":"file"}]}')
     assert (caught.value.id, caught.value.field) == ("r7", "segments[0].kind")
     assert "secret_text" not in str(caught.value)
@@ -82,12 +82,12 @@ def test_the_answer_to_a_broken_request_names_it_and_quotes_nothing() -> None:
 
 def test_size_is_counted_in_bytes() -> None:
     inbox = Inbox(max_frame_bytes=60)
-    with pytest.raises(BadFrameError, match="at most 60"):
+    with pytest.raises(BadFrame, match="at most 60"):
         inbox.decode('{"type":"cancel","id":"' + "é" * 30 + '"}')
 
 
-def greeted() -> GatewaySession:
-    session = GatewaySession("c1", max_tokens=LimitsConfig().max_tokens)
+def greeted() -> Session:
+    session = Session("c1", max_tokens=LimitsConfig().max_tokens)
     session.greet(Hello(v=1))
     return session
 
@@ -109,7 +109,7 @@ def test_early_cancels_are_bounded() -> None:
 def test_an_id_may_be_used_again_once_it_has_ended() -> None:
     session = greeted()
     assert session.admit(complete("a"), now=0.0)
-    with pytest.raises(BadFrameError):
+    with pytest.raises(BadFrame):
         session.admit(complete("a"), now=0.0)
     session.ended("a")
     assert session.admit(complete("a"), now=0.0)
@@ -117,5 +117,5 @@ def test_an_id_may_be_used_again_once_it_has_ended() -> None:
 
 @pytest.mark.parametrize("id", ["", "x" * 65, "with space", "nul\x00", "é"])
 def test_ids_are_short_visible_ascii(id: str) -> None:
-    with pytest.raises(InvalidRequestError):
+    with pytest.raises(InvalidRequest):
         greeted().admit(complete(id), now=0.0)

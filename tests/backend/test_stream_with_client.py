@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from backend.world import TOKEN, TOKENIZER_PATH, World, gateway, profile, scripted, until
-from context.tiny import tiny
+from context.tiny import raw, tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler
 from foretype_context.document import Document, Edit
+from foretype_context.grammars import GRAMMARS, described
 from foretype_context.plan import PlanState
 from foretype_context.segments import Segment
-from foretype_context.templates import GRAMMARS
-from foretype_context.tokens import Tokenizer, load_tokenizer
-from foretype_wire.errors import RequestRefusedError
+from foretype_context.tokens import Tokenizer, load_tokenizer, tokenizer_from_bytes
+from foretype_wire.errors import GatewayError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish
 
 SOURCE = Path(__file__).read_text("utf-8")
@@ -99,6 +99,42 @@ async def test_token_counts_agree_in_every_grammar(id: str) -> None:
                 assert done.usage.prompt_tokens == call.prompt_tokens
 
 
+MARTIAN = {
+    "id": "martian-1",
+    "file": ["~{path}\n"],
+    "order": ["context", "suffix", "prefix"],
+    "fim_prefix": "<|above|>",
+    "fim_suffix": "<|below|>",
+    "fim_middle": "<|here|>",
+    "layouts": ["spm_plain_growing", "spm_plain"],
+    "end_tokens": ["<|over|>"],
+}
+
+
+async def test_a_family_that_the_client_never_heard_of_is_taken_from_the_profile(tmp_path: Path) -> None:
+    assert MARTIAN["id"] not in GRAMMARS
+    raw_tokenizer = raw("gpt2", described(MARTIAN).controls())
+    tokenizer = tokenizer_from_bytes(raw_tokenizer)
+    for layout in described(MARTIAN).layouts:
+        its = profile(
+            grammar="martian-1",
+            grammar_rules=MARTIAN,
+            tokenizer_digest=tokenizer.digest,
+            layout=layout,
+            context_limit_tokens=4096,
+        )
+        engine = ScriptedEngine(fixed(tokenizer.encode("x = 1")))
+        async with (
+            gateway(engine, tokenizer=tokenizer, with_profile=its) as world,
+            session_of(world, cache_dir=tmp_path) as session,
+        ):
+            assert session.profile is not None
+            for call in typing_session(Assembler(tokenizer, session.profile), 8):
+                text, done = await collect(session, call)
+                assert text == "x = 1"
+                assert done.usage.prompt_tokens == call.prompt_tokens
+
+
 async def test_cancel_of_the_client_frees_the_engine() -> None:
     async def slow(seconds: float) -> None:
         await asyncio.sleep(0.01)
@@ -134,7 +170,7 @@ async def test_a_gateway_that_forgot_asks_again_and_the_client_never_notices() -
 async def test_a_refusal_reaches_the_caller_with_code_and_field() -> None:
     async with gateway() as world, session_of(world) as session:
         call = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 1)[0]
-        with pytest.raises(RequestRefusedError) as caught:
+        with pytest.raises(GatewayError) as caught:
             await collect(session, Complete(id="x", segments=call.segments, max_tokens=10**6))
         assert (caught.value.code, caught.value.field) == ("invalid_request", "max_tokens")
 

@@ -17,7 +17,7 @@ import pytest
 from client.wire_server import Behaviour, Peer, WireServer, answer
 from context.tiny import raw
 from foretype_client.commands.cli import app
-from foretype_context.languages import grammar_of
+from foretype_context.languages import syntax_of
 from foretype_context.templates import grammar
 from foretype_wire.messages import Complete, Delta, Done, Error, ErrorCode, Finish, Profile, RequestClass, Usage
 from typer.testing import CliRunner
@@ -349,11 +349,11 @@ class TestDoctor:
     ) -> None:
         for wheel in ("tree_sitter_go", "tree_sitter_typescript"):
             monkeypatch.setitem(sys.modules, wheel, None)  # what an import of something not installed sees
-        grammar_of.cache_clear()
+        syntax_of.cache_clear()
         try:
             report = json.loads(run("doctor", "--json").stdout)
         finally:
-            grammar_of.cache_clear()
+            syntax_of.cache_clear()
         found = {finding["name"]: finding for finding in report["findings"]}["languages"]
         assert found["status"] == "warn"
         assert found["detail"].startswith("no syntax for typescript, typescriptreact, go:")

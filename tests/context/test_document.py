@@ -2,9 +2,8 @@ import re
 from typing import Any
 
 import pytest
-from foretype_context.document import Document, Edit, Snapshot
-from foretype_context.errors import EditRangeError
-from foretype_context.languages import LANGUAGES, grammar_of, language_of
+from foretype_context.document import Document, Edit, EditOutOfRange, Snapshot
+from foretype_context.languages import LANGUAGES, language_of, syntax_of
 from foretype_context.lines import LineIndex
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,7 +115,7 @@ def test_line_texts_leave_their_endings_out() -> None:
 
 def test_an_edit_outside_the_text_is_refused_whole() -> None:
     document = Document("u", "abc")
-    with pytest.raises(EditRangeError):
+    with pytest.raises(EditOutOfRange):
         document.apply([Edit(0, 1, "x"), Edit(2, 9, "")], 1)
     assert (document.text, document.version) == ("abc", 0)
 
@@ -147,7 +146,7 @@ def test_a_text_replaced_as_a_whole_is_parsed_anew() -> None:
 
 @pytest.mark.parametrize("language", [name for name in LANGUAGES if name != "plaintext"])
 def test_every_language_of_the_table_parses(language: str) -> None:
-    assert grammar_of(language) is not None
+    assert syntax_of(language) is not None
     assert Document("u", "x", language=language).snapshot().syntax_at(0) is not None
 
 

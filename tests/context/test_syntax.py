@@ -1,6 +1,6 @@
 import pytest
 from foretype_context.document import Document, Snapshot
-from foretype_context.languages import LANGUAGES, grammar_of
+from foretype_context.languages import LANGUAGES, syntax_of
 from foretype_context.plan import SuggestionKind
 from foretype_context.syntax import (
     block_indent,
@@ -145,7 +145,7 @@ def test_a_colon_of_an_annotation_opens_nothing() -> None:
 
 @pytest.mark.parametrize("language", [name for name, spec in LANGUAGES.items() if spec.wheel])
 def test_the_tables_of_a_language_fit_its_grammar(language: str) -> None:
-    spec, grammar = LANGUAGES[language], grammar_of(language)
+    spec, grammar = LANGUAGES[language], syntax_of(language)
     assert grammar is not None
     Query(grammar, spec.definitions)
     known = {grammar.node_kind_for_id(number) for number in range(grammar.node_kind_count)}

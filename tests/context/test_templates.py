@@ -3,21 +3,21 @@ from pathlib import Path
 
 import pytest
 from context.tiny import tiny
-from foretype_context.errors import SegmentOrderError, UnknownControlError, UnknownGrammarError
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import (
     GRAMMARS,
     Control,
     PromptEncoder,
+    SegmentOrder,
     Text,
+    UnknownGrammar,
     count_prompt,
-    detect,
     encode_prompt,
     grammar,
     healed_suffix,
     render,
 )
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens import UnknownControl, load_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,14 +78,14 @@ def test_codestral_has_its_suffix_first() -> None:
     assert shown("codestral", [SPM[0], *CONTEXT, *SPM[1:]]) == (
         "<s>[SUFFIX]below\n[PREFIX]+++++ lib/a.py\nx = 1\n+++++ app.py\nabove\ntyped"
     )
-    with pytest.raises(SegmentOrderError, match="suffix first"):
+    with pytest.raises(SegmentOrder, match="suffix first"):
         render(grammar("codestral"), HOLE)
 
 
 def test_context_behind_the_hole_is_refused() -> None:
-    with pytest.raises(SegmentOrderError, match="before the hole"):
+    with pytest.raises(SegmentOrder, match="before the hole"):
         render(grammar("foretype-1"), [seg(Kind.SUFFIX, "s"), seg(Kind.FILE, "x\n", "a")])
-    with pytest.raises(SegmentOrderError):
+    with pytest.raises(SegmentOrder):
         render(grammar("foretype-1"), [seg(Kind.MIDDLE, "m"), seg(Kind.SUFFIX, "s")])
 
 
@@ -103,7 +103,11 @@ def test_ranges_cover_all_ids_and_equal_the_counted_ones(
     family, tokenizer = grammar(grammar_id), tiny(grammar_id)
     if middle:
         segments = [*segments, seg(Kind.MIDDLE, "typed")]
-    encoded = encode_prompt(tokenizer, family, segments)
+    try:
+        encoded = encode_prompt(tokenizer, family, segments)
+    except SegmentOrder:
+        assert family.plain and not family.suffix_first  # context behind a prefix that has begun
+        return
     assert encoded.ranges == count_prompt(tokenizer, family, segments)
     at = 0
     for start, end in encoded.ranges:
@@ -128,12 +132,10 @@ def test_source_that_looks_like_a_token_stays_text() -> None:
 
 
 @pytest.mark.parametrize("grammar_id", list(GRAMMARS))
-def test_every_token_of_a_grammar_is_one_id_and_detects_its_family(grammar_id: str) -> None:
+def test_every_token_of_a_grammar_is_one_id(grammar_id: str) -> None:
     family, tokenizer = grammar(grammar_id), tiny(grammar_id)
     ids = {tokenizer.control(token) for token in family.controls()}
     assert len(ids) == len(family.controls())
-    # A file that does not say which of our grammars it was trained with is served as the first of them.
-    assert detect(tokenizer.controls()) is grammar({"foretype-2": "foretype-1"}.get(grammar_id, grammar_id))
     assert set(family.end_tokens) <= family.controls()
 
 
@@ -147,10 +149,9 @@ def test_no_two_tokens_of_the_table_run_into_one() -> None:
 
 
 def test_an_unknown_family_is_told() -> None:
-    assert detect({"<|im_start|>"}) is None
-    with pytest.raises(UnknownGrammarError, match="foretype-1"):
+    with pytest.raises(UnknownGrammar, match="foretype-1"):
         grammar("nope")
-    with pytest.raises(UnknownControlError):
+    with pytest.raises(UnknownControl):
         encode_prompt(tiny("codellama"), grammar("foretype-1"), HOLE)
 
 
@@ -194,8 +195,8 @@ def test_an_encoder_that_remembers_gives_what_one_gives_that_does_not(
         segments = [seg(kind, text, path) for kind, text, path in prompt]
         try:
             wanted = encode_prompt(tiny(id), grammar(id), segments)
-        except SegmentOrderError:
-            with pytest.raises(SegmentOrderError):
+        except SegmentOrder:
+            with pytest.raises(SegmentOrder):
                 remembering.encode(segments)
         else:
             assert remembering.encode(segments) == wanted

@@ -89,18 +89,32 @@ def test_the_template_is_known_by_the_control_tokens(tmp_path: Path, family: str
         assert vocabulary.types[tokenizer.control(token)] == 3
 
 
-def test_granite_speaks_as_starcoder_does(tmp_path: Path) -> None:
-    controls = (
-        "<|endoftext|>",
-        "<fim_prefix>",
-        "<fim_middle>",
-        "<fim_suffix>",
-        "<fim_pad>",
-        "<file_sep>",
-        "<repo_name>",
-    )
-    checkpoints.byte_level(controls).save(str(tmp_path / "tokenizer.json"))
-    assert tokens.find_grammar(tokens.load(tmp_path, 320)[0], "granite").id == "starcoder2"
+FIRST_STARCODER = (
+    "<|endoftext|>",
+    "<fim_prefix>",
+    "<fim_middle>",
+    "<fim_suffix>",
+    "<fim_pad>",
+    "<filename>",
+    "<reponame>",
+)
+
+
+def test_granite_code_speaks_as_the_first_starcoder_does(tmp_path: Path) -> None:
+    checkpoints.byte_level((*FIRST_STARCODER, "<gh_stars>")).save(str(tmp_path / "tokenizer.json"))
+    assert tokens.find_grammar(tokens.load(tmp_path, 320)[0], "granite").id == "starcoder"
+
+
+def test_what_fits_two_families_is_pulled_as_the_one_that_is_named(tmp_path: Path) -> None:
+    checkpoints.byte_level(FIRST_STARCODER).save(str(tmp_path / "tokenizer.json"))
+    tokenizer = tokens.load(tmp_path, 320)[0]
+    with pytest.raises(PullError, match="fit mellum and starcoder; say which with --grammar"):
+        tokens.find_grammar(tokenizer, "m")
+    assert tokens.find_grammar(tokenizer, "m", "mellum").id == "mellum"
+    with pytest.raises(PullError, match=r"--grammar: m lacks <file_sep>, <repo_name> of starcoder2"):
+        tokens.find_grammar(tokenizer, "m", "starcoder2")
+    with pytest.raises(PullError, match="--grammar: no grammar 'latin'"):
+        tokens.find_grammar(tokenizer, "m", "latin")
 
 
 def test_a_model_without_a_template_is_refused_with_what_was_seen(tmp_path: Path) -> None:

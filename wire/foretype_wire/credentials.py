@@ -8,9 +8,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from foretype_wire.errors import TokenInClearError
-
-__all__ = ["TOKEN_IN_CLEAR", "allowed_in_clear", "is_loopback", "keep_secret", "without_credentials"]
+__all__ = ["TOKEN_IN_CLEAR", "TokenInClear", "allowed_in_clear", "is_loopback", "keep_secret", "without_credentials"]
 
 TOKEN_IN_CLEAR: Final = "FORETYPE_TOKEN_IN_CLEAR"
 """The environment variable by which a user of the command line allows it."""
@@ -18,6 +16,10 @@ TOKEN_IN_CLEAR: Final = "FORETYPE_TOKEN_IN_CLEAR"
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@")
 _CLEAR: Final = frozenset({"ws", "http"})
 _YES: Final = frozenset({"1", "true", "yes", "on"})
+
+
+class TokenInClear(ValueError):
+    """A credential would go over the network for everybody on the way to read; the message has the remedy."""
 
 
 def allowed_in_clear(environ: Mapping[str, str]) -> bool:
@@ -32,13 +34,13 @@ def keep_secret(url: str, token: str | None, *, in_clear: bool) -> None:
         in_clear: the user allows it on any way.
 
     Raises:
-        TokenInClearError: the way is neither encrypted nor inside this machine.
+        TokenInClear: the way is neither encrypted nor inside this machine.
     """
     parts = urlsplit(url)
     if in_clear or parts.scheme not in _CLEAR or (not token and "@" not in parts.netloc) or is_loopback(url):
         return
     shown, safe = without_credentials(url), "wss://" if parts.scheme == "ws" else "https://"
-    raise TokenInClearError(
+    raise TokenInClear(
         f"the token is not sent to {shown} in clear, for everybody on the way to read: use {safe}, or allow it "
         f"with the option tokenInClear ({TOKEN_IN_CLEAR}=1 on the command line)"
     )

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
-from foretype_context.templates import grammar
-from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_context.templates import UnknownGrammar, grammar
+from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, load_tokenizer
 from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.accounts import Accounts
@@ -25,7 +24,7 @@ from foretype_backend.engines.port import Engine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.render import Renderer
-from foretype_backend.serving.service import CompletionService
+from foretype_backend.serving.serve import Service
 
 __all__ = ["BlockPool", "QualityParts", "QualityPool", "open_quality", "quality_parts"]
 
@@ -37,7 +36,7 @@ _log = logging.getLogger("foretype.gateway")
 class BlockPool:
     """Whole functions: the pool's own model has its own tokens and grammar."""
 
-    service: CompletionService
+    service: Service
     renderer: Renderer
     fails_over: bool
 
@@ -47,7 +46,7 @@ class QualityPool:
     """`block` is None where no tokenizer is configured: the fast pool then serves that class too."""
 
     config: QualityConfig
-    chat: CompletionService
+    chat: Service
     block: BlockPool | None
     pace: Pace | None
     _coming: asyncio.Task[None] | None = None
@@ -175,7 +174,7 @@ class _Maker:
 
     def service(
         self, engine: Engine, tokenizer: Tokenizer, end_token_ids: frozenset[int], class_: RequestClass
-    ) -> CompletionService:
+    ) -> Service:
         limits = msgspec.structs.replace(
             self.config.limits,
             max_running=self.quality.max_running,
@@ -190,7 +189,7 @@ class _Maker:
         own = msgspec.structs.replace(
             admission, reserved=type(admission.reserved)(), objectives_ms=objectives, shed=admission.shed is not False
         )
-        return CompletionService(
+        return Service(
             engine,
             tokenizer,
             end_token_ids=end_token_ids,
@@ -212,11 +211,11 @@ def _renderer(quality: QualityConfig) -> Renderer | None:
         tokenizer = load_tokenizer(path)
     except OSError as error:
         raise ConfigError("pool.quality.tokenizer", f"cannot read {path}: {error.strerror}; {remedy}") from error
-    except TokenizerError as error:
+    except TokenizerUnusable as error:
         raise ConfigError("pool.quality.tokenizer", f"{error}; {remedy}") from error
     if quality.grammar is None:
         raise ConfigError("pool.quality.grammar", "belongs to the tokenizer; name the FIM grammar of the pool's model")
     try:
         return Renderer(tokenizer, grammar(quality.grammar), context_limit_tokens=quality.context_limit_tokens)
-    except (UnknownGrammarError, UnknownControlError) as error:
+    except (UnknownGrammar, UnknownControl) as error:
         raise ConfigError("pool.quality.grammar", str(error)) from error

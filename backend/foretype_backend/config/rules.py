@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
+from foretype_context.grammars import GrammarError, described
 from foretype_context.profile import Budgets
 from foretype_context.strategy import STRATEGIES
 
@@ -87,6 +88,7 @@ def _check_model(model: ModelConfig) -> None:
             raise ConfigError(f"model.budgets.{name}", f"must be at least {least}; leave it out for the default")
     if not 0 < budgets.assembly_ms < float("inf"):
         raise ConfigError("model.budgets.assembly_ms", "must be a number of milliseconds above zero")
+    _check_grammar(model)
     rules = model.strategy_rules
     if rules is not None and rules.id != model.strategy:
         raise ConfigError(
@@ -100,6 +102,18 @@ def _check_model(model: ModelConfig) -> None:
         )
     if model.context_limit_tokens is not None:
         check_context(model, model.context_limit_tokens)
+
+
+def _check_grammar(model: ModelConfig) -> None:
+    if model.grammar_rules is None:
+        return
+    try:
+        found = described(model.grammar_rules)
+    except GrammarError as error:
+        field, _, wrong = str(error).partition(": ")
+        raise ConfigError(field.replace("grammar", "model.grammar_rules", 1), wrong) from error
+    if model.grammar not in (None, found.id):
+        raise ConfigError("model.grammar_rules.id", f"is {found.id!r}, and model.grammar names {model.grammar!r}")
 
 
 def _check_oidc(oidc: OidcConfig) -> None:

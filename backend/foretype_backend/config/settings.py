@@ -14,7 +14,8 @@
 | `engine.options` | none | passed to the engine as they are |
 | `model.name` | from the engine | name for people and logs |
 | `model.tokenizer` | beside the model, else what its GGUF carries | `tokenizer.json` |
-| `model.grammar` | detected | id of the FIM grammar |
+| `model.grammar` | detected | id of the FIM grammar: `foretype models families` |
+| `model.grammar_rules.*` | none | the grammar itself, for a family that this version does not know: see docs/models.md |
 | `model.layout` | the shipped model's own, else the grammar's first | prompt layout that clients use |
 | `model.context_limit_tokens` | from the engine | prompt and output together |
 | `model.strategy` | `default-1` | context strategy, by name |
@@ -141,6 +142,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: str | None = None
     tokenizer: str | None = None
     grammar: str | None = None
+    grammar_rules: dict[str, Any] | None = None
     layout: str | None = None
     context_limit_tokens: int | None = None
     block_tokens: int | None = None

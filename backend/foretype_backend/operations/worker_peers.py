@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from foretype_backend.operations.merged_metrics import Family, counters, merged, merged_reports, metrics_of, taken
 
-__all__ = ["Siblings", "WorkerAddress"]
+__all__ = ["Place", "Siblings"]
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -33,7 +33,7 @@ _MOST_BYTES: Final = 16 << 20
 _Answer = TypeVar("_Answer")
 
 
-class WorkerAddress(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True):
     """Where a worker stands among its siblings; as an option, `SLOT/COUNT:FOLDER`."""
 
     folder: Path
@@ -44,7 +44,7 @@ class WorkerAddress(msgspec.Struct, frozen=True):
         return f"{self.slot}/{self.count}:{self.folder}"
 
     @classmethod
-    def of(cls, text: str) -> WorkerAddress:
+    def of(cls, text: str) -> Place:
         """Raises ValueError."""
         numbers, _, folder = text.partition(":")
         slot, _, count = numbers.partition("/")
@@ -66,10 +66,7 @@ class Siblings:
     """
 
     def __init__(
-        self,
-        families: Callable[[], Iterable[Metric]],
-        report: Callable[[], dict[str, Any]],
-        place: WorkerAddress | None = None,
+        self, families: Callable[[], Iterable[Metric]], report: Callable[[], dict[str, Any]], place: Place | None = None
     ) -> None:
         self._families = families
         self._report = report

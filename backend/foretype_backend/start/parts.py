@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError, UnknownLayoutError
+from foretype_context.families import Evidence, detect
+from foretype_context.grammars import Grammar, UnknownGrammar, UnknownLayout, described, grammar
 from foretype_context.profile import MinMeanLogprob, Profile
-from foretype_context.templates import Grammar, detect, grammar
-from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
+from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
 
 from foretype_backend.config.load import Config, ModelConfig, read_token
 from foretype_backend.config.rules import check_context
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.engines.by_name import load_engine
-from foretype_backend.engines.embedded.gguf_header import read_header
+from foretype_backend.engines.embedded.gguf_header import read_header, read_metadata
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.engines.port import Engine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
 
 __all__ = ["Parts", "check_profile", "make_profile", "prepare"]
+
+_logger = logging.getLogger("foretype.gateway")
+_PRE: Final = "tokenizer.ggml.pre"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +56,9 @@ def prepare(config: Config) -> Parts:
     name, tokenizer_file = _tokenizer_file(config, artifact)
     try:
         tokenizer = tokenizer_from_bytes(tokenizer_file, name=name)
-    except TokenizerError as error:
+    except TokenizerUnusable as error:
         raise ConfigError("model.tokenizer", f"{error}; name the tokenizer.json of the model") from error
-    chosen = _grammar(config, artifact, tokenizer)
+    chosen = _grammar(config, artifact, tokenizer, tokenizer_file)
     model = config.engine.model or (str(artifact.path) if artifact is not None else None)
     model_name = config.model.name or (artifact.name if artifact is not None and not config.engine.model else None)
     if model_name is None and model is not None and "://" not in model:
@@ -83,6 +87,7 @@ def make_profile(config: Config, parts: Parts) -> Profile:
     return Profile(
         model=parts.model_name or capabilities.model,
         grammar=parts.grammar.id,
+        grammar_rules=msgspec.to_builtins(parts.grammar),
         tokenizer_digest=parts.tokenizer.digest,
         layout=_layout(config, parts),
         budgets=model.budgets,
@@ -123,7 +128,7 @@ def _context_limit(model: ModelConfig, engine_tokens: int) -> int:
 def _layout(config: Config, parts: Parts) -> str:
     try:
         return parts.grammar.layout(config.model.layout, parts.measured.get("layout"))
-    except UnknownLayoutError as error:
+    except UnknownLayout as error:
         raise ConfigError("engine.model", f"the model's own layout: {error}; name one as model.layout") from error
 
 
@@ -208,24 +213,37 @@ def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path | None:
     return beside if beside.is_file() else None
 
 
-def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer) -> Grammar:
+def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer, file: bytes) -> Grammar:
     named = config.model.grammar or (
         artifact.grammar if artifact is not None else _folder_says(config.engine.model, "grammar").get("grammar")
     )
-    if named is None:
-        found = detect(tokenizer.controls())
-        if found is None:
-            raise ConfigError(
-                "model.grammar", "the tokenizer's control tokens fit no known grammar; name one in --profile"
-            )
-        return found
+    rules = config.model.grammar_rules
+    if rules is None and named is None:
+        found = detect(_evidence(config.engine.model, tokenizer, file))
+        if found.grammar is None:
+            raise ConfigError("model.grammar", found.problem())
+        if found.warning():
+            _logger.warning("model.grammar: %s", found.warning())
+        named = found.grammar
     try:
-        chosen = grammar(named)
-        for token in sorted(chosen.controls()):  # clients need them all; say so now and not to each of them
+        chosen = grammar(named or "") if rules is None else described(rules)
+        for token in sorted(chosen.needed()):  # clients need them all; say so now and not to each of them
             tokenizer.control(token)
-    except (UnknownGrammarError, UnknownControlError) as error:
+    except (UnknownGrammar, UnknownControl) as error:
         raise ConfigError("model.grammar", str(error)) from error
     return chosen
+
+
+def _evidence(model: str | None, tokenizer: Tokenizer, file: bytes) -> Evidence:
+    """What a model's file, where there is one, and its tokenizer say."""
+    pre, name = "", "" if model is None or "://" in model else Path(model).stem
+    if name and model is not None and Path(model).is_file():
+        try:
+            said = read_metadata(Path(model), {_PRE, "general.name"})
+        except ModelFileError:
+            said = {}  # the engine says what is wrong with it
+        pre, name = str(said.get(_PRE, "")), f"{name} {said.get('general.name', '')}"
+    return Evidence.of_tokenizer(tokenizer, file, pre=pre, name=name)
 
 
 def _given(**values: object) -> dict[str, Any]:

@@ -17,10 +17,12 @@ import httpx
 import msgspec
 import platformdirs
 import typer
-from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
-from foretype_context.languages import LANGUAGES, missing_grammars
+from foretype_context.assemble import ProfileUnusable
+from foretype_context.languages import LANGUAGES, missing_syntaxes
+from foretype_context.templates import UnknownGrammar
 from foretype_context.terminal import console, say_json
-from foretype_wire.errors import GatewayGoneError, RequestRefusedError
+from foretype_context.tokens import TokenizerUnusable, UnknownControl
+from foretype_wire.errors import GatewayError, GatewayGone
 from rich.text import Text
 
 from foretype_client.client import Client, ClientOptions, open_client
@@ -34,9 +36,9 @@ from foretype_client.commands.shared import (
     errors_told,
     release,
 )
-from foretype_client.errors import TokenizerFetchError
 from foretype_client.private_gateway.finding import default_state_dir
 from foretype_client.session.connecting import http_base, is_loopback, without_credentials
+from foretype_client.session.tokenizers import TokenizerUnavailable
 
 __all__ = ["Finding", "Verdict", "doctor"]
 
@@ -126,7 +128,7 @@ def _extras(*, own_gateway: bool) -> Generator[Finding]:
 
 
 def _languages() -> Finding:
-    missing = missing_grammars()
+    missing = missing_syntaxes()
     known = [language for language, spec in LANGUAGES.items() if spec.wheel and language not in missing]
     if not missing:
         return Finding(name="languages", status=Verdict.OK, detail=f"syntax is known for {', '.join(known)}")
@@ -247,12 +249,13 @@ def _failing(findings: list[Finding], name: str, remedy: str) -> Generator[None]
     try:
         yield
     except (
-        GatewayGoneError,
-        RequestRefusedError,
-        TokenizerFetchError,
-        TokenizerError,
-        UnknownGrammarError,
-        UnknownControlError,
+        GatewayGone,
+        GatewayError,
+        TokenizerUnavailable,
+        TokenizerUnusable,
+        UnknownGrammar,
+        ProfileUnusable,
+        UnknownControl,
     ) as error:
         findings.append(Finding(name=name, status=Verdict.FAIL, detail=str(error), remedy=remedy))
 

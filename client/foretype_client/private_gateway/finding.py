@@ -26,11 +26,11 @@ import httpx
 import msgspec
 import platformdirs
 from foretype_wire.announcement import FILE_NAME, Announcement
+from foretype_wire.errors import GatewayGone
 
-from foretype_client.errors import GatewayStartError
 from foretype_client.ports import Clock, Endpoint
 
-__all__ = ["default_state_dir", "ensure_gateway", "find_gateway"]
+__all__ = ["GatewayNotStarted", "default_state_dir", "ensure_gateway", "find_gateway"]
 
 _LOCK: Final = "gateway.lock"
 _LOG: Final = "gateway.log"
@@ -39,6 +39,10 @@ _HEALTH_TIMEOUT_S: Final = 2.0
 _HEALTH_ATTEMPTS: Final = 3
 _LOG_LIMIT_BYTES: Final = 1 << 20
 _TAIL_LINES: Final = 12
+
+
+class GatewayNotStarted(GatewayGone):
+    """The private gateway could not be started; the message carries its last words and where to read more."""
 
 
 def _endpoint_of(record: Announcement) -> Endpoint:
@@ -80,14 +84,14 @@ async def ensure_gateway(
         arguments: more arguments for it.
 
     Raises:
-        GatewayStartError: it ended or did not get ready; the message quotes its last lines of output.
+        GatewayNotStarted: it ended or did not get ready; the message quotes its last lines of output.
     """
     state_dir = state_dir or default_state_dir()
     deadline = clock() + timeout_s
     try:
         await asyncio.to_thread(_make_private, state_dir)
     except OSError as error:
-        raise GatewayStartError(f"cannot use the state directory {state_dir}: {error}") from error
+        raise GatewayNotStarted(f"cannot use the state directory {state_dir}: {error}") from error
     lock = filelock.FileLock(state_dir / _LOCK, mode=0o600, thread_local=False, blocking=False)
     while True:
         if (record := await find_gateway(state_dir)) is not None:
@@ -98,10 +102,10 @@ async def ensure_gateway(
         except filelock.Timeout:
             if clock() >= deadline:
                 message = f"another process has been starting a gateway for {timeout_s:g} s; see {state_dir / _LOG}"
-                raise GatewayStartError(message) from None
+                raise GatewayNotStarted(message) from None
             await asyncio.sleep(_POLL_S)
         except OSError as error:
-            raise GatewayStartError(f"cannot lock {state_dir / _LOCK}: {error}") from error
+            raise GatewayNotStarted(f"cannot lock {state_dir / _LOCK}: {error}") from error
     try:
         if (record := await find_gateway(state_dir)) is not None:  # the former holder of the lock started it
             return _endpoint_of(record)
@@ -127,17 +131,17 @@ async def _start(command: list[str], state_dir: Path, *, clock: Clock, deadline:
     try:
         child, log_start = await asyncio.to_thread(_spawn, command, log)
     except OSError as error:
-        raise GatewayStartError(f"cannot start {command[0]}: {error}") from error
+        raise GatewayNotStarted(f"cannot start {command[0]}: {error}") from error
     while True:
         if (record := await find_gateway(state_dir)) is not None:
             return _endpoint_of(record)
         if (status := child.poll()) is not None:
             words = await asyncio.to_thread(_tail, log, log_start)
-            raise GatewayStartError(f"the gateway ended at once with status {status}\n{words}\nfull log: {log}")
+            raise GatewayNotStarted(f"the gateway ended at once with status {status}\n{words}\nfull log: {log}")
         if clock() >= deadline:
             child.terminate()
             words = await asyncio.to_thread(_tail, log, log_start)
-            raise GatewayStartError(f"the gateway was not ready in time and was stopped\n{words}\nfull log: {log}")
+            raise GatewayNotStarted(f"the gateway was not ready in time and was stopped\n{words}\nfull log: {log}")
         await asyncio.sleep(_POLL_S)
 
 

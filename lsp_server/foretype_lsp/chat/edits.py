@@ -12,9 +12,8 @@ from foretype_context.languages import language_spec
 from foretype_context.outline import defines
 
 from foretype_lsp.chat.targets import Definition
-from foretype_lsp.errors import ImpossibleError
 
-__all__ = ["Gap", "Insertion", "documentation", "gap_of", "plain"]
+__all__ = ["Gap", "Impossible", "Insertion", "documentation", "gap_of", "plain"]
 
 _FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*\n(.*?)^[ \t]*(?:```|~~~)[ \t]*$", re.DOTALL | re.MULTILINE)
 _QUOTED: Final = re.compile(r'[rRuU]?("""|\'\'\')(.*?)\1', re.DOTALL)
@@ -26,6 +25,10 @@ _UNPRINTED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 _MAX_LINES: Final = 60
 _LINE_CHARS: Final = 88
 _PLACEHOLDER: Final = re.compile(r"(?:pass|\.\.\.|raise NotImplementedError(?:\([^\n]*\))?)[ \t]*;?")
+
+
+class Impossible(Exception):
+    """It cannot be done here; the message says why, to a person."""
 
 
 class Insertion(NamedTuple):
@@ -73,16 +76,16 @@ def plain(answer: str) -> list[str]:
 
 
 def documentation(text: str, language: str, found: Definition, answer: str) -> Insertion:
-    """The documentation that an answer is, for a definition that has none. Raises ImpossibleError."""
+    """The documentation that an answer is, for a definition that has none. Raises Impossible."""
     lines = plain(answer)
     if not lines:
-        raise ImpossibleError("the model wrote no documentation")
+        raise Impossible("the model wrote no documentation")
     newline, spec = _newline(text), language_spec(language)
     if spec.id != "python":
         made = newline.join(found.indent + line for line in _comment(lines, spec.id, spec.line_comment))
         return Insertion(found.start, found.start, made + newline)
     if found.body is not None and "\n" not in text[found.header_end : found.body[0]]:
-        raise ImpossibleError("the body stands in the line of the header; there is no room for a docstring")
+        raise Impossible("the body stands in the line of the header; there is no room for a docstring")
     indent = _body_indent(text, found)
     lines = [line.replace("\\", "\\\\").replace('"""', "'''") for line in lines]
     if lines[-1].endswith('"'):
@@ -98,11 +101,11 @@ def documentation(text: str, language: str, found: Definition, answer: str) -> I
 
 
 def gap_of(text: str, language: str, found: Definition) -> Gap:
-    """Where a function goes on: behind what it has, in the place of a body that is only a placeholder. Raises ImpossibleError."""
+    """Where a function goes on: behind what it has, in the place of a body that is only a placeholder. Raises Impossible."""
     if not found.function:
-        raise ImpossibleError(f"{found.name or 'this'} is no function; put the cursor into one")
+        raise Impossible(f"{found.name or 'this'} is no function; put the cursor into one")
     if found.body is not None and "\n" not in text[found.header_end : found.body[0]]:
-        raise ImpossibleError("the function stands in one line; there is nothing to complete")
+        raise Impossible("the function stands in one line; there is nothing to complete")
     newline, indent = _newline(text), _body_indent(text, found)
     start = end = found.header_end
     if found.body is not None:

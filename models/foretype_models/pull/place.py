@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foretype_context.errors import UnknownLayoutError
+from foretype_context.grammars import UnknownLayout
 
 from foretype_models import artifacts
 from foretype_models.pull import checkpoint, shapes, tokens, write
@@ -79,12 +79,19 @@ def fetch(model: str, revision: str | None) -> tuple[Path, str]:
 
 
 def pull(
-    model: str, root: Path, *, name: str | None = None, revision: str | None = None, layout: str | None = None
+    model: str,
+    root: Path,
+    *,
+    name: str | None = None,
+    revision: str | None = None,
+    layout: str | None = None,
+    named: str | None = None,
 ) -> Pulled:
     """Prepares a model and installs it under ``root/NAME``; one of that name is replaced at the very end.
 
     Args:
         layout: that it is to be served in; its grammar's first where None.
+        named: id of the grammar that it was trained with; told from the tokenizer where None.
 
     Raises:
         PullError: whatever is wrong, naming the file and the remedy; what was installed stays as it was.
@@ -95,10 +102,10 @@ def pull(
         raise PullError(f"{name!r} is no name for a folder; give one with --name")
     shape = shapes.read_shape(checkpoint.read_json(source / "config.json"), str(source / "config.json"))
     tokenizer, vocabulary = tokens.load(source, shape.vocabulary)
-    grammar = tokens.find_grammar(tokenizer, model)
+    grammar = tokens.find_grammar(tokenizer, model, named)
     try:
         layout = None if layout is None else grammar.known_layout(layout)
-    except UnknownLayoutError as error:
+    except UnknownLayout as error:
         raise PullError(f"--layout: {error}") from error
     files = checkpoint.weight_files(source)
     tensors = {key: tensor for path in files for key, tensor in checkpoint.read_header(path).items()}

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from foretype_context.errors import TokenizerError
-from foretype_context.grammars import GRAMMARS, Grammar, detect
-from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
+from foretype_context.families import Evidence, detect, known_controls
+from foretype_context.grammars import GRAMMARS, Grammar, UnknownGrammar, grammar
+from foretype_context.tokens import Tokenizer, TokenizerUnusable, tokenizer_from_bytes
 
 from foretype_models.pull.checkpoint import read_json
 from foretype_models.pull.errors import PullError
@@ -57,7 +57,7 @@ def load(folder: Path, rows: int) -> tuple[Tokenizer, Vocabulary]:
     data = read_json(path)
     try:
         tokenizer = tokenizer_from_bytes(path.read_bytes(), name=str(path))
-    except TokenizerError as error:
+    except TokenizerUnusable as error:
         raise PullError(str(error)) from error
     try:
         return tokenizer, _vocabulary(data, rows, path)
@@ -72,7 +72,7 @@ def _vocabulary(data: dict[str, Any], rows: int, path: Path) -> Vocabulary:
     tokens = [f"<unused_{number}>" for number in range(rows)]
     types = [_UNUSED] * rows
     entries = {int(number): (str(token), _NORMAL) for token, number in model["vocab"].items()}
-    controls = {token for grammar in GRAMMARS.values() for token in grammar.controls()}
+    controls = known_controls()
     for item in data.get("added_tokens") or ():
         special = bool(item["special"]) or str(item["content"]) in controls
         entries[int(item["id"])] = (str(item["content"]), _CONTROL if special else _USER)
@@ -100,29 +100,36 @@ def _pre_tokeniser(data: dict[str, Any]) -> str:
     return "deepseek-coder" if len(patterns) > 3 else "default"
 
 
-def find_grammar(tokenizer: Tokenizer, name: str) -> Grammar:
-    """The prompt grammar, known by the control tokens.
+def find_grammar(tokenizer: Tokenizer, name: str, named: str | None = None) -> Grammar:
+    """The prompt grammar: the one that is `named`, else known by the control tokens.
 
     Raises:
-        PullError: no fill-in-the-middle tokens, or none of a known family.
+        PullError: no fill-in-the-middle tokens, none of a known family, or not those of the one that is named.
     """
-    found = detect(tokenizer.controls())
-    if found is None:
-        alike = sorted(token for token in tokenizer.controls() if any(mark in token.lower() for mark in _MARKS))
-        seen = f"its control tokens that look like it are {alike[:8]}" if alike else "it has no such control tokens"
+    controls = {token: tokenizer.control(token) for token in tokenizer.controls()}
+    if named is not None:
+        try:
+            chosen = grammar(named)
+        except UnknownGrammar as error:
+            raise PullError(f"--grammar: {error}") from error
+        if missing := sorted(chosen.needed() - controls.keys()):
+            raise PullError(f"--grammar: {name} lacks {', '.join(missing)} of {named}; pull the base model")
+        return chosen
+    found = detect(Evidence(controls=controls, name=name))
+    if found.grammar is not None:
+        return GRAMMARS[found.grammar]
+    if found.nearest is not None:
         raise PullError(
-            f"{name}: no fill-in-the-middle template is known for it ({seen}; known are {', '.join(GRAMMARS)}); "
-            "pull a base model of one of these families, not a chat model"
+            f"{name}: it looks like {found.nearest} but lacks {', '.join(found.missing)}; pull the base model"
         )
-    missing = sorted(found.controls() - tokenizer.controls() - _optional(found))
-    if missing:
-        raise PullError(f"{name}: it looks like {found.id} but lacks {', '.join(missing)}; pull the base model")
-    return found
+    if found.ambiguous:
+        raise PullError(f"{name}: its control tokens fit {' and '.join(found.ambiguous)}; say which with --grammar")
+    alike = sorted(token for token in controls if any(mark in token.lower() for mark in _MARKS))
+    seen = f"its control tokens that look like it are {alike[:8]}" if alike else "it has no such control tokens"
+    raise PullError(
+        f"{name}: no fill-in-the-middle template is known for it ({seen}; known are {', '.join(GRAMMARS)}); "
+        "pull a base model of one of these families, not a chat model"
+    )
 
 
 _MARKS = ("fim", "prefix", "suffix", "middle", "pre>", "suf>")
-
-
-def _optional(grammar: Grammar) -> frozenset[str]:
-    """End tokens are asked for when a generation starts; the fill-in-the-middle ones alone make the template."""
-    return frozenset(grammar.end_tokens[1:])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_context.templates import GRAMMARS
+from foretype_context.families import known_controls
 
 from foretype_backend.engines.embedded.gguf_header import read_metadata
 from foretype_backend.errors import ModelFileError
@@ -27,9 +27,46 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5
 
 _WORDS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _REST: Final = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_CONTRACTIONS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_DEEPSEEK_LETTERS: Final = (
+    "A-Za-z\xb5\xc0-\xd6\xd8-\xf6\xf8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376\u0377"
+    "\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556"
+    "\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a"
+    "\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4"
+    "\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc"
+    "\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f"
+    "\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b"
+    "\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a"
+    "\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2"
+    "\U000118a0-\U000118df\U0001e900-\U0001e943"
+)
+"""Letters of scripts with two cases, as DeepSeek-LLM's own tokenizer lists them."""
 _PATTERNS: Final[dict[str, tuple[str, ...]]] = {
     "qwen2": (rf"{_WORDS}\p{{N}}{_REST}",),
     "llama-bpe": (rf"{_WORDS}\p{{N}}{{1,3}}{_REST}",),
+    "dbrx": (rf"{_WORDS}\p{{N}}{{1,3}}{_REST}",),
+    "seed-coder": (rf"{_WORDS}\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",),
+    "qwen35": (
+        (
+            rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|\s*[\r\n]+"
+            r"|\s+(?!\S)|\s+"
+        ),
+    ),
+    "tekken": (
+        (
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+            r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+            r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        ),
+    ),
+    "deepseek-llm": (
+        r"[\r\n]",
+        rf"\s?[{_DEEPSEEK_LETTERS}]+",
+        "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+        r"\s+$",
+        "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+",
+        r"\p{N}+",
+    ),
     "starcoder": (r"\p{N}",),
     "gpt-2": (),
     "deepseek-coder": (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", r"[一-龥ࠀ-一가-퟿]+", r"\p{N}"),
@@ -39,12 +76,17 @@ _PATTERNS: Final[dict[str, tuple[str, ...]]] = {
 _GPT2_AFTER: Final = frozenset({"starcoder", "gpt-2"})
 """Where the byte-level step splits once more, by GPT-2's pattern."""
 
+_WHOLE_FIRST: Final = frozenset({"llama-bpe", "tekken"})
+"""Where a piece that is a token is one, whatever its merges would give."""
+
 _SAME_AS: Final = {
     "deepseek-r1-qwen": "qwen2",
     "stablelm2": "qwen2",
     "llama3": "llama-bpe",
     "llama-v3": "llama-bpe",
     "refact": "starcoder",
+    "mellum2": "starcoder",
+    "mellum": "gpt-2",
     "smollm": "starcoder",
     "codeshell": "starcoder",
 }
@@ -70,7 +112,7 @@ def tokenizer_of(path: Path) -> bytes:
         raise ModelFileError(
             f"{path}: its tokenizer is of kind {kind!r}, not gpt2 or llama; put tokenizer.json beside it"
         )
-    controls = {token for grammar in GRAMMARS.values() for token in grammar.controls()}
+    controls = known_controls()
     vocabulary: dict[str, int] = {}
     added: list[dict[str, Any]] = []
     for identity, (token, type_) in enumerate(zip(tokens, types, strict=True)):
@@ -115,7 +157,7 @@ def _byte_level(path: Path, pre: object, merges: list[str]) -> dict[str, Any]:
         "model": {
             "type": "BPE",
             "merges": [merge.split(" ", 1) for merge in merges],
-            "ignore_merges": name == "llama-bpe",
+            "ignore_merges": name in _WHOLE_FIRST,
         },
     }
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys
 
-__all__ = ["Action", "Add", "Drop", "End", "Ending", "EngineJob", "Produced", "StepLimits"]
+__all__ = ["Action", "Add", "Drop", "End", "Ending", "Job", "Limits", "Produced"]
 
 
 class Ending(StrEnum):
@@ -23,7 +23,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineJob:
+class Job:
     """A request as the scheduler sees it.
 
     Attributes:
@@ -43,7 +43,7 @@ class EngineJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepLimits:
+class Limits:
     """Sizes of the pipeline and bounds of fairness.
 
     Attributes:

@@ -39,19 +39,12 @@ from foretype_backend.identity.directory import Principal
 from foretype_backend.operations.metrics import Measured, Metrics
 from foretype_backend.operations.tracing import RequestTracer
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.serving.completion import (
-    AdmittedRequest,
-    Claim,
-    CompletionOutcome,
-    Record,
-    estimated_tokens,
-    rate_limited,
-)
+from foretype_backend.serving.completion import Claim, Job, Outcome, Record, estimated_tokens, rate_limited
 from foretype_backend.serving.generation import Generation
 from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.timing_wheel import Alarms, Deadline
 
-__all__ = ["AdmittedRequest", "CompletionOutcome", "CompletionService"]
+__all__ = ["Job", "Outcome", "Service"]
 
 _TICK_S = 0.1
 _WAITING_TICK_S = 0.02
@@ -66,7 +59,7 @@ _SENDERS_DOING = frozenset(
 _log = logging.getLogger("foretype.gateway")
 
 
-class CompletionService:
+class Service:
     """Serves completions on one engine. Everything runs on one event loop."""
 
     def __init__(
@@ -191,7 +184,7 @@ class CompletionService:
         if self.accounts is not None:
             self.accounts.settle(reservation, tokens, self._now())
 
-    async def run(self, job: AdmittedRequest, deliver: Callable[[TextDelta], None]) -> CompletionOutcome:
+    async def run(self, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
         """Serve one completion; `deliver` is called with every piece of text and must not block.
 
         Returns when the request is over and its engine slot is free. Raises only CancelledError (the caller is gone; the
@@ -210,7 +203,7 @@ class CompletionService:
         self._records[job.key] = record
         if self.tracer is not None:
             self.tracer.begin(record)
-        outcome: CompletionOutcome | None = None
+        outcome: Outcome | None = None
         try:
             outcome = await self._run(record, deliver, loop)
             return outcome
@@ -242,7 +235,7 @@ class CompletionService:
 
     async def _run(
         self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
-    ) -> CompletionOutcome:
+    ) -> Outcome:
         job = record.job
         if self.accounts is not None:
             tokens = len(job.prompt.ids) + (0 if job.prefill_only else job.most_tokens)
@@ -284,7 +277,7 @@ class CompletionService:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _ticket(self, job: AdmittedRequest, now: float) -> Ticket:
+    def _ticket(self, job: Job, now: float) -> Ticket:
         principal = job.principal
         return Ticket(
             key=job.key,
@@ -343,7 +336,7 @@ class CompletionService:
             if changed:
                 self.rungs_changed.tell(changed)
 
-    def _weigh(self, job: AdmittedRequest, *, shed: bool) -> None:
+    def _weigh(self, job: Job, *, shed: bool) -> None:
         """What a tenant asks counts for its rung."""
         self.ladder.decided(
             job.tenant,
@@ -376,11 +369,9 @@ class CompletionService:
             _log.warning("%r: %s", self.engine, FAULT_TOLD[error.fault])
         return FAULT_TOLD[error.fault]
 
-    def _fault(self, record: Record, error: Exception) -> CompletionOutcome:
+    def _fault(self, record: Record, error: Exception) -> Outcome:
         log_fault(_log, "request failed", error)
         return self._ended(record, Reason.FAULT, "internal error; see the gateway's log")
 
-    def _ended(
-        self, record: Record, reason: Reason, message: str = "", *, field: str | None = None
-    ) -> CompletionOutcome:
+    def _ended(self, record: Record, reason: Reason, message: str = "", *, field: str | None = None) -> Outcome:
         return record.ended(reason, self.clock(), message, field=field)

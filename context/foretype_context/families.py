@@ -1,0 +1,258 @@
+"""Which family a vocabulary belongs to, how sure that is, and what it lacks.
+
+A family is recognised by its control tokens: all that its grammar would emit, and the one that ends its texts. Where several
+families fit, what the file says of itself and the known ids decide between them, and where they do not, nothing does: the answer
+names those that fit, to be asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from foretype_context.grammars import GRAMMARS, Grammar, grammar_file
+from foretype_context.tokens import Tokenizer
+
+__all__ = ["Detection", "Evidence", "Family", "Proof", "detect", "families", "known_controls", "names_a_chat_model"]
+
+_CHAT_NAME: Final = re.compile(r"(?i)(?:^|[^a-z])(?:instruct|chat|it|devstral|assistant)(?:[^a-z]|$)")
+_CHAT_TOKENS: Final = frozenset(
+    {"<|im_start|>", "[INST]", "<|start_header_id|>", "<start_of_turn>", "<|start_of_role|>"}
+)
+_OTHERS: Final = ("<|im_start|>", "<|im_end|>", "<|fim_pad|>", "<fim_pad>", "<EOT>")
+_CLOSE: Final = 2
+"""A vocabulary that lacks no more than this of a grammar is said to resemble it."""
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vocabulary with which prompts were compared, id by id, with those of another's encoder.
+
+    Attributes:
+        vocabulary: name of its file, as in `requirements/vocabularies.toml`.
+        digest: hex BLAKE2b-128 over tokens and their kinds, in the order of their ids.
+        encoder: whose ids they were compared with, and its version.
+        files: how many source files, each cut at a random place into a prompt.
+        equal: in how many of them all ids were equal.
+        note: what is not the family's own in it.
+    """
+
+    vocabulary: str
+    digest: str
+    encoder: str
+    files: int
+    equal: int
+    note: str = ""
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Models that share a vocabulary and are asked in one grammar.
+
+    Attributes:
+        grammar: id of it.
+        models: which, for people.
+        source: where layout and tokens were read.
+        pre: what `tokenizer.ggml.pre` says in its GGUF files.
+        marks: tokens that its vocabulary has beside those of the grammar; all of them.
+        unlike: tokens of which its vocabulary has none.
+        pieces: a SentencePiece vocabulary, or a byte-level one; None where either.
+        chat: what has this vocabulary is, as a rule, trained to talk.
+        detected: False where a vocabulary alone never says this family.
+        ids: of control tokens.
+        proof: where its prompts were compared with those of an encoder that is not ours.
+    """
+
+    id: str
+    grammar: str
+    models: str
+    source: str
+    pre: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
+    pieces: bool | None = None
+    chat: bool = False
+    detected: bool = True
+    ids: Mapping[str, int] = {}
+    proof: Proof | None = None
+
+    @property
+    def proven(self) -> bool:
+        return self.proof is not None and self.proof.equal == self.proof.files > 0
+
+
+class _Model(msgspec.Struct):
+    type: str | None = None
+    byte_fallback: bool | None = None
+
+
+class _File(msgspec.Struct):
+    """The parts of a `tokenizer.json` that say of what kind it is."""
+
+    model: _Model
+    pre_tokenizer: Any = None
+    decoder: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of a model before it is asked anything.
+
+    Attributes:
+        controls: its control tokens, with their ids where those are known.
+        pre: `tokenizer.ggml.pre`, or empty.
+        name: what the file or its folder is called.
+        pieces: whether the vocabulary is SentencePiece's.
+    """
+
+    controls: Mapping[str, int | None]
+    pre: str = ""
+    name: str = ""
+    pieces: bool | None = None
+
+    @classmethod
+    def of(cls, controls: Iterable[str], **rest: Any) -> Evidence:
+        return cls(controls=dict.fromkeys(controls), **rest)
+
+    @classmethod
+    def of_tokenizer(cls, tokenizer: Tokenizer, file: bytes, *, pre: str = "", name: str = "") -> Evidence:
+        """What a tokenizer and its `tokenizer.json` say."""
+        said = msgspec.json.decode(file, type=_File)
+        pieces = True if said.model.byte_fallback or said.model.type == "Unigram" else None
+        if pieces is None and '"ByteLevel"' in msgspec.json.encode([said.pre_tokenizer, said.decoder]).decode():
+            pieces = False
+        controls = {token: tokenizer.control(token) for token in tokenizer.controls()}
+        return cls(controls=controls, pre=pre, name=name, pieces=pieces)
+
+
+class Detection(msgspec.Struct, frozen=True, kw_only=True):
+    """What a vocabulary is.
+
+    Attributes:
+        family: None where no family fits, or several do.
+        grammar: which serves it.
+        certain: the ids, or the name of the pre-tokeniser, are those of the family; else its control tokens alone say so.
+        complete: nothing is missing, not even an end token that could be done without.
+        missing: control tokens of the grammar that are not there: of `grammar`, else of the one that it comes nearest to.
+        nearest: that one's id, where `grammar` is None.
+        chat: it belongs, as a rule, to models that are trained to talk.
+        ambiguous: ids of the grammars that all fit; then one of them has to be named.
+    """
+
+    family: str | None = None
+    grammar: str | None = None
+    certain: bool = False
+    complete: bool = False
+    missing: tuple[str, ...] = ()
+    nearest: str | None = None
+    chat: bool = False
+    ambiguous: tuple[str, ...] = ()
+
+    def problem(self) -> str:
+        """Why it cannot be served unasked, with what to do about it; empty where it can."""
+        if self.grammar is not None:
+            return ""
+        if self.ambiguous:
+            return (
+                f"the control tokens fit {' and '.join(self.ambiguous)}; say which: `[model] grammar = "
+                f'"{self.ambiguous[0]}"` in --profile FILE'
+            )
+        if self.nearest is not None:
+            return f"it looks like {self.nearest} but lacks {', '.join(self.missing)}; take the base model, or name a grammar in --profile FILE"
+        if self.chat:
+            return "a chat model without fill-in-the-middle tokens; take a base model of a family of `foretype models families`"
+        return "its control tokens fit no known grammar; name or describe one in --profile FILE"
+
+    def warning(self) -> str:
+        """What to say of a vocabulary that can be served; empty where there is nothing."""
+        if self.grammar is not None and self.chat:
+            return f"this is the vocabulary of chat models too: unless it is a model for code, {self.grammar} prompts were never learned"
+        return ""
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """All that are known, those of one grammar together."""
+    return tuple(
+        msgspec.convert({"grammar": id, **table}, Family) for id in GRAMMARS for table in grammar_file(id)["family"]
+    )
+
+
+@cache
+def known_controls() -> frozenset[str]:
+    """Control tokens of every grammar that ships, and a few that models write where they should end."""
+    return frozenset(token for one in GRAMMARS.values() for token in one.controls()) | frozenset(_OTHERS)
+
+
+def names_a_chat_model(name: str) -> bool:
+    """Whether the name of a model says that it is trained to talk: Instruct, chat, it."""
+    return _CHAT_NAME.search(name) is not None
+
+
+def detect(evidence: Evidence) -> Detection:
+    """The family of a vocabulary."""
+    have = evidence.controls.keys()
+    fitting = [one for one in families() if one.detected and _fits(one, GRAMMARS[one.grammar], evidence)]
+    # A grammar that needs more, and has it, is the more particular one.
+    needs = {one.grammar: GRAMMARS[one.grammar].needed() for one in fitting}
+    fitting = [one for one in fitting if not any(needs[one.grammar] < other for other in needs.values())]
+    talks = names_a_chat_model(evidence.name)
+    if not fitting:
+        return _nearest(frozenset(have), chat=talks or not _CHAT_TOKENS.isdisjoint(have))
+    scores = {one.id: _score(one, evidence) for one in fitting}
+    best = max(scores.values())
+    fitting = [one for one in fitting if scores[one.id] == best]
+    grammars = tuple(dict.fromkeys(one.grammar for one in fitting))
+    chat = talks or all(one.chat for one in fitting)
+    if len(grammars) > 1:
+        return Detection(ambiguous=grammars, chat=chat)
+    # Families of one grammar that nothing tells apart go by the first: their prompts are the same.
+    found = fitting[0]
+    missing = tuple(sorted(GRAMMARS[found.grammar].controls() - have))
+    return Detection(
+        family=found.id,
+        grammar=found.grammar,
+        certain=_ids_agree(found, evidence) is True or evidence.pre in found.pre,
+        complete=not missing,
+        missing=missing,
+        chat=chat,
+    )
+
+
+def _fits(one: Family, grammar: Grammar, evidence: Evidence) -> bool:
+    have = evidence.controls.keys()
+    if not grammar.needed() <= have or any(token in have for token in one.unlike):
+        return False
+    return one.pieces is None or evidence.pieces is None or one.pieces is evidence.pieces
+
+
+def _ids_agree(one: Family, evidence: Evidence) -> bool | None:
+    """Whether the ids are the family's own; None where there is nothing to compare."""
+    known = [(evidence.controls[token], wanted) for token, wanted in one.ids.items() if token in evidence.controls]
+    given = [(own, wanted) for own, wanted in known if own is not None]
+    return all(own == wanted for own, wanted in given) if len(given) > 1 else None
+
+
+def _score(one: Family, evidence: Evidence) -> int:
+    """For the family or against it, beyond the tokens of its grammar: each kind of evidence counts one."""
+    score = {True: 1, False: -1, None: 0}[_ids_agree(one, evidence)]
+    if not all(token in evidence.controls for token in one.marks):
+        score -= 1
+    if evidence.pre and one.pre:
+        score += 1 if evidence.pre in one.pre else -1
+    return score
+
+
+def _nearest(have: frozenset[str], *, chat: bool) -> Detection:
+    """Of a vocabulary that no grammar fits: the one that it lacks least of, if that is little."""
+    lacks = sorted((len(one.needed() - have), -len(one.needed()), id) for id, one in GRAMMARS.items())
+    count, _, id = lacks[0]
+    one = GRAMMARS[id]
+    if not count:  # all is there, and something else that says no
+        return Detection(chat=chat)
+    if count > _CLOSE or count * 2 > len(one.needed()):
+        return Detection(chat=chat)
+    return Detection(nearest=id, missing=tuple(sorted(one.controls() - have)), chat=chat)
