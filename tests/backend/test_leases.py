@@ -1,5 +1,7 @@
 """Budgets that gateways share: slices, a ledger that goes away and comes back, and a real Redis."""
 
+import asyncio
+
 import pytest
 from backend.redis_server import redis_server
 from foretype_backend.admission.leases import Ask, Leases
@@ -177,6 +179,20 @@ def test_what_is_not_used_goes_back() -> None:
     assert ledger.level == 90
 
 
+def test_half_a_slice_is_there_before_the_ledger_was_asked_and_is_owed() -> None:
+    gateway = Gateway(Budget(tokens_per_s=100, burst_tokens=2000))
+    assert gateway.leases.asks(0.0) == [Ask(NAME, 100, 2000, want=50.0, owed=50.0)]
+    assert gateway.leases.statistics(0.0).owed_tokens == 50.0
+
+
+@pytest.mark.parametrize(("lacks", "asked"), [(0.5, False), (-0.5, False), (1.0, True), (1.5, True), (-1.0, True)])
+def test_the_ledger_is_not_asked_for_less_than_a_token(lacks: float, asked: bool) -> None:
+    gateway = Gateway(Budget(tokens_per_s=100, burst_tokens=100))
+    gateway.renew(Ledger(Budget(tokens_per_s=100, burst_tokens=100)), 0.0)
+    gateway.budgets.grant(NAME, -lacks)
+    assert [ask.want for ask in gateway.leases.asks(0.5)] == ([lacks] if asked else [])
+
+
 async def spend_all(leases: RedisLeases, budgets: Budgets) -> int:
     await leases.renew()
     spent = 0
@@ -226,7 +242,9 @@ async def test_what_a_gateway_took_in_advance_is_missing_to_the_others_in_a_real
 
 
 @pytest.mark.parametrize("options", [(), ("--maxmemory", "2mb", "--maxmemory-policy", "allkeys-random")])
-async def test_a_redis_that_is_killed_stops_nothing_and_is_used_again(options: tuple[str, ...]) -> None:
+async def test_a_redis_that_is_killed_stops_nothing_and_is_used_again(
+    options: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
     with redis_server(*options) as server:
         leases, budgets = leased(server.url, Budget(tokens_per_s=100, burst_tokens=1000))
         try:
@@ -234,8 +252,53 @@ async def test_a_redis_that_is_killed_stops_nothing_and_is_used_again(options: t
             server.kill()
             assert not await leases.renew()
             assert not await leases.renew()
+            assert [record.levelname for record in caplog.records if "ledger of budgets" in record.message] == ["WARNING"]
             server.start()
             assert await leases.renew()
             assert isinstance(budgets.reserve([NAME], 10, 0.0), Reservation)
         finally:
             await leases.close()
+
+
+async def test_how_long_the_ledger_has_been_away_is_told_while_it_is() -> None:
+    now = 100.0
+    leases = Leases(Budgets({NAME: Budget(tokens_per_s=100, burst_tokens=1000)}), slice_s=1.0, now=now)
+    with redis_server() as server:
+        redis = RedisLeases(server.url, leases, slice_s=1.0, clock=lambda: now)
+        try:
+            assert await redis.renew()
+            assert redis.away_s() == 0.0
+            server.kill()
+            now = 107.0
+            leases.asks(now)
+            leases._budgets.grant(NAME, -50.0)  # something to ask for
+            assert not await redis.renew()
+            assert redis.away_s() == 7.0
+        finally:
+            await redis.close()
+
+
+async def test_leases_are_renewed_every_half_slice_until_they_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is leased, so nothing is asked: that is no failure."""
+    redis = RedisLeases("redis://127.0.0.1:9", Leases(Budgets(), slice_s=3.0, now=0.0), slice_s=3.0, clock=lambda: 0.0)
+    renewed: list[bool] = []
+    waits: list[float] = []
+    enough, renew, sleep = asyncio.Event(), redis.renew, asyncio.sleep
+
+    async def counted() -> bool:
+        renewed.append(await renew())
+        return renewed[-1]
+
+    async def waited(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            enough.set()
+        await sleep(0)
+
+    monkeypatch.setattr(redis, "renew", counted)
+    monkeypatch.setattr("foretype_backend.admission.redis_leases.asyncio.sleep", waited)
+    redis.start()
+    async with asyncio.timeout(10):
+        await enough.wait()
+    await redis.close()
+    assert waits[:3] == [1.5, 1.5, 1.5] and all(renewed)

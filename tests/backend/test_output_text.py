@@ -4,7 +4,7 @@ import pytest
 from backend.world import TOKENIZER
 from foretype_backend.engines.port import Chunk
 from foretype_backend.errors import EngineUnavailableError
-from foretype_backend.serving.output_text import OutputText
+from foretype_backend.serving.output_text import OutputText, TextDelta, joined
 from foretype_context.profile import Opened, Stop
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +28,12 @@ def test_text_is_the_same_whatever_the_chunks(text: str, sizes: list[int]) -> No
     assert "".join(delta.text for delta in real) == text
     assert sum(delta.tokens for delta in real) == len(ids) == output.generated_tokens
     assert sum(delta.logprob for delta in real) == pytest.approx(-0.5 * len(ids))
+
+
+def test_two_deltas_are_joined_in_their_order() -> None:
+    first, second = TextDelta("a", -1.0, 2), TextDelta("b", -0.25, 3)
+    assert joined(first, second) == TextDelta("ab", -1.25, 5)
+    assert (joined(first, None), joined(None, second), joined(None, None)) == (first, second, None)
 
 
 def test_tokens_after_a_stop_inside_a_chunk_are_generated_but_not_delivered() -> None:

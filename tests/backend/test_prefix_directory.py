@@ -65,6 +65,12 @@ def test_blocks_know_their_documents_and_their_most_private_token() -> None:
     assert [(block.start, block.end) for block in blocks] == [(0, 4), (4, 8), (8, 12)]
 
 
+def test_a_segment_that_ends_where_a_block_does_is_in_no_other_block() -> None:
+    blocks = chain(range(16), ("a.py", Scope.FILE, 4), ("b.py", Scope.SESSION, 4), ("c.py", Scope.FILE, 4))
+    assert [[span.document for span in block.spans] for block in blocks] == [["a.py"], ["b.py"], ["c.py"], []]
+    assert [block.scope for block in blocks] == [Scope.FILE, Scope.SESSION, Scope.FILE, next(iter(Scope))]
+
+
 def test_what_was_sent_is_found_on_its_replica_up_to_the_first_difference() -> None:
     directory = PrefixDirectory()
     directory.place(REPOSITORY, "s", "a.py", one_file(range(16)), replica="r1", now=0.0)
@@ -200,6 +206,19 @@ def test_salts_differ_for_every_namespace_and_after_a_purge() -> None:
     assert book.salt(book.namespace("ab", "")) == other
     again = SaltBook(SECRET, book.epochs())
     assert again.salt(again.namespace("a", "b")) == book.salt(book.namespace("a", "b"))
+
+
+def test_a_purge_ends_one_scope_once_and_tells_of_it_once() -> None:
+    book = SaltBook(SECRET)
+    told: list[tuple[str, str]] = []
+    book.ended.add(lambda tenant, scope: told.append((tenant, scope)))
+    before = {scope: book.salt(book.namespace("a", scope)) for scope in ("", "b", "c")}
+    assert book.purge("a", "b") == book.namespace("a", "b") == Namespace("a", "b", 1)
+    assert [scope for scope in before if book.salt(book.namespace("a", scope)) != before[scope]] == ["b"]
+    book.follow({("a", "b"): 1, ("a", "c"): 0})  # where it is already
+    book.follow({("a", "b"): 0})
+    assert (told, book.epochs()) == ([("a", "b")], {("a", "b"): 1})
+    assert Namespace("a", "b", 4).next() == Namespace("a", "b", 5)
 
 
 def test_a_short_secret_is_refused_with_the_remedy() -> None:

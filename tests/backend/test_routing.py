@@ -136,7 +136,7 @@ def test_a_measured_rate_moves_the_prediction() -> None:
     ours = router("a", prefill_tokens_per_s=1_000.0)
     assert ours.ttft_s("a", 1_000) == pytest.approx(1.0)
     for _ in range(100):
-        ours.measured("a", 4_000, 1.0)
+        ours.measured("a", 2_000, 0.5)
     assert ours.ttft_s("a", 1_000) == pytest.approx(0.25, rel=0.01)
     ours.measured("a", 0, 0.0)
     ours.measured("nobody", 1, 1.0)

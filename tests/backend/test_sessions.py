@@ -1,11 +1,15 @@
 """The pure parts of a connection: inbox, outbox, session."""
 
+import math
+from typing import Any
+
 import msgspec
 import pytest
 from backend.world import complete
 from foretype_backend.config.load import LimitsConfig
+from foretype_context.profile import Opened, Stop
 from foretype_wire.errors import InvalidRequest
-from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session
+from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session, check_complete
 from foretype_wire.messages import Ack, Cancel, Delta, Done, Finish, Hello
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +88,53 @@ def test_size_is_counted_in_bytes() -> None:
     inbox = Inbox(max_frame_bytes=60)
     with pytest.raises(BadFrame, match="at most 60"):
         inbox.decode('{"type":"cancel","id":"' + "é" * 30 + '"}')
+
+
+@pytest.mark.parametrize(
+    ("frame", "field"),
+    [
+        ('{"type":"cancel"}', "id"),
+        ('{"type":"complete","id":"1","segments":[{"kind":"prefix"}]}', "segments[0].scope"),
+        ("[]", "frame"),
+        ('{"type":"never"}', "type"),
+    ],
+)
+def test_a_frame_that_is_no_message_names_the_field(frame: str, field: str) -> None:
+    with pytest.raises(BadFrame) as caught:
+        Inbox(max_frame_bytes=1000).decode(frame)
+    assert caught.value.field == field
+
+
+BOUNDS = [
+    ("max_tokens", {"max_tokens": 0}, {"max_tokens": -1}),
+    ("max_tokens", {"max_tokens": 100}, {"max_tokens": 101}),
+    ("deadline_ms", {"deadline_ms": 0.5}, {"deadline_ms": 0.0}),
+    ("deadline_ms", {}, {"deadline_ms": math.inf}),
+    ("stop.strings", {"stop": Stop(strings=["x"] * 16)}, {"stop": Stop(strings=["x"] * 17)}),
+    ("stop.strings[1]", {"stop": Stop(strings=["a", "x" * 256])}, {"stop": Stop(strings=["a", "x" * 257])}),
+    ("stop.strings[0]", {"stop": Stop(strings=["a"])}, {"stop": Stop(strings=[""])}),
+    ("stop.max_lines", {"stop": Stop(max_lines=1)}, {"stop": Stop(max_lines=0)}),
+    ("stop.min_indent", {"stop": Stop(min_indent=0)}, {"stop": Stop(min_indent=-1)}),
+    (
+        "stop.opened.max_tokens",
+        {"stop": Stop(opened=Opened(endings=[":"], max_lines=1, max_tokens=100, min_indent=1))},
+        {"stop": Stop(opened=Opened(endings=[":"], max_lines=1, max_tokens=101, min_indent=1))},
+    ),
+    (
+        "stop.opened.max_tokens",
+        {"stop": Stop(opened=Opened(endings=[":"], max_lines=1, max_tokens=1, min_indent=1))},
+        {"stop": Stop(opened=Opened(endings=[":"], max_lines=1, max_tokens=0, min_indent=1))},
+    ),
+]
+
+
+@pytest.mark.parametrize(("field", "good", "bad"), BOUNDS)
+def test_every_number_of_a_completion_has_bounds(field: str, good: dict[str, Any], bad: dict[str, Any]) -> None:
+    asked = complete("a")
+    check_complete(msgspec.structs.replace(asked, **good), max_tokens=100)
+    with pytest.raises(InvalidRequest) as caught:
+        check_complete(msgspec.structs.replace(asked, **bad), max_tokens=100)
+    assert caught.value.field == field
 
 
 def greeted() -> Session:

@@ -46,8 +46,9 @@ def test_a_full_batch_has_better_use_for_the_time() -> None:
 def test_what_is_off_is_tried_now_and_then_and_comes_back_above_the_gap() -> None:
     one = policy(probe_every=4)
     feed(one, "c", 2, 50)
+    assert repr(one) == "<SpeculationPolicy of 4.0: 1 languages, off for ['c']>"
     asked = [one.decide("c", 0) for _ in range(12)]
-    assert asked.count(Verdict.PROBE) == 3
+    assert [at for at, verdict in enumerate(asked, start=1) if verdict is Verdict.PROBE] == [4, 8, 12]
     while (one.languages()["c"].accepted_share or 0) < 0.5:
         one.note("c", 5)
     assert not one.languages()["c"].on  # 50 % is enough to stay on, not to come back
@@ -55,6 +56,14 @@ def test_what_is_off_is_tried_now_and_then_and_comes_back_above_the_gap() -> Non
         one.note("c", 5)
     assert one.languages()["c"].on
     assert one.decide("c", 0) is Verdict.PAYS
+
+
+def test_a_language_is_judged_from_its_least_number_of_steps_on() -> None:
+    one = policy(steps_min=10)
+    feed(one, "go", 2, 9)
+    assert one.decide("go", 0) is Verdict.UNMEASURED
+    one.note("go", 2)
+    assert one.decide("go", 0) is Verdict.ACCEPTANCE
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=400))

@@ -62,6 +62,8 @@ STOPS = st.builds(
 @example(["aab"], Stop(strings=["ab", "aab"]))
 @example(["a\r", "\n", "b"], Stop(max_lines=1))
 @example(["a", "\n\n", "\n b"], Stop(min_indent=2))
+@example(["x\n \ty"], Stop(min_indent=5))
+@example(["x\n  \ty"], Stop(min_indent=4))
 @example(["a \r", "\n  b\nb"], Stop(max_lines=1, opened=Opened(endings=["a"], max_lines=9, max_tokens=9, min_indent=1)))
 def test_scanner_equals_brute_force_whatever_the_chunks(chunks: list[str], stop: Stop) -> None:
     assert scan(chunks, stop) == oracle("".join(chunks), stop)
@@ -89,6 +91,17 @@ def test_only_what_could_become_a_stop_is_held_back() -> None:
     scanner = StopScanner(Stop(strings=["</end>"]))
     assert scanner.feed("value </en") == "value "
     assert scanner.feed("try>") == "</entry>"
+
+
+@pytest.mark.parametrize("stop", [Stop(max_lines=1), Stop(max_lines=2), Stop(min_indent=2), Stop(strings=["END"])])
+def test_text_that_can_be_no_stop_is_delivered_at_once(stop: Stop) -> None:
+    scanner = StopScanner(stop)
+    assert [scanner.feed(chunk) for chunk in ("return", " x", "[0]")] == ["return", " x", "[0]"]
+
+
+def test_a_carriage_return_waits_only_where_its_line_may_be_the_last() -> None:
+    assert [StopScanner(Stop(max_lines=lines)).feed("a\r") for lines in (1, 2)] == ["a", "a\r"]
+    assert StopScanner(Stop(min_indent=1)).feed("a\r") == "a"
 
 
 def test_nothing_is_held_back_without_rules() -> None:

@@ -125,6 +125,26 @@ def test_the_least_recently_used_entry_leaves_first_and_wholly() -> None:
     assert (statistics.entries, statistics.evicted, statistics.rows) == (2, 1, 3)
 
 
+@pytest.mark.parametrize(
+    ("kept", "finish", "place", "known"),
+    [
+        ("foo()", Finish.END_OF_MIDDLE, "x|", True),
+        ("foo()", Finish.CANCELLED, "xfo|", True),
+        ("foo()", Finish.END_OF_MIDDLE, "xfoo()|", False),
+        ("", Finish.END_OF_MIDDLE, "x|", True),
+        ("", Finish.CANCELLED, "x|", False),
+        ("", Finish.END_OF_MIDDLE, "x |", False),
+        ("foo()", Finish.END_OF_MIDDLE, "y|", False),
+    ],
+)
+def test_what_it_would_answer_is_known_and_counts_as_no_use(kept: str, finish: Finish, place: str, known: bool) -> None:
+    cache = CompletionCache()
+    cache.put(entry("x|", kept, finish=finish))
+    assert cache.knows(at(place)) is known
+    assert (cache.statistics().hits, cache.statistics().misses) == (0, 0)
+    assert (cache.get(at(place)) is not None) is known
+
+
 def test_a_cache_needs_room() -> None:
     with pytest.raises(ValueError, match="entries_max"):
         CompletionCache(entries_max=0)

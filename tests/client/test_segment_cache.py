@@ -106,3 +106,17 @@ def test_a_digest_that_the_sender_knows_changes_nothing_but_the_hashing() -> Non
     for text in ("a", "b", "a"):
         assert told.send(Kind.PREFIX, text, digest_of(text)) == untold.send(Kind.PREFIX, text)
     assert told.digests() == untold.digests() != []
+
+
+def test_a_cleared_cache_is_as_a_new_one_and_a_shrunk_one_keeps_the_most_recent() -> None:
+    cache = SegmentCache(6)
+    for text in ("aa", "bb", "cc"):
+        cache.send(Kind.PREFIX, text)
+    cache.shrink(2)
+    assert cache.digests() == [digest_of("bb"), digest_of("cc")]
+    assert cache.statistics() == (2, 4, 1)
+    cache.shrink(-1)
+    assert (len(cache), cache.size_bytes) == (0, 0)
+    cache.send(Kind.PREFIX, "dd")
+    cache.clear()
+    assert (len(cache), cache.size_bytes) == (0, 0)

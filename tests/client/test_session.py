@@ -71,6 +71,61 @@ async def test_a_call_is_answered_with_its_deltas_and_one_done(json: bool) -> No
     assert server.received[0] == Hello(v=1, client="editor")
 
 
+async def test_the_network_took_what_the_gateway_did_not() -> None:
+    now = 5.0
+
+    async def later(peer: Peer, message: Complete) -> None:
+        nonlocal now
+        now = 7.5
+        await answer(peer, message)
+
+    async with WireServer(later) as server:
+        session = Session(server.url, clock=lambda: now, rng=random.Random(1), backoff=FAST)
+        await session.start()
+        try:
+            await session.ready()
+            _, done = await read(session.complete(call("1", "x")))
+        finally:
+            await session.close()
+    assert done.timings_ms.network == pytest.approx(2500 - 0.003)
+
+
+async def test_counters_go_on_over_connections() -> None:
+    async with WireServer() as server:
+        session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+        counted = session.statistics()
+        assert (counted.calls, counted.text_segments, counted.digest_segments, counted.needs, counted.bad_frames) == (
+            (0,) * 5
+        )
+        await session.start()
+        try:
+            await session.ready()
+            await read(session.complete(call("1", "stable")))
+            await server.peers[0].connection.close()
+            await server.wait_for(Hello, 2)
+            await until(lambda: session.connected)
+            for id in ("2", "3", "4"):
+                await read(session.complete(call(id, "stable")))
+            server.peers[1].cache.clear()
+            await read(session.complete(call("5", "stable")))
+            await server.peers[1].connection.send(b"\xc1")
+            await until(lambda: session.statistics().bad_frames)
+            await server.peers[1].connection.close()
+            await server.wait_for(Hello, 3)
+        finally:
+            await session.close()
+    counted = session.statistics()
+    # Sent anew as text after a `need`, a call is still one call.
+    assert (counted.calls, counted.text_segments, counted.digest_segments, counted.needs, counted.bad_frames) == (
+        5,
+        3,
+        3,
+        1,
+        1,
+    )
+    assert counted.connections == 3
+
+
 async def test_stable_text_travels_once_per_connection() -> None:
     async with WireServer() as server, connected(server) as session:
         for number in range(3):
@@ -304,7 +359,8 @@ async def test_small_frames_leave_at_once_and_uncompressed() -> None:
 
 
 async def test_the_tokenizer_is_downloaded_once_verified_and_private(tmp_path: Path) -> None:
-    async with WireServer(token="t") as server, connected(server, token="t", cache_dir=tmp_path) as session:
+    cache_dir = tmp_path / "of" / "nobody yet"
+    async with WireServer(token="t") as server, connected(server, token="t", cache_dir=cache_dir) as session:
         path = await session.tokenizer_path()
         assert path.read_bytes() == TOKENIZER
         assert path.stat().st_mode & 0o777 == 0o600
@@ -321,6 +377,15 @@ async def test_a_tokenizer_that_is_not_the_announced_one_is_refused(tmp_path: Pa
         with pytest.raises(TokenizerUnavailable, match="digest"):
             await session.tokenizer_path()
         assert not (tmp_path / "tokenizers").exists()
+
+
+async def test_a_tokenizer_that_cannot_be_kept_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
+        in_the_way = tmp_path / "tokenizers" / f"{PROFILE.tokenizer_digest}.json"
+        in_the_way.mkdir(parents=True)
+        with pytest.raises(TokenizerUnavailable, match="cannot keep"):
+            await session.tokenizer_path()
+        assert list(in_the_way.parent.iterdir()) == [in_the_way]
 
 
 async def test_a_digest_that_is_a_path_is_refused(tmp_path: Path) -> None:
@@ -369,6 +434,12 @@ def test_a_wrong_url_is_told_without_its_credentials() -> None:
     with pytest.raises(ValueError, match="host") as refused:
         check_url("http://ann:s3cret@host/v1/stream")
     assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("error", "reason"), [(OSError("no route"), "no route"), (TimeoutError(), "TimeoutError")])
+def test_what_kept_from_the_gateway_is_told(error: Exception, reason: str) -> None:
+    with pytest.raises(GatewayGone, match=f"cannot be reached: {reason}:"), mapped():
+        raise error
 
 
 def test_backoff_is_full_jitter_under_a_cap() -> None:

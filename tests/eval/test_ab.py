@@ -19,7 +19,7 @@ from foretype_eval.ab.analyse import AbOptions, analyse
 from foretype_eval.ab.assign import Design, pair_of, variant_of
 from foretype_eval.ab.estimate import WAY_SHARE, Panel, between, switchback
 from foretype_eval.ab.rows import AbInputError, UserDay, load_rows
-from foretype_eval.ab.sequential import chi_square_p, confidence_sequence, mixture_for, spent_alpha, student_quantile
+from foretype_eval.ab.sequential import Bounds, chi_square_p, confidence_sequence, mixture_for, spent_alpha, student_quantile
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.cli import app
 from foretype_eval.statistics import wilson
@@ -72,6 +72,36 @@ def test_an_effect_is_found_before_the_planned_end_and_nothing_is_not() -> None:
     nothing = analyse(rows(), AbOptions())
     assert nothing["verdict"] == "none"
     assert nothing["ci_at_end"][0] < 0 < nothing["ci_at_end"][1]
+
+
+def test_every_metric_is_the_ratio_that_its_name_says() -> None:
+    trial = rows(lift=0.2)
+    sums = {
+        variant: {
+            name: sum(getattr(row, name) or 0 for row in trial if row.variant == variant)
+            for name in ("opportunities", "displays", "accepts", "chars_accepted", "chars_retained", "chars_typed")
+        }
+        for variant in ("control", "treatment")
+    }
+    for metric, ratio in {
+        "rcpo": lambda of: of["chars_retained"] / of["opportunities"],
+        "cpo": lambda of: of["chars_accepted"] / of["opportunities"],
+        "acceptance": lambda of: of["accepts"] / of["displays"],
+        "retention": lambda of: of["chars_retained"] / of["chars_accepted"],
+        "rocc": lambda of: of["chars_accepted"] / (of["chars_accepted"] + of["chars_typed"]),
+    }.items():
+        found = analyse(trial, AbOptions(metric=metric))["value"]
+        assert found == pytest.approx({variant: ratio(sums[variant]) for variant in sums}, abs=1e-6), metric
+
+
+@pytest.mark.parametrize(("low", "high", "excludes"), [(0.1, 0.3, True), (-0.3, -0.1, True), (-0.1, 0.2, False)])
+def test_an_interval_beside_zero_excludes_it(low: float, high: float, excludes: bool) -> None:
+    assert Bounds(low, high).excludes_zero is excludes
+
+
+def test_ten_users_are_enough_and_nine_are_not() -> None:
+    assert analyse(rows(lift=0.3, users=10), AbOptions())["verdict"] == "treatment_better"
+    assert "at least 10" in " ".join(analyse(rows(lift=0.3, users=9), AbOptions())["reasons"])
 
 
 def test_what_users_did_before_narrows_a_comparison_between_them() -> None:
@@ -150,7 +180,15 @@ def test_a_breached_guardrail_stops_a_winner() -> None:
     ]
     trial[0] = UserDay(**{f: getattr(trial[0], f) for f in trial[0].__struct_fields__} | {"accepts": 21})
     found = analyse(trial, AbOptions())
-    assert found["verdict"] == "none" and "guardrail acceptance" in " ".join(found["reasons"])
+    assert found["verdict"] == "none"
+    said = r"guardrail acceptance: falls by more than 10% \(at most (\d\d\.\d)% is certain\)"
+    (certain,) = re.findall(said, str(found["reasons"]))
+    guard = found["guardrails"]["acceptance"]
+    low, high = guard["ci_on_the_way"]
+    assert low < high < 0 and float(certain) == pytest.approx(-100 * high / guard["control"], abs=0.06)
+    # One-sided: what it spends is twice the experiment's on either side.
+    twice = analyse(trial, AbOptions(metric="acceptance", alpha=2 * AbOptions().alpha))
+    assert twice["ci_on_the_way"] == [low, high]
 
 
 def test_false_positives_stay_below_alpha_under_daily_peeking_and_plain_tests_do_not() -> None:
@@ -219,7 +257,10 @@ def test_every_look_between_users_has_less_to_spend_than_the_one_before() -> Non
 def test_distributions_agree_with_tables() -> None:
     assert student_quantile(0.975, 10) == pytest.approx(2.2281, abs=1e-3)
     assert student_quantile(0.995, 20) == pytest.approx(2.8453, abs=1e-3)
-    assert student_quantile(0.975, 4) == pytest.approx(2.7764, abs=5e-3)
+    assert student_quantile(0.975, 4) == pytest.approx(2.776445, abs=1e-3)
+    assert student_quantile(0.95, 4) == pytest.approx(2.131847, abs=5e-4)
+    assert student_quantile(0.99, 5) == pytest.approx(3.364930, abs=2e-3)
+    assert student_quantile(0.999, 10) == pytest.approx(4.143700, abs=1e-3)
     assert chi_square_p(60, 40) == pytest.approx(0.0455, abs=1e-4)
     assert sum(spent_alpha(look, 0.05) for look in range(1, 100_000)) == pytest.approx(0.05, rel=1e-4)
     low, high = wilson(5, 100)

@@ -61,10 +61,10 @@ class Leases:
         return asks
 
     def answered(self, asks: Sequence[Ask], grants: Mapping[str, float], now: float) -> None:
-        """The ledger granted (or took back) so much of each."""
+        """The ledger granted (or took back) so much of each that was asked for."""
         elapsed_s = max(now - self._at_s, 1e-3)
         for ask in asks:
-            granted = grants.get(ask.name, 0.0)
+            granted = grants[ask.name]
             self._budgets.grant(ask.name, granted)
             self._owed.pop(ask.name, None)
             rate = max(0.0, granted) / elapsed_s

@@ -1,0 +1,52 @@
+"""What is made of the rows of a replay: ratios of sums, and intervals over commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from foretype_eval.replay.results import CommitRow, paired_ratio, summary
+
+FILLED = ("system", "commit", "by_source", "slices", "stages_ms")
+
+
+def row(commit: int, keys_with: int, **more: int) -> CommitRow:
+    zero: dict[str, Any] = {name: 0 for name in CommitRow.__struct_fields__ if name not in FILLED}
+    base = {"keys_without": 97, "keys_with": keys_with}
+    return CommitRow(system="network", commit=str(commit), by_source={}, **(zero | base | more))
+
+
+def intervals(found: dict[str, object]) -> dict[str, Any]:
+    ci = found["ci"]
+    assert isinstance(ci, dict)
+    return ci
+
+
+def test_a_summary_gives_ratios_of_sums_with_intervals_over_commits() -> None:
+    found = summary([row(n, keys, opportunities=90) for n, keys in enumerate((60, 70, 70))])
+    # Of three draws all three are the first commit once in 27 times, which is more than the 2.5 % left out on either side.
+    assert found["ksr"] == round(1 - 200 / 291, 6)
+    assert intervals(found)["ksr"] == [round(1 - 70 / 97, 6), round(1 - 60 / 97, 6)]
+    assert (found["commits"], found["keys_with"], found["opportunities"], found["cpo"]) == (3, 200, 270, 0.0)
+    assert (found["late_rate"], intervals(found)["late_rate"]) == (None, None), "nothing was answered"
+    nothing = summary([row(1, 0, keys_without=0)])
+    assert (nothing["ksr"], intervals(nothing)["ksr"]) == (None, None)
+
+
+@pytest.mark.parametrize("at", [0, 19])
+def test_every_commit_is_drawn_as_often_as_another(at: int) -> None:
+    found = summary([row(n, 60, answered=1, late=int(n == at)) for n in range(20)])
+    # How often one of 20 is drawn in 20 draws: 0 to 3 times in 98.4 %.
+    assert (found["late_rate"], intervals(found)["late_rate"]) == (0.05, [0.0, 0.15])
+
+
+def test_a_paired_interval_is_that_of_the_difference_of_ratios() -> None:
+    first = [row(n, keys) for n, keys in enumerate((60, 70, 70))]
+    second = [row(n, 50, keys_without=103) for n in range(3)]
+    found = paired_ratio(first, second, "keys_with", "keys_without")
+    assert found is not None
+    assert found[:3] == pytest.approx((200 / 291 - 50 / 103, 60 / 97 - 50 / 103, 70 / 97 - 50 / 103))
+    assert paired_ratio(first, first, "keys_with", "keys_without") is not None
+    assert paired_ratio(first, second, "late", "answered") is None
+    with pytest.raises(ValueError, match="the same commits"):
+        paired_ratio(first, second[1:], "keys_with", "keys_without")

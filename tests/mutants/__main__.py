@@ -1,0 +1,196 @@
+"""`make mutants`: breaks the code in places drawn by a seed, one at a time, and sees whether the tests notice (README.md here).
+
+Everything happens in a copy of the checkout; no file of the working tree is ever changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import attrs
+from cosmic_ray.commands import init
+from cosmic_ray.mutating import mutate_and_test
+from cosmic_ray.testing import run_tests
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import TestOutcome, WorkResult
+
+from mutants.chart import ROOT, Known, read_chart, read_survivors
+from mutants.sample import Mutant, draw
+
+__all__ = ["main"]
+
+AIM = 0.9
+CPU_S = 120
+"""Of processor time, of any one process of the tests: a mutant that loops is ended by it, however busy the machine is."""
+
+STUCK_S = 90
+"""A test that waits this long waits for ever."""
+
+WALL_S = 3600
+UNMARKED = "not (slow or soak or editors or vllm)"
+PYTEST = f"-q -x -m {shlex.quote(UNMARKED)} --timeout={STUCK_S} -p no:randomly -p no:cacheprovider -p no:schemathesis -p no:pytest-lsp"
+PROFILE = "--hypothesis-profile=mutants --hypothesis-seed=0"
+
+
+@dataclass(frozen=True)
+class Tried:
+    mutant: Mutant
+    by: str
+    """"own: TEST" or "wider: TEST", of the test that noticed; empty where none did."""
+
+
+def main() -> int:
+    chart = read_chart()
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument(
+        "--room", action="append", choices=[room.name for room in chart.rooms], help="only these; default all"
+    )
+    parser.add_argument(
+        "--key", action="append", default=[], help="only the mutants whose key begins so, as the report prints it"
+    )
+    parser.add_argument("--resume", action="store_true", help="try only what the runs before left untried or unnoticed")
+    parser.add_argument("--list", action="store_true", help="print the sample and run nothing")
+    arguments = parser.parse_args()
+    if trouble := chart.missing() + chart.unmapped():
+        sys.exit("\n".join(["tests/mutants/map.toml is behind the tree:", *trouble]))
+    with checkout() as copy:
+        os.chdir(copy)
+        store = ROOT / "results" / "mutants.sqlite"
+        store.parent.mkdir(exist_ok=True)
+        with use_db(":memory:") as everything:
+            init([Path(path) for room in chart.rooms for path in room.modules], everything, {})
+            sample = draw(chart, everything.work_items, copy)
+        sample = [one for one in sample if one.room.name in (arguments.room or [one.room.name])]
+        sample = [one for one in sample if not arguments.key or one.key.startswith(tuple(arguments.key))]
+        print(f"{len(sample)} mutants of seed {chart.seed}", flush=True)
+        if arguments.list:
+            print(*sample, sep="\n")
+            return 0
+        with use_db(store) as db:
+            if not arguments.resume:
+                db.clear()
+            tried = [tries(db, one) for one in sample]
+    return report(tried, read_survivors(), whole=not (arguments.room or arguments.key))
+
+
+@contextlib.contextmanager
+def checkout() -> Iterator[Path]:
+    """A copy of the working tree without what git ignores; packages are imported from it, by processes of tests too."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-zco", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
+    )
+    with tempfile.TemporaryDirectory(prefix="foretype-mutants-") as folder:
+        copy = Path(folder).resolve() / "foretype"
+        for name in filter(None, listed.stdout.decode().split("\0")):
+            if (ROOT / name).is_file():
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(ROOT / name, copy / name)
+        project = tomllib.loads((copy / "pyproject.toml").read_text("utf-8"))
+        packages = [copy / one for one in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
+        os.environ["PYTHONPATH"] = os.pathsep.join(str(one.parent) for one in packages)
+        # Our modules are compiled once; cosmic-ray has no process write what it compiles of a mutant.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True)
+        for one in packages:
+            seen = subprocess.run(
+                [sys.executable, "-c", f"import {one.name}; print({one.name}.__file__)"],
+                capture_output=True,
+                check=True,
+            )
+            if not Path(seen.stdout.decode().strip()).is_relative_to(copy):
+                sys.exit(
+                    f"{one.name} is imported from {seen.stdout.decode().strip()}, not from the copy: nothing would be tested"
+                )
+        yield copy
+
+
+def command(tests: Sequence[str]) -> str:
+    """For cosmic-ray, which splits it as a shell would."""
+    pytest = f"exec {shlex.quote(sys.executable)} -m pytest {PYTEST} {PROFILE} {shlex.join(tests)}"
+    return shlex.join(["sh", "-c", f"ulimit -t {CPU_S}; {pytest}"])
+
+
+@cache
+def passes(tests: tuple[str, ...]) -> None:
+    """Ends the run where tests fail with nothing broken: then they would notice everything."""
+    outcome, output = run_tests(command(tests), WALL_S)
+    if outcome is not TestOutcome.SURVIVED:
+        sys.exit(f"{' '.join(tests)} fail with nothing broken:\n{output}")
+
+
+def tries(db: WorkDB, one: Mutant) -> Tried:
+    """Breaks the copy there and runs the tests. `db` (cr-html and cr-report read it) keeps how they ended, under the mutant's key."""
+    before = next((result for key, result in db.results if key == one.item.job_id), None)
+    by = "" if before is None else (before.output or "").partition("\n")[0]
+    if not by:
+        if before is None:
+            db.add_work_item(one.item)
+        by, result = runs(one)
+        db.set_result(one.item.job_id, attrs.evolve(result, output=f"{by}\n{result.output}"))
+        print(f"{by or 'NOT NOTICED'}  {one}", flush=True)
+    return Tried(one, by)
+
+
+def runs(one: Mutant) -> tuple[str, WorkResult]:
+    own, wider = one.room.modules[one.module], one.room.wider
+    for name, tests in (("own", tuple(own)), ("wider", tuple(test for test in wider if test not in own))):
+        passes(tests)
+        result = mutate_and_test([one.spec], command(tests), WALL_S)
+        if result.test_outcome is TestOutcome.INCOMPETENT:
+            sys.exit(f"cosmic-ray could not try {one}:\n{result.output}")
+        if result.test_outcome is TestOutcome.KILLED:
+            return f"{name}: {first_failure(result.output or '')}", result
+    return "", result
+
+
+def first_failure(output: str) -> str:
+    """The test that pytest names, or how the run ended."""
+    named = [
+        line.split(" ")[1].rpartition("/")[2] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))
+    ]
+    ends = [word for word in ("Timeout", "timeout") if word in output]
+    return next(iter(named), next(iter(ends), "ended before pytest said anything"))
+
+
+def report(tried: list[Tried], known: list[Known], *, whole: bool) -> int:
+    """Prints shares by room and survivors. 1 where too few were noticed, one is not listed, or what is listed is no survivor."""
+    print("\n  room         tried  noticed   by wider tests alone")
+    for name in dict.fromkeys(one.mutant.room.name for one in tried):
+        here = [one for one in tried if one.mutant.room.name == name]
+        by = Counter(one.by.partition(":")[0] for one in here)
+        print(f"  {name:12} {len(here):5} {len(here) - by['']:8} {by['wider']:12}")
+    noticed = sum(bool(one.by) for one in tried)
+    share = noticed / max(1, len(tried))
+    print(f"  {'together':12} {len(tried):5} {noticed:8}   {share:.1%} (aim: {AIM:.0%})")
+    reasons = {one.place: one.reason for one in known}
+    survivors = [one.mutant for one in tried if not one.by]
+    unknown = [one for one in survivors if one.place not in reasons]
+    for one in survivors:
+        print(
+            f"\n  {one}\n    {reasons.get(one.place, 'NOT LISTED in tests/mutants/survivors.toml: write a test, or the reason why none can')}"
+        )
+    asked = {one.mutant.place for one in tried}
+    alive = {one.place for one in survivors}
+    stale = [one for one in known if one.place not in alive and (whole or one.place in asked)]
+    for one in stale:
+        print(
+            f"\n  listed, but {'noticed' if one.place in asked else 'not in the sample'}: {one.module} {one.definition}\n    + {one.now}"
+        )
+    return 1 if unknown or stale or (whole and share < AIM) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
