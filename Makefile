@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types format lock openapi bench soak e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types format lock openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -104,7 +104,7 @@ e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-
 lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@$(BIN)/python -m pip install -q pip-tools
 	@$(BIN)/pip-compile -q --upgrade --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-	    --no-emit-trusted-host --extra dev -o requirements/lock.txt pyproject.toml
+	    --no-emit-trusted-host --extra dev --extra mutants -o requirements/lock.txt pyproject.toml
 	@sed -i '/^foretype @/d' requirements/lock.txt
 
 openapi: $(VENV)/.installed-dev ## Write docs/openapi.json anew from the gateway's doors
@@ -131,6 +131,10 @@ vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
 
 vllm-suffix: vllm-env ## Build what vLLM's suffix speculation needs into .venv-vllm (cmake, a C++ compiler; two minutes)
 	@requirements/vllm-suffix.sh
+
+mutants: $(VENV)/.installed-dev ## Break the code in 275 places, one at a time, and see whether the tests notice (hours; ARGS='--room leases')
+	@$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[mutants]'
+	@PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
 
 test-vllm: vllm-env ## The tests that drive the real vLLM: engine, tiers, gateway
 	@.venv-vllm/bin/python -m pytest -q -rs -p no:unraisableexception tests/vllm -m "vllm and not soak"

@@ -252,7 +252,9 @@ async def test_a_redis_that_is_killed_stops_nothing_and_is_used_again(
             server.kill()
             assert not await leases.renew()
             assert not await leases.renew()
-            assert [record.levelname for record in caplog.records if "ledger of budgets" in record.message] == ["WARNING"]
+            assert [record.levelname for record in caplog.records if "ledger of budgets" in record.message] == [
+                "WARNING"
+            ]
             server.start()
             assert await leases.renew()
             assert isinstance(budgets.reserve([NAME], 10, 0.0), Reservation)

@@ -90,11 +90,12 @@ def test_a_reply_that_counts_nothing_proves_nothing() -> None:
 class Proving:
     def __init__(self) -> None:
         self.asked, self.now, self.refuse = 0, 100.0, False
-        self.go = asyncio.Event()
+        self.came, self.go = asyncio.Event(), asyncio.Event()
         self.go.set()
 
     async def prove(self) -> None:
         self.asked += 1
+        self.came.set()
         await self.go.wait()
         if self.refuse:
             raise SaltIgnoredError("it does not")
@@ -134,8 +135,7 @@ async def test_what_was_found_out_of_a_server_that_was_lost_meanwhile_counts_for
     proof = world.proof()
     world.go.clear()
     waiting = asyncio.create_task(proof.hold())
-    while not world.asked:
-        await asyncio.sleep(0)
+    await world.came.wait()
     proof.forget()
     world.refuse = True
     world.go.set()

@@ -19,7 +19,14 @@ from foretype_eval.ab.analyse import AbOptions, analyse
 from foretype_eval.ab.assign import Design, pair_of, variant_of
 from foretype_eval.ab.estimate import WAY_SHARE, Panel, between, switchback
 from foretype_eval.ab.rows import AbInputError, UserDay, load_rows
-from foretype_eval.ab.sequential import Bounds, chi_square_p, confidence_sequence, mixture_for, spent_alpha, student_quantile
+from foretype_eval.ab.sequential import (
+    Bounds,
+    chi_square_p,
+    confidence_sequence,
+    mixture_for,
+    spent_alpha,
+    student_quantile,
+)
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.cli import app
 from foretype_eval.statistics import wilson

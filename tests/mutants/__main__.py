@@ -1,4 +1,4 @@
-"""`make mutants`: breaks the code in places drawn by a seed, one at a time, and sees whether the tests notice (README.md here).
+"""`make mutants`: breaks the code in places drawn by a seed, one at a time, and sees whether the tests notice (CONTRIBUTING.md).
 
 Everything happens in a copy of the checkout; no file of the working tree is ever changed.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
+import resource
 import shlex
 import shutil
 import subprocess
@@ -23,7 +25,6 @@ from pathlib import Path
 import attrs
 from cosmic_ray.commands import init
 from cosmic_ray.mutating import mutate_and_test
-from cosmic_ray.testing import run_tests
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome, WorkResult
 
@@ -33,8 +34,8 @@ from mutants.sample import Mutant, draw
 __all__ = ["main"]
 
 AIM = 0.9
-CPU_S = 120
-"""Of processor time, of any one process of the tests: a mutant that loops is ended by it, however busy the machine is."""
+LOOPS = 5
+"""A process that takes so many times the processor time that the tests take together is in a loop, however busy the machine is."""
 
 STUCK_S = 90
 """A test that waits this long waits for ever."""
@@ -99,36 +100,42 @@ def checkout() -> Iterator[Path]:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(ROOT / name, copy / name)
         project = tomllib.loads((copy / "pyproject.toml").read_text("utf-8"))
-        packages = [copy / one for one in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
-        os.environ["PYTHONPATH"] = os.pathsep.join(str(one.parent) for one in packages)
-        # Our modules are compiled once; cosmic-ray has no process write what it compiles of a mutant.
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True)
-        for one in packages:
+        folders = [copy / one for one in project["tool"]["pyright"]["extraPaths"]]
+        os.environ["PYTHONPATH"] = os.pathsep.join(map(str, folders))
+        for package in [found for folder in folders for found in folder.glob("foretype_*")]:
             seen = subprocess.run(
-                [sys.executable, "-c", f"import {one.name}; print({one.name}.__file__)"],
+                [sys.executable, "-c", f"import {package.name}; print({package.name}.__file__)"],
                 capture_output=True,
                 check=True,
             )
             if not Path(seen.stdout.decode().strip()).is_relative_to(copy):
-                sys.exit(
-                    f"{one.name} is imported from {seen.stdout.decode().strip()}, not from the copy: nothing would be tested"
-                )
+                sys.exit(f"{package.name} is not imported from the copy, so nothing would be tested: {seen.stdout!r}")
         yield copy
 
 
-def command(tests: Sequence[str]) -> str:
-    """For cosmic-ray, which splits it as a shell would."""
+def command(tests: Sequence[str], cpu_s: int) -> str:
+    """For cosmic-ray, which splits it as a shell would.
+
+    Args:
+        cpu_s: of processor time, after which a process is ended.
+    """
     pytest = f"exec {shlex.quote(sys.executable)} -m pytest {PYTEST} {PROFILE} {shlex.join(tests)}"
-    return shlex.join(["sh", "-c", f"ulimit -t {CPU_S}; {pytest}"])
+    return shlex.join(["sh", "-c", f"ulimit -t {cpu_s}; {pytest}"])
 
 
 @cache
-def passes(tests: tuple[str, ...]) -> None:
-    """Ends the run where tests fail with nothing broken: then they would notice everything."""
-    outcome, output = run_tests(command(tests), WALL_S)
-    if outcome is not TestOutcome.SURVIVED:
-        sys.exit(f"{' '.join(tests)} fail with nothing broken:\n{output}")
+def limit_s(tests: tuple[str, ...]) -> int:
+    """The processor time that a mutant's tests get. Ends the run where they fail with nothing broken: they would notice everything."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # Not by cosmic-ray, which has Python keep nothing of what it compiles: this is what later runs find compiled.
+    compiling = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(
+        shlex.split(command(tests, WALL_S)), check=False, env=compiling, capture_output=True, text=True, timeout=WALL_S
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(tests)} fail with nothing broken:\n{done.stdout}{done.stderr}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 20 + LOOPS * math.ceil(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def tries(db: WorkDB, one: Mutant) -> Tried:
@@ -147,8 +154,7 @@ def tries(db: WorkDB, one: Mutant) -> Tried:
 def runs(one: Mutant) -> tuple[str, WorkResult]:
     own, wider = one.room.modules[one.module], one.room.wider
     for name, tests in (("own", tuple(own)), ("wider", tuple(test for test in wider if test not in own))):
-        passes(tests)
-        result = mutate_and_test([one.spec], command(tests), WALL_S)
+        result = mutate_and_test([one.spec], command(tests, limit_s(tests)), WALL_S)
         if result.test_outcome is TestOutcome.INCOMPETENT:
             sys.exit(f"cosmic-ray could not try {one}:\n{result.output}")
         if result.test_outcome is TestOutcome.KILLED:
