@@ -8,7 +8,9 @@ from hypothesis import Phase, settings
 
 settings.register_profile("foretype", deadline=None)  # a busy machine is no fault of the code
 # `make mutants`: the same examples for every mutant, none kept for the next, and the first that fails will do.
-settings.register_profile("mutants", deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
+settings.register_profile(
+    "mutants", deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("foretype")
 
 HERE = Path(__file__).parent
