@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from foretype_wire.announcement import FILE_NAME, Announcement
 
-__all__ = ["announced", "new_token"]
+__all__ = ["announced", "is_announced", "new_token"]
 
 
 def new_token() -> str:
@@ -36,6 +36,16 @@ def announced(directory: Path, *, host: str, port: int, token: str, version: str
         yield path
     finally:
         _remove_own(path, token)
+
+
+def is_announced(directory: Path, token: str) -> bool:
+    """Whether `gateway.json` still leads to the gateway of this token: another may have taken its place, or the folder is gone."""
+    try:
+        return msgspec.json.decode((directory / FILE_NAME).read_bytes(), type=Announcement).token == token
+    except FileNotFoundError:
+        return False
+    except (OSError, msgspec.DecodeError, UnicodeError):
+        return True  # a disk that fails for a moment ends nobody's gateway
 
 
 def _write(path: Path, data: bytes) -> None:

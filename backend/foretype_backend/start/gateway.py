@@ -14,7 +14,7 @@ from foretype_wire.redaction import keep_texts_out
 from foretype_backend.config.load import Config
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
-from foretype_backend.start.announcement import announced
+from foretype_backend.start.announcement import announced, is_announced
 from foretype_backend.start.parts import make_profile
 from foretype_backend.start.plan import plan, salted
 from foretype_backend.transport.sockets import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
@@ -137,7 +137,16 @@ async def run_gateway(
             reload=None if config.private else Reloader(config, read, use).on_signal,
             certificate=certificate,
             shared=is_worker,
+            current=_still_found(config),
         )
+
+
+def _still_found(config: Config) -> Callable[[], bool] | None:
+    """Whether clients that look for this private gateway find it; None where none do."""
+    folder, token = config.state_dir, config.token
+    if not config.private or folder is None or token is None:
+        return None
+    return lambda: is_announced(folder, token)
 
 
 def _listeners(config: Config, inherited: Inherited) -> tuple[socket.socket, socket.socket | None]:

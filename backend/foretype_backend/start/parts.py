@@ -183,7 +183,11 @@ def _tokenizer_file(config: Config, artifact: Artifact | None) -> tuple[str, byt
     path = _tokenizer_path(config, artifact)
     if path is not None:
         try:
+            if path.suffix == ".gguf":  # of a server that runs this file itself
+                return str(path), tokenizer_of(path)
             return str(path), path.read_bytes()
+        except ModelFileError as error:
+            raise ConfigError("model.tokenizer", str(error)) from error
         except OSError as error:
             remedy = "name the tokenizer.json of the model"
             raise ConfigError("model.tokenizer", f"cannot read {path}: {error.strerror}; {remedy}") from error

@@ -37,6 +37,9 @@ _YOUNG_OBJECTS: Final = 5_000
 _SWITCH_S: Final = 0.0005
 """A thread that encodes lets the event loop have the interpreter after so long; Python's own 5 ms would be added to every wake-up."""
 
+_LOOK_S: Final = 0.5
+"""How often a private gateway looks whether another has taken its place."""
+
 _KEEP_ALIVE_S: Final = 30
 """Longer than clients keep an idle connection, mostly five seconds: who closes first must not be who is just asked again."""
 
@@ -122,15 +125,18 @@ async def serve_until_told(
     reload: Callable[[], None] | None = None,
     certificate: Certificate | None = None,
     shared: bool = False,
+    current: Callable[[], bool] | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, or, in private mode, until nobody has been connected for `linger_s`.
 
-    On SIGTERM clients are asked to move first, and have `drain_s` for it; SIGINT, or a second signal, ends at once.
+    On SIGTERM clients are asked to move first, and have `drain_s` for it; SIGINT, or a second signal, ends at once. A private
+    gateway whose place another has taken asks its clients to move too.
 
     Args:
         ready: called once requests are served.
         reload: called on SIGHUP.
         shared: siblings listen on the same socket, so that who moves must not come back to this one.
+        current: whether clients that look for this gateway still find it; asked often.
     """
     told = _Told()
     sys.setswitchinterval(_SWITCH_S)
@@ -140,6 +146,9 @@ async def serve_until_told(
             waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.end.wait())]
             if config.private:
                 waits.append(asyncio.ensure_future(_deserted(app, config.gateway.linger_s)))
+            replaced = None if current is None else asyncio.ensure_future(_until_not(current))
+            if replaced is not None:
+                waits.append(replaced)
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -147,7 +156,8 @@ async def serve_until_told(
                     wait.cancel()
             if shared:
                 server.stop_accepting()
-            drain_s = config.gateway.drain_s if told.gently and not config.private else 0.0
+            moved = replaced is not None and replaced.done() and not replaced.cancelled()
+            drain_s = config.gateway.drain_s if moved or (told.gently and not config.private) else 0.0
             await _drain(app, drain_s, told)
 
 
@@ -175,6 +185,11 @@ async def _drain(app: Starlette, drain_s: float, told: _Told) -> None:
                 finally:
                     moved.cancel()
                     hurry.cancel()
+
+
+async def _until_not(current: Callable[[], bool]) -> None:
+    while await asyncio.to_thread(current):  # noqa: ASYNC110 - a file changes without telling anybody
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _deserted(app: Starlette, linger_s: float) -> None:

@@ -43,6 +43,7 @@ _EXTRAS: Final = {
     "bench": "eval",
     "eval": "eval",
     "models": "local",
+    "use": "local",
     "index": "retrieval",
     "search": "retrieval",
 }

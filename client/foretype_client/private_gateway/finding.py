@@ -4,6 +4,10 @@ Agreement with the backend: `python -m foretype_backend serve --private --state-
 writes `DIR/gateway.json` when it is ready, removes it at exit, and ends by itself when the last connection left some
 time ago. The child runs in a session of its own, so it survives the editor that started it and serves the next one.
 
+A model that the user chose (`foretype use`) is `DIR/private.toml`, the profile that the next gateway is started with. To change it
+under the hands of somebody who types, a new gateway is started beside the one that runs (:func:`replace_gateway`): it takes over
+`gateway.json`, and the former one, which sees that, asks its clients to move and ends.
+
 Two editors that start at the same instant are serialised by a file lock; the second finds the first one's gateway.
 A process id proves nothing, since ids are used again: a gateway counts as alive when it answers on the port it wrote
 and accepts the token it wrote.
@@ -30,10 +34,26 @@ from foretype_wire.errors import GatewayGone
 
 from foretype_client.ports import Clock, Endpoint
 
-__all__ = ["GatewayNotStarted", "default_state_dir", "ensure_gateway", "find_gateway"]
+__all__ = [
+    "LOG_NAME",
+    "PROFILE_NAME",
+    "GatewayNotStarted",
+    "chosen_profile",
+    "default_state_dir",
+    "ensure_gateway",
+    "find_gateway",
+    "replace_gateway",
+]
 
+PROFILE_NAME: Final = "private.toml"
+"""Of the profile that the user chose, in the state directory."""
+
+_REFUSED: Final = 2
+"""Exit status of a gateway whose configuration cannot be used; its last line says why."""
+_SAID: Final = "foretype serve: "
+_COMMAND: Final = (sys.executable, "-P", "-m", "foretype_backend", "serve")
 _LOCK: Final = "gateway.lock"
-_LOG: Final = "gateway.log"
+LOG_NAME: Final = "gateway.log"
 _POLL_S: Final = 0.05
 _HEALTH_TIMEOUT_S: Final = 2.0
 _HEALTH_ATTEMPTS: Final = 3
@@ -54,6 +74,12 @@ def default_state_dir() -> Path:
     return platformdirs.user_state_path("foretype")
 
 
+def chosen_profile(state_dir: Path) -> Path | None:
+    """The profile that the user chose for their private gateway; None where that serves the shipped model."""
+    path = state_dir / PROFILE_NAME
+    return path if path.is_file() else None
+
+
 async def find_gateway(state_dir: Path) -> Announcement | None:
     """The live private gateway of this user, or None. Starts nothing and removes nothing."""
     record = await asyncio.to_thread(_read, state_dir / FILE_NAME)
@@ -69,14 +95,14 @@ async def ensure_gateway(
     clock: Clock,
     timeout_s: float = 60.0,
     linger_s: float | None = None,
-    command: Sequence[str] = (sys.executable, "-P", "-m", "foretype_backend", "serve"),
+    command: Sequence[str] = _COMMAND,
     arguments: Sequence[str] = (),
 ) -> Endpoint:
     """Join the user's private gateway, or start one.
 
     Args:
         state_dir: where it is registered; default is the user's state directory.
-        model: model file for a gateway that has to be started; one that runs keeps its own.
+        model: model file for a gateway that has to be started, in place of what the user chose; one that runs keeps its own.
         clock: monotonic seconds.
         timeout_s: for all of it: waiting for another starter, loading the model, the first answer.
         linger_s: how long a started one outlives its last connection; the backend's default otherwise.
@@ -87,6 +113,39 @@ async def ensure_gateway(
         GatewayNotStarted: it ended or did not get ready; the message quotes its last lines of output.
     """
     state_dir = state_dir or default_state_dir()
+    if model is None and (chosen := chosen_profile(state_dir)) is not None:
+        arguments = ["--profile", str(chosen.absolute()), *arguments]
+    start = [*command, *_options(state_dir, model, linger_s), *arguments]
+    return _endpoint_of(await _ensure(state_dir, start, clock=clock, timeout_s=timeout_s))
+
+
+async def replace_gateway(
+    state_dir: Path, *, clock: Clock, timeout_s: float = 180.0, command: Sequence[str] = _COMMAND
+) -> Announcement | None:
+    """Start a private gateway with the chosen profile beside the one that runs; its clients move without losing an answer.
+
+    Returns:
+        The new one; None where none ran: the next client starts it.
+
+    Raises:
+        GatewayNotStarted: it ended or did not get ready; the former one goes on.
+    """
+    former = await find_gateway(state_dir)
+    if former is None:
+        return None
+    chosen = chosen_profile(state_dir)
+    start = [
+        *command,
+        *_options(state_dir, None, None),
+        *([] if chosen is None else ["--profile", str(chosen.absolute())]),
+    ]
+    return await _ensure(state_dir, start, clock=clock, timeout_s=timeout_s, former=former.token)
+
+
+async def _ensure(
+    state_dir: Path, command: list[str], *, clock: Clock, timeout_s: float, former: str | None = None
+) -> Announcement:
+    """A live gateway that is not the `former` one, by its token: joined, else started. Raises GatewayNotStarted."""
     deadline = clock() + timeout_s
     try:
         await asyncio.to_thread(_make_private, state_dir)
@@ -94,26 +153,31 @@ async def ensure_gateway(
         raise GatewayNotStarted(f"cannot use the state directory {state_dir}: {error}") from error
     lock = filelock.FileLock(state_dir / _LOCK, mode=0o600, thread_local=False, blocking=False)
     while True:
-        if (record := await find_gateway(state_dir)) is not None:
-            return _endpoint_of(record)
+        if (record := await _find_other(state_dir, former)) is not None:
+            return record
         try:
             lock.acquire()
             break
         except filelock.Timeout:
             if clock() >= deadline:
-                message = f"another process has been starting a gateway for {timeout_s:g} s; see {state_dir / _LOG}"
+                message = f"another process has been starting a gateway for {timeout_s:g} s; see {state_dir / LOG_NAME}"
                 raise GatewayNotStarted(message) from None
             await asyncio.sleep(_POLL_S)
         except OSError as error:
             raise GatewayNotStarted(f"cannot lock {state_dir / _LOCK}: {error}") from error
     try:
-        if (record := await find_gateway(state_dir)) is not None:  # the former holder of the lock started it
-            return _endpoint_of(record)
-        await asyncio.to_thread((state_dir / FILE_NAME).unlink, missing_ok=True)
-        options = _options(state_dir, model, linger_s)
-        return await _start([*command, *options, *arguments], state_dir, clock=clock, deadline=deadline)
+        if (record := await _find_other(state_dir, former)) is not None:  # the former holder of the lock started it
+            return record
+        if former is None:
+            await asyncio.to_thread((state_dir / FILE_NAME).unlink, missing_ok=True)
+        return await _start(command, state_dir, clock=clock, deadline=deadline, former=former)
     finally:
         lock.release()
+
+
+async def _find_other(state_dir: Path, former: str | None) -> Announcement | None:
+    record = await find_gateway(state_dir)
+    return None if record is None or record.token == former else record
 
 
 def _options(state_dir: Path, model: Path | None, linger_s: float | None) -> list[str]:
@@ -126,17 +190,22 @@ def _options(state_dir: Path, model: Path | None, linger_s: float | None) -> lis
     return options
 
 
-async def _start(command: list[str], state_dir: Path, *, clock: Clock, deadline: float) -> Endpoint:
-    log = state_dir / _LOG
+async def _start(
+    command: list[str], state_dir: Path, *, clock: Clock, deadline: float, former: str | None
+) -> Announcement:
+    log = state_dir / LOG_NAME
     try:
         child, log_start = await asyncio.to_thread(_spawn, command, log)
     except OSError as error:
         raise GatewayNotStarted(f"cannot start {command[0]}: {error}") from error
     while True:
-        if (record := await find_gateway(state_dir)) is not None:
-            return _endpoint_of(record)
+        if (record := await _find_other(state_dir, former)) is not None:
+            return record
         if (status := child.poll()) is not None:
             words = await asyncio.to_thread(_tail, log, log_start)
+            if status == _REFUSED and _SAID in (last := words.splitlines()[-1]):
+                choose = "" if chosen_profile(state_dir) is None else "; or choose another model: `foretype use`"
+                raise GatewayNotStarted(f"{last.partition(_SAID)[2]}{choose}")
             raise GatewayNotStarted(f"the gateway ended at once with status {status}\n{words}\nfull log: {log}")
         if clock() >= deadline:
             child.terminate()

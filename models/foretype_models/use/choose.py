@@ -1,0 +1,269 @@
+"""From what somebody asked for to what the private gateway is to serve: looks, checks, and fetches what is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from foretype_models import artifacts
+from foretype_models.use import servers
+from foretype_models.use.catalogue import Catalogue, Entry
+from foretype_models.use.download import Wanted, download, hash_file
+from foretype_models.use.errors import UseError
+from foretype_models.use.machine import Machine
+from foretype_models.use.profile import Choice
+from foretype_models.use.proposal import check_memory, plan_for
+from foretype_models.use.servers import Server
+
+__all__ = ["Asked", "Events", "choose", "default_folder", "file_of", "model_names"]
+
+_OLLAMA: Final = "ollama:"
+_LOCAL_OLLAMA: Final = "http://127.0.0.1:11434"
+_GGUF: Final = b"GGUF"
+_PROMPT_MOST: Final = 2000
+_ANSWER_TOKENS: Final = 256
+"""Of a server's context that stays for the answer and for what the prompt's own count misses."""
+
+
+class Events(Protocol):
+    """Who watches."""
+
+    def doing(self, text: str) -> None: ...
+
+    def progress(self, done: int, total: int | None) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What somebody asked for.
+
+    Attributes:
+        what: a name of the catalogue, a file, `ollama:NAME`, a server's URL, or `shipped`.
+        folder: where downloaded models lie.
+        accept_digest: SHA-256 of a file whose digest the catalogue does not know, as the user read it at its publisher.
+        tokenizer: `tokenizer.json` or GGUF file of a server's model.
+        model: which one of a server's models.
+        anyway: take it although a check says that it is no good; never one whose digest is wrong.
+    """
+
+    what: str
+    folder: Path
+    accept_digest: str | None = None
+    tokenizer: Path | None = None
+    model: str | None = None
+    anyway: bool = False
+    machine: Machine = field(repr=False)
+    catalogue: Catalogue = field(repr=False)
+    look_at: Callable[[str], Server] = servers.look_at
+
+
+def default_folder() -> Path:
+    """Where downloaded models lie, one folder each."""
+    import platformdirs
+
+    return platformdirs.user_data_path("foretype") / "models"
+
+
+def file_of(entry: Entry, folder: Path) -> Path:
+    """Where the file of an entry lies, or will."""
+    return folder / entry.name / entry.file
+
+
+def choose(asked: Asked, events: Events) -> Choice:
+    """What the private gateway is to serve. Blocking; downloads.
+
+    Raises:
+        UseError: it cannot be used; one sentence with the remedy.
+    """
+    what = asked.what
+    if what == "shipped":
+        return Choice(asked=what, name=_shipped_name())
+    if what.startswith(_OLLAMA):
+        return _ollama(asked, what.removeprefix(_OLLAMA), events)
+    if re.match(r"https?://", what):
+        return _server(asked)
+    if (entry := asked.catalogue.get(what)) is not None:
+        return _entry(asked, entry, events)
+    if what.endswith(".gguf") or "/" in what or os.sep in what:
+        path = Path(what).expanduser().absolute()
+        return _file(asked, path, what=str(path), name=path.stem)
+    names = ", ".join(model_names(asked.catalogue))
+    raise UseError(
+        f"{what!r} is no model that is known; name one of {names}, a .gguf file, ollama:NAME, http://host:port/v1, or shipped"
+    )
+
+
+def model_names(catalogue: Catalogue) -> list[str]:
+    return [entry.name for entry in catalogue.models]
+
+
+def _shipped_name() -> str:
+    try:
+        return artifacts.available()[0].name
+    except artifacts.ArtifactError as error:
+        raise UseError(str(error)) from error
+
+
+def _entry(asked: Asked, entry: Entry, events: Events) -> Choice:
+    if entry.serve != "embedded":
+        raise UseError(
+            f"{entry.name} does not open in the embedded engine; start `llama-server -hf {entry.repository} --port 8012`, then "
+            "`foretype use http://127.0.0.1:8012/v1`"
+        )
+    digest = _digest(asked, entry)
+    if not asked.machine.embedded and not asked.anyway:
+        raise UseError(
+            f"the embedded engine is not expected to run on this processor; start `llama-server -hf {entry.repository} --port 8012`, "
+            "then `foretype use http://127.0.0.1:8012/v1` (--anyway tries all the same)"
+        )
+    if entry.bytes is not None:
+        check_memory(asked.machine, entry.bytes, entry.name)
+    if not entry.commercial:
+        events.note(f"its licence, {entry.licence}, forbids commercial use: {entry.licence_url}")
+    target = file_of(entry, asked.folder)
+    events.doing(f"fetching {entry.file}")
+    download(Wanted(entry.source(), digest, entry.bytes), target, events.progress)
+    return _file(asked, target, what=entry.name, name=entry.name, licence=entry.licence)
+
+
+def _digest(asked: Asked, entry: Entry) -> str:
+    given = None if asked.accept_digest is None else asked.accept_digest.lower()
+    if given is not None and re.fullmatch("[0-9a-f]{64}", given) is None:
+        raise UseError("--accept-digest takes a SHA-256, 64 hexadecimal digits, as the file's publisher states it")
+    if entry.sha256 is None:
+        if given is None:
+            raise UseError(
+                f"the SHA-256 of {entry.file} is not known here, so it is not downloaded; read it at {entry.page} and repeat with "
+                "--accept-digest SHA256"
+            )
+        return given
+    if given is not None and given != entry.sha256:
+        raise UseError(f"--accept-digest names another digest than the catalogue has for {entry.name}; leave it out")
+    return entry.sha256
+
+
+def _file(asked: Asked, path: Path, *, what: str, name: str, licence: str = "not known") -> Choice:
+    """A GGUF file for the embedded engine. What else is wrong with it, the trial says."""
+    try:
+        if path.is_dir():
+            raise UseError(
+                f"{path} is a folder; name the .gguf file in it, or prepare a checkpoint with `foretype models pull`"
+            )
+        with path.open("rb") as stream:
+            magic = stream.read(len(_GGUF))
+        size = path.stat().st_size
+    except OSError as error:
+        raise UseError(f"{path} cannot be read ({error.strerror or error}); name a .gguf file") from error
+    if magic != _GGUF:
+        raise UseError(f"{path} is no GGUF file; name one, or prepare a checkpoint with `foretype models pull`")
+    if servers.is_instruct(name) and not asked.anyway:
+        raise UseError(
+            f"{name} was trained to chat, by its name, and would answer in prose; take its base model, or --anyway"
+        )
+    check_memory(asked.machine, size, name)
+    device, prompt_tokens = plan_for(asked.machine)
+    return Choice(
+        asked=what,
+        name=name,
+        model=str(path),
+        options={} if device == "CPU" else {"device": device},
+        rules={"budgets": _budgets(prompt_tokens)},
+        licence=licence,
+    )
+
+
+def _budgets(prompt_tokens: int) -> dict[str, int]:
+    """The shares that the profile's defaults have."""
+    return {"prompt_tokens": prompt_tokens, "context_tokens": prompt_tokens // 3, "suffix_tokens": prompt_tokens // 8}
+
+
+def _ollama(asked: Asked, name: str, events: Events) -> Choice:
+    """One of Ollama's models, by its file: Ollama's own interface for tokens puts prompts into a template."""
+    host = os.environ.get("OLLAMA_HOST", "")
+    root = host if "://" in host else f"http://{host}" if host else _LOCAL_OLLAMA
+    try:
+        server = asked.look_at(root)
+    except UseError:
+        raise UseError(f"no Ollama answers at {root}; start it with `ollama serve`, or set OLLAMA_HOST") from None
+    if server.kind != "ollama":
+        raise UseError(f"{root} is no Ollama but {server.kind}; set OLLAMA_HOST, or name that server's URL")
+    has = next((one for one in server.models if one in (name, f"{name}:latest")), None)
+    if has is None:
+        there = ", ".join(server.models[:8]) or "none"
+        raise UseError(f"Ollama has no model {name} (it has {there}); get it with `ollama pull {name}`")
+    if servers.is_instruct(has) and not asked.anyway:
+        raise UseError(
+            f"{has} was trained to chat, by its name, and would answer in prose; take a -base model, or --anyway"
+        )
+    path = Path(servers.blob_of(server.url, has))
+    if not os.access(path, os.R_OK):
+        raise UseError(
+            f"Ollama's file of {has} cannot be read here ({path}); let this user read it, or serve it with `llama-server -m`"
+        )
+    events.note("the embedded engine reads Ollama's own file; Ollama is not asked")
+    events.doing(f"checking {path.name[:19]}…")
+    said = path.name.removeprefix("sha256-")
+    if re.fullmatch("[0-9a-f]{64}", said) and hash_file(path, events.progress) != said:
+        raise UseError(f"Ollama's file of {has} does not match its own digest; get it again with `ollama pull {name}`")
+    return _file(asked, path, what=f"{_OLLAMA}{has}", name=has.replace(":", "-").replace("/", "-"))
+
+
+def _server(asked: Asked) -> Choice:
+    server = asked.look_at(asked.what)
+    if (refuse := _NOT_YET.get(server.kind)) is not None:
+        raise UseError(refuse.format(url=server.url))
+    names = server.models
+    if asked.model is not None:
+        if asked.model not in names:
+            raise UseError(f"{server.url} has no model {asked.model}; it has {', '.join(names) or 'none'}")
+        name = asked.model
+    elif len(names) == 1:
+        name = names[0]
+    elif (only := [one for one in names if servers.is_code(one) and not servers.is_instruct(one)]) and len(only) == 1:
+        name = only[0]
+    else:
+        raise UseError(f"{server.url} has {len(names)} models ({', '.join(names)}); choose one with --model NAME")
+    label = Path(name).stem if name.endswith(".gguf") else name
+    if servers.is_instruct(label) and not asked.anyway:
+        raise UseError(
+            f"{label} was trained to chat, by its name, and would answer in prose; serve its base model, or --anyway"
+        )
+    rules: dict[str, Any] = {"tokenizer": str(_tokenizer(asked, server))}
+    if server.context_tokens is not None:
+        rules["context_limit_tokens"] = server.context_tokens
+        if (room := server.context_tokens - _ANSWER_TOKENS) < _PROMPT_MOST:
+            if room < _ANSWER_TOKENS:
+                raise UseError(
+                    f"{server.url} has a context of {server.context_tokens} tokens, which is too little; start it with at least 2,304"
+                )
+            rules["budgets"] = _budgets(room)
+    return Choice(asked=asked.what, name=name, engine="openai", model=server.url, rules=rules)
+
+
+_NOT_YET: Final = {
+    "ollama": "{url} is an Ollama, whose /v1 puts prompts into a chat template; name its model: `foretype use ollama:NAME`",
+    "lm-studio": "{url} is an LM Studio, which is not served yet; serve its file with llama-server, or `foretype use ./FILE.gguf`",
+}
+"""Servers that cannot be asked correctly through the engine `openai`, and what to do until they have an engine of their own."""
+
+
+def _tokenizer(asked: Asked, server: Server) -> Path:
+    """Of the server's model: as named, else out of the model's own file where that lies on this machine."""
+    if asked.tokenizer is not None:
+        if not asked.tokenizer.is_file():
+            raise UseError(f"--tokenizer: there is no file {asked.tokenizer}; name the model's tokenizer.json or .gguf")
+        return asked.tokenizer.absolute()
+    path = Path(server.model_path)
+    if server.model_path and path.is_absolute():
+        found = path / "tokenizer.json" if path.is_dir() else path
+        if found.is_file() and found.suffix in (".gguf", ".json"):
+            return found
+    raise UseError(
+        f"the tokenizer of {server.url}'s model is not on this machine; name it with --tokenizer FILE (its tokenizer.json or .gguf)"
+    )

@@ -1,0 +1,158 @@
+"""What there is to choose from: what serves now, what is proposed, and every other choice; for people and for editors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from foretype_models.use.catalogue import Catalogue, Entry
+from foretype_models.use.choose import file_of
+from foretype_models.use.machine import Machine
+from foretype_models.use.profile import chosen
+from foretype_models.use.proposal import Proposal, expected, propose
+from foretype_models.use.servers import Server, is_code, is_instruct
+
+__all__ = ["Listing", "Row", "list_choices"]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One choice.
+
+    Attributes:
+        asked: what `foretype use` takes.
+        detail: size, licence, and what else decides.
+        current: it serves now.
+        proposed: it suits this machine best.
+        here: nothing has to be downloaded.
+        refused: why it would be refused as it is; empty where it would not.
+    """
+
+    asked: str
+    title: str
+    detail: str
+    current: bool = False
+    proposed: bool = False
+    here: bool = False
+    refused: str = ""
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `foretype use` without a name knows.
+
+    Attributes:
+        current: what was asked for when the present choice was made.
+        good: whether that is a model whose suggestions are shown by themselves.
+        why: of the proposal.
+    """
+
+    current: str
+    good: bool
+    machine: str
+    rows: list[Row]
+    why: str
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was looked at, once."""
+
+    machine: Machine
+    servers: list[Server]
+    catalogue: Catalogue
+
+
+def list_choices(found: Found, folder: Path, state_dir: Path) -> tuple[Listing, Proposal]:
+    """The choices on this machine, the proposed one first."""
+    current = chosen(state_dir)
+    proposal = propose(found.machine, found.catalogue)
+    notes = list(proposal.notes)
+    rows = [_server_row(server, current) for server in found.servers]
+    good = [row for row in rows if row.proposed]
+    if len(good) > 1:
+        named = ", ".join(row.asked for row in good)
+        notes.append(f"{len(good)} servers run that could serve ({named}); name the one that is meant")
+        rows = [msgspec.structs.replace(row, proposed=False) for row in rows]
+    why = proposal.why
+    if len(good) == 1:
+        why = "it runs already, with a base model for code"
+    taken = bool(good)
+    rows += [
+        _row(entry, found, folder, current, proposed=not taken and entry == proposal.entry)
+        for entry in found.catalogue.models
+    ]
+    rows.append(
+        Row(
+            asked="shipped",
+            title="the model that comes with Foretype",
+            detail="11 MB, Apache-2.0, Python; what it says is shown only when you ask",
+            current=current == "shipped",
+            here=True,
+        )
+    )
+    if not any(row.current for row in rows):
+        rows.append(Row(asked=current, title="what you chose", detail="serves now", current=True, here=True))
+    rows.sort(key=lambda row: not row.proposed)
+    listing = Listing(
+        current=current,
+        good=current != "shipped",
+        machine=str(found.machine),
+        rows=rows,
+        why=why,
+        notes=notes,
+    )
+    return listing, proposal
+
+
+def _server_row(server: Server, current: str) -> Row:
+    code = [name for name in server.models if is_code(name) and not is_instruct(name)]
+    what = f"{server.kind}: {', '.join(server.models[:3]) or 'no model'}"
+    if server.kind == "ollama":
+        asked = f"ollama:{code[0]}" if code else server.url
+        return Row(
+            asked=asked,
+            title=what,
+            detail="its file, in the embedded engine",
+            current=current == asked,
+            here=bool(code),
+            refused="" if code else "it has no base model for code: `ollama pull qwen2.5-coder:1.5b-base`",
+        )
+    facts = [
+        f"{server.context_tokens:,} tokens of context" if server.context_tokens else "",
+        f"{server.slots} slots" if server.slots else "",
+    ]
+    refused = "" if server.good else "it has no base model for code"
+    if not server.serves:
+        refused = "it is not served yet"
+    return Row(
+        asked=server.url,
+        title=what,
+        detail="runs already" + "".join(f", {fact}" for fact in facts if fact),
+        current=current == server.url,
+        proposed=server.good is not None,
+        here=True,
+        refused=refused,
+    )
+
+
+def _row(entry: Entry, found: Found, folder: Path, current: str, *, proposed: bool) -> Row:
+    size = "size not known" if entry.bytes is None else f"{entry.bytes / 1e6:,.0f} MB"
+    speed = expected(entry, found.machine, found.catalogue) if entry.serve == "embedded" else None
+    speed_text = f", about {speed.decode_tokens_s:.0f} tokens/s" if speed is not None else ""
+    refused = ""
+    if entry.serve != "embedded":
+        refused = "the embedded engine does not open it; llama-server does"
+    elif entry.sha256 is None:
+        refused = "its SHA-256 is not known here: --accept-digest"
+    noncommercial = "" if entry.commercial else " (not for commercial use)"
+    return Row(
+        asked=entry.name,
+        title=entry.title,
+        detail=f"{size}, {entry.licence.removeprefix('LicenseRef-')}{noncommercial}{speed_text}",
+        current=current == entry.name,
+        proposed=proposed,
+        here=file_of(entry, folder).is_file(),
+        refused=refused,
+    )
