@@ -1,6 +1,7 @@
 """Stands in for `python -m foretype_backend serve` in tests of starting and joining; takes the same options.
 
-`FAKE_GATEWAY` in the environment chooses a fault: `fail` ends at once with words on stderr, `hang` never gets ready.
+`FAKE_GATEWAY` in the environment chooses a fault: `fail` ends at once with words on stderr, `refuse` as one whose
+configuration cannot be used, `hang` never gets ready.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ parser.add_argument("--private", action="store_true", required=True)
 parser.add_argument("--state-dir", type=Path, required=True)
 parser.add_argument("--model", type=Path)
 parser.add_argument("--linger-s", type=float, default=60.0)
+parser.add_argument("--profile", type=Path)
 options = parser.parse_args()
 
 with (options.state_dir / "starts").open("a") as starts:
@@ -29,6 +31,9 @@ fault = os.environ.get("FAKE_GATEWAY", "")
 if fault == "fail":
     print("loading\nmodel file is not there: foretype models pull", file=sys.stderr)
     sys.exit(3)
+if fault == "refuse":
+    print("foretype serve: engine.model: /gone.gguf: no such file", file=sys.stderr)
+    sys.exit(2)
 if fault == "hang":
     print("still loading", file=sys.stderr, flush=True)
     time.sleep(60)
@@ -58,6 +63,7 @@ record = {
     "version": "test",
     "started": "2026-01-01T00:00:00Z",
     "model": str(options.model),
+    "profile": str(options.profile),
 }
 path = options.state_dir / "gateway.json"
 temporary = path.with_suffix(".tmp")

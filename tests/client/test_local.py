@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from client.wire_server import WireServer
-from foretype_client.private_gateway.finding import GatewayNotStarted, ensure_gateway, find_gateway
+from foretype_client.private_gateway.finding import GatewayNotStarted, ensure_gateway, find_gateway, replace_gateway
 from foretype_wire.announcement import Announcement
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_gateway.py")))
@@ -174,3 +174,57 @@ def test_the_token_is_never_printed() -> None:
     record = Announcement(pid=1, host="::1", port=5, token="secret")
     assert "secret" not in f"{record!r} {record}"
     assert record.stream_url == "ws://[::1]:5/v1/stream"
+
+
+# A model that the user chose
+
+
+def recorded(state_dir: Path) -> dict[str, Any]:
+    return json.loads((state_dir / "gateway.json").read_text())
+
+
+async def test_a_gateway_is_started_with_the_profile_that_the_user_chose(state_dir: Path) -> None:
+    state_dir.mkdir()
+    (state_dir / "private.toml").write_text("")
+    await ensure(state_dir)
+    assert recorded(state_dir)["profile"] == str(state_dir / "private.toml")
+
+
+async def test_a_model_that_is_named_wins_over_the_choice(state_dir: Path) -> None:
+    state_dir.mkdir()
+    (state_dir / "private.toml").write_text("")
+    await ensure(state_dir, model=Path("other.gguf"))
+    assert recorded(state_dir)["profile"] == "None"
+
+
+async def test_a_choice_that_cannot_be_served_is_one_sentence(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GATEWAY", "refuse")
+    state_dir.mkdir()
+    (state_dir / "private.toml").write_text("")
+    with pytest.raises(GatewayNotStarted) as raised:
+        await ensure(state_dir)
+    assert str(raised.value) == "engine.model: /gone.gguf: no such file; or choose another model: `foretype use`"
+
+
+async def test_a_gateway_is_replaced_by_one_that_is_ready(state_dir: Path) -> None:
+    first = await ensure(state_dir)
+    (state_dir / "private.toml").write_text("")
+    record = await replace_gateway(state_dir, clock=time.monotonic, command=FAKE)
+    assert record is not None and record.stream_url != first.url
+    assert (await ensure(state_dir)).url == record.stream_url
+    assert len(started(state_dir)) == 2
+
+
+async def test_a_replacement_that_fails_leaves_the_one_that_runs(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await ensure(state_dir)
+    monkeypatch.setenv("FAKE_GATEWAY", "fail")
+    with pytest.raises(GatewayNotStarted):
+        await replace_gateway(state_dir, clock=time.monotonic, command=FAKE)
+    assert (await ensure(state_dir)) == first
+
+
+async def test_nothing_runs_so_nothing_is_replaced(state_dir: Path) -> None:
+    assert await replace_gateway(state_dir, clock=time.monotonic, command=FAKE) is None
+    assert started(state_dir) == []

@@ -1,0 +1,285 @@
+"""`foretype use` as a command: real gateways, real files, and servers that stand in for those that people run."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from backend.tiny_gguf import write_tiny_gguf
+from foretype_client.client import Client, ClientOptions, open_client
+from foretype_client.commands.asking import ask, plan_at
+from foretype_client.private_gateway.finding import find_gateway, replace_gateway
+from foretype_context.document import Document
+from foretype_models.artifacts import locate
+from foretype_models.use.catalogue import CATALOGUE
+from models.file_server import FileServer
+from models.file_server import serving as serving_file
+from models.model_server import ModelServer, fills_holes, llama_cpp, serving
+
+TIMEOUT_S = 110
+SCRIPTED = '[engine]\nname = "scripted"\n[engine.options]\ndecode_s_per_token = {decode_s}\n[model]\nname = "{name}"\n'
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    """A state directory; whatever gateway is registered there in the end is ended."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o700)
+    yield folder
+    try:
+        pid = json.loads((folder / "gateway.json").read_text())["pid"]
+        (folder / "gateway.json").unlink()  # nobody finds it any more: it ends by itself
+        psutil.Process(pid).wait(30)
+    except (FileNotFoundError, psutil.NoSuchProcess):
+        pass
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_gguf(tmp_path_factory.mktemp("tiny") / "tiny-coder.gguf")
+
+
+def use(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    program = Path(sys.executable).with_name("foretype")
+    return subprocess.run(
+        [program, "use", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+        env={**os.environ, "COLUMNS": "80", **environment},
+    )
+
+
+def in_one(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def refused(*arguments: object, **environment: str) -> str:
+    done = use(*arguments, **environment)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stdout
+    return done.stderr
+
+
+def own_catalogue(folder: Path, served: FileServer) -> Path:
+    """The real one, in which the first model is a file of this machine."""
+    text = CATALOGUE.read_text("utf-8")
+    body = served.body
+    text = text.replace("531_068_128", str(len(body)), 1).replace("494_032_768", str(len(body)), 1)
+    text = re.sub(
+        r'sha256 = "[0-9a-f]{64}"',
+        f'sha256 = "{hashlib.sha256(body).hexdigest()}"\nurl = "{served.url}"',
+        text,
+        count=1,
+    )
+    (path := folder / "catalogue.toml").write_text(text)
+    return path
+
+
+@asynccontextmanager
+async def typing(state: Path) -> AsyncIterator[Client]:
+    async with open_client(ClientOptions(state_dir=state, local=False)) as client:
+        await client.ready(60)
+        yield client
+
+
+async def complete(client: Client) -> Any:
+    assembler = await client.ready(60)
+    snapshot = Document("file:///w/a.py", "def f(a):\n    x = \n", path="a.py", language="python").snapshot()
+    plan, _ = plan_at(assembler, snapshot, 18)
+    return await ask(client.session, plan, snapshot, 18, max_tokens=20)
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+# The private gateway changes hands
+
+
+async def test_a_replaced_gateway_finishes_what_runs_and_ends(state: Path) -> None:
+    profile = state / "private.toml"
+    profile.write_text(SCRIPTED.format(decode_s=0.1, name="before"))
+    async with typing(state) as client:
+        former = psutil.Process(json.loads((state / "gateway.json").read_text())["pid"])
+        profile.write_text(SCRIPTED.format(decode_s=0.0, name="after"))
+        running = asyncio.ensure_future(complete(client))
+        await until(lambda: client.session.statistics().running)
+        replaced = await replace_gateway(state, clock=time.monotonic)
+        assert replaced is not None
+        answer = await running  # two seconds of writing, during which the other gateway came
+        assert answer.raw and answer.done.finish in ("stop", "length")
+        await until(lambda: client.session.profile is not None and client.session.profile.model == "after")
+        assert (await complete(client)).raw
+        await asyncio.to_thread(former.wait, 30)
+        found = await find_gateway(state)
+        assert found is not None and found.token == replaced.token
+
+
+async def test_a_gateway_that_nobody_can_find_ends(state: Path) -> None:
+    (state / "private.toml").write_text(SCRIPTED.format(decode_s=0.0, name="x"))
+    async with typing(state):
+        former = psutil.Process(json.loads((state / "gateway.json").read_text())["pid"])
+    (state / "gateway.json").unlink()
+    await asyncio.to_thread(former.wait, 30)
+
+
+# One command
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_a_model_of_the_catalogue_is_fetched_tried_and_served_while_somebody_types(
+    state: Path, tmp_path: Path
+) -> None:
+    (state / "private.toml").write_text(SCRIPTED.format(decode_s=0.0, name="before"))
+    with serving_file(FileServer(locate().path.read_bytes(), breaks_after=[4_000_000, 3_000_000])) as served:
+        arguments = [
+            "--catalogue",
+            own_catalogue(tmp_path, served),
+            "--folder",
+            tmp_path / "models",
+            "--state-dir",
+            state,
+        ]
+        async with typing(state) as client:
+            command = asyncio.create_task(
+                asyncio.to_thread(use, "qwen2.5-coder-0.5b", *arguments, "--anyway", "--bench-s", "1")
+            )
+            answers, gaps = 0, 0
+            while not command.done():
+                if client.session.connected:
+                    assert (await complete(client)).done is not None
+                    answers += 1
+                else:
+                    gaps += 1
+                await asyncio.sleep(0.05)
+            done = command.result()
+            assert done.returncode == 0, done.stderr
+            await until(
+                lambda: client.session.profile is not None and client.session.profile.model == "qwen2.5-coder-0.5b"
+            )
+            assert (await complete(client)).done.usage.generated_tokens > 0
+    assert answers > 10
+    assert [request.get("Range") for request in served.requests] == [None, "bytes=4000000-", "bytes=7000000-"]
+    said = in_one(done.stdout)
+    assert "holes filled" in said and "tokens/s" in said and "have it at the next key" in said
+    listed = use("--list", *arguments)
+    assert re.search(r"^\* qwen2\.5-coder-0\.5b", listed.stdout, re.MULTILINE)
+    back = use("shipped", *arguments)
+    assert back.returncode == 0 and not (state / "private.toml").exists()
+
+
+@pytest.mark.timeout(240)
+def test_a_server_that_fills_holes_is_taken(state: Path, tiny: Path) -> None:
+    with serving(ModelServer(llama_cpp("tiny-coder.gguf", model_path=str(tiny), context=4096), fills_holes)) as running:
+        done = use(f"{running.root}/v1", "--state-dir", state, "--bench-s", "0.5", "--json")
+        assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    last = events[-1]
+    assert last["event"] == "done" and last["model"] == "tiny-coder.gguf" and last["canary"].startswith("3 of 3 holes")
+    assert any("<|fim_middle|>" in prompt for prompt in running.prompts)
+    assert f'model = "{running.root}/v1"' in (state / "private.toml").read_text()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("prose", ["Sure! Here is the code:\n```python\nreturn a + b\n```\n", "a + b<|im_end|>\n"])
+async def test_a_server_that_chats_is_refused_and_what_served_serves(state: Path, tiny: Path, prose: str) -> None:
+    before = SCRIPTED.format(decode_s=0.0, name="before")
+    (state / "private.toml").write_text(before)
+    async with typing(state) as client:
+        with serving(ModelServer(llama_cpp("tiny-coder.gguf", model_path=str(tiny)), lambda prompt: prose)) as running:
+            said = await asyncio.to_thread(refused, f"{running.root}/v1", "--state-dir", state)
+        assert re.search(
+            r"tiny-coder.gguf is asked in a way that it does not understand, or was trained to chat .*--anyway", said
+        )
+        assert (await complete(client)).raw and client.session.profile is not None
+        assert client.session.profile.model == "before"
+    assert (state / "private.toml").read_text() == before
+    assert not list(state.glob(".trying-*"))
+
+
+@pytest.mark.timeout(240)
+def test_a_vocabulary_with_one_control_missing_is_refused(state: Path, tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "lame-coder.gguf", controls=("<|endoftext|>", "<|fim_prefix|>", "<|fim_suffix|>"))
+    said = refused(path, "--state-dir", state)
+    assert "lame-coder does not serve: model.grammar" in said or ("lame-coder" in said and "<|fim_middle|>" in said)
+    assert not (state / "private.toml").exists()
+
+
+@pytest.mark.timeout(240)
+def test_weights_that_know_nothing_are_refused(state: Path, tiny: Path) -> None:
+    said = refused(tiny, "--state-dir", state, "--bench-s", "0")
+    assert re.search(r"tiny-coder (filled none of 3 easy holes|is asked in a way)", said)
+
+
+def test_no_network_is_one_sentence_and_nothing_changes(state: Path, tmp_path: Path) -> None:
+    arguments = ("qwen2.5-coder-0.5b", "--folder", tmp_path / "models", "--state-dir", state)
+    said = refused(*arguments, HF_ENDPOINT="https://no-such-host.invalid", NO_PROXY="*")
+    assert "no-such-host.invalid cannot be reached" in said and "HTTPS_PROXY" in said
+    with serving_file(FileServer(b"<html>Welcome to the hotel</html>", content_type="text/html")) as hotel:
+        said = refused(*arguments, HF_ENDPOINT=f"http://127.0.0.1:{hotel.port}", NO_PROXY="*")
+    assert "a web page came in place of the file" in said and "log in with a browser" in said
+    assert not (state / "private.toml").exists()
+
+
+def test_where_nothing_may_be_written_it_is_said(tmp_path: Path) -> None:
+    (file := tmp_path / "file").write_text("")
+    said = refused("qwen2.5-coder-0.5b", "--state-dir", file / "state", "--folder", tmp_path)
+    assert "cannot be written to" in said and "--state-dir" in said
+    said = refused("qwen2.5-coder-0.5b", "--state-dir", tmp_path / "state", "--folder", file / "models")
+    assert "cannot be written to" in said and "--folder" in said
+
+
+def test_without_a_name_it_proposes_and_does_nothing(state: Path, tmp_path: Path) -> None:
+    done = use("--state-dir", state, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "no good model is configured" in in_one(done.stdout)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert list(state.iterdir()) == []
+    found = json.loads(use("--json", "--state-dir", state, "--folder", tmp_path).stdout)
+    assert found["current"] == "shipped" and not found["good"]
+    assert {"qwen2.5-coder-0.5b", "shipped"} <= {row["asked"] for row in found["rows"]}
+
+
+def test_two_at_a_time_wait_for_nobody(state: Path) -> None:
+    import filelock
+
+    with filelock.FileLock(state / "use.lock"):
+        assert "another `foretype use` is at work" in refused("shipped", "--state-dir", state)
+
+
+def test_a_choice_whose_file_has_gone_is_told_and_can_be_undone(state: Path, tiny: Path) -> None:
+    shutil.copyfile(tiny, gone := state / "gone.gguf")
+    (state / "private.toml").write_text(f'[engine]\nmodel = "{gone}"\n')
+    gone.unlink()
+    done = subprocess.run(
+        [Path(sys.executable).with_name("foretype"), "complete", f"{__file__}:1:1", "--state-dir", str(state)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 1
+    assert re.search(
+        r"error: engine.model: .*gone\.gguf: no such file; .*; or choose another model: `foretype use`\n$", done.stderr
+    )
+    assert use("shipped", "--state-dir", state).returncode == 0

@@ -1,0 +1,142 @@
+"""Stand-ins for servers of models, by what they answer to those who look at them (written from their sources; not the thing)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+CODER = "qwen2.5-coder-1.5b"
+
+
+def ollama(*names: str, modelfile: str = "") -> dict[str, Any]:
+    """Source: ollama fb30760, server/routes.go."""
+    return {
+        "/api/tags": {"models": [{"name": name, "model": name} for name in names]},
+        "/v1/models": {"object": "list", "data": [{"id": name, "owned_by": "library"} for name in names]},
+        "/api/show": {"modelfile": modelfile, "details": {"family": "qwen2"}},
+    }
+
+
+def llama_cpp(name: str = f"{CODER}-q8_0.gguf", *, model_path: str = "", context: int = 32768) -> dict[str, Any]:
+    """Source: llama.cpp 3f545be, tools/server/server.cpp."""
+    return {
+        "/props": {"default_generation_settings": {"n_ctx": context}, "total_slots": 4, "model_path": model_path},
+        "/v1/models": {
+            "object": "list",
+            "data": [{"id": name, "owned_by": "llamacpp", "meta": {"n_ctx_train": 32768}}],
+        },
+    }
+
+
+def lm_studio(*names: str) -> dict[str, Any]:
+    """Source: LM Studio's documentation of its REST API v0."""
+    return {
+        "/api/v0/models": {"data": [{"id": name, "state": "not-loaded"} for name in names]},
+        "/v1/models": {"data": [{"id": name} for name in names]},
+    }
+
+
+def vllm(name: str = CODER, *, root: str = "", context: int = 32768) -> dict[str, Any]:
+    """Source: vLLM 0.11, entrypoints/openai/serving_models.py."""
+    return {
+        "/v1/models": {
+            "object": "list",
+            "data": [{"id": name, "owned_by": "vllm", "root": root or name, "max_model_len": context}],
+        }
+    }
+
+
+@dataclass
+class ModelServer:
+    """One server.
+
+    Attributes:
+        says: JSON by path.
+        answer: what it writes for a prompt, as text.
+    """
+
+    says: dict[str, Any]
+    answer: Callable[[str], str] = lambda prompt: ""
+    prompts: list[str] = field(default_factory=list)
+    port: int = 0
+
+    @property
+    def root(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def fills_holes(prompt: str) -> str:
+    """What every model that fills holes writes into those of the canary; else a line."""
+    return (
+        "a + b"
+        if "def add(a, b)" in prompt
+        else "height"
+        if "class Point" in prompt
+        else "number"
+        if "numbers" in prompt
+        else "values"
+    )
+
+
+@contextmanager
+def serving(served: ModelServer) -> Iterator[ModelServer]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+        def say(self, status: int, value: object) -> None:
+            data = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            found = served.says.get(self.path)
+            self.say(404 if found is None else 200, {"error": {"message": "not found"}} if found is None else found)
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path == "/api/show":
+                self.do_GET()
+                return
+            if isinstance(body["prompt"], list):
+                self.say(400, {"error": {"message": "prompt must be a string"}})
+                return
+            served.prompts.append(body["prompt"])
+            text = served.answer(body["prompt"])
+            model = served.says["/v1/models"]["data"][0]["id"]
+            usage = {"prompt_tokens": 1, "completion_tokens": 3, "total_tokens": 4}
+            choice = {"index": 0, "text": text, "finish_reason": "stop"}
+            if not body.get("stream"):
+                self.say(200, {"model": model, "choices": [choice], "usage": usage})
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.close_connection = True
+            self.end_headers()
+            for piece in (*text.splitlines(keepends=True), ""):
+                last = {"index": 0, "text": piece, "finish_reason": None if piece else "stop"}
+                self.wfile.write(f"data: {json.dumps({'model': model, 'choices': [last]})}\n\n".encode())
+            self.wfile.write(f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode())
+
+    server = ThreadingHTTPServer(("127.0.0.1", served.port), Handler)
+    server.daemon_threads = True
+    served.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,339 @@
+"""What somebody asks for, and what runs already: chosen, or refused in one sentence that says what to do."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from foretype_models.use import servers
+from foretype_models.use.catalogue import read_catalogue
+from foretype_models.use.choose import Asked, choose
+from foretype_models.use.errors import UseError
+from foretype_models.use.listing import Found, list_choices
+from foretype_models.use.machine import Machine
+from foretype_models.use.profile import Choice, chosen, keep, render
+from foretype_models.use.servers import look_at, probe
+from models.model_server import CODER, ModelServer, llama_cpp, lm_studio, ollama, serving, vllm
+
+LAPTOP = Machine(
+    system="Linux", architecture="x86_64", cores=8, memory_bytes=16_000_000_000, available_bytes=11_000_000_000
+)
+CATALOGUE = read_catalogue()
+
+
+class Nobody:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def doing(self, text: str) -> None: ...
+
+    def progress(self, done: int, total: int | None) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def asked(what: str, tmp_path: Path, **options: Any) -> Asked:
+    return Asked(what=what, folder=tmp_path / "models", **{"machine": LAPTOP, "catalogue": CATALOGUE} | options)
+
+
+def chosen_for(what: str, tmp_path: Path, **options: Any) -> Choice:
+    return choose(asked(what, tmp_path, **options), Nobody())
+
+
+def listing(found: list[servers.Server], tmp_path: Path) -> Any:
+    return list_choices(Found(machine=LAPTOP, servers=found, catalogue=CATALOGUE), tmp_path, tmp_path)[0]
+
+
+# Servers
+
+
+def test_servers_are_known_by_what_they_answer_on_whatever_port(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        says = [
+            ollama("qwen2.5-coder:1.5b-base", "llama3"),
+            llama_cpp(),
+            lm_studio("coder"),
+            vllm(),
+            {"/v1/models": {"data": [{"id": "x"}]}},
+        ]
+        running = [stack.enter_context(serving(ModelServer(one))) for one in says]
+        found = probe(tuple(one.port for one in running))
+    assert [server.kind for server in found] == ["ollama", "llama.cpp", "lm-studio", "vllm", "openai"]
+    assert found[0].models == ("qwen2.5-coder:1.5b-base", "llama3")
+    assert (found[1].slots, found[1].context_tokens) == (4, 32768)
+    assert [server.good for server in found] == [None, f"{CODER}-q8_0.gguf", None, CODER, None]
+
+
+def test_nothing_runs_is_an_empty_list_and_soon() -> None:
+    assert probe((1, 2, 3)) == []
+
+
+@pytest.mark.parametrize(
+    "says", [{}, {"/v1/models": []}, {"/v1/models": {"data": []}}, {"/v1/models": {"data": "x"}}, {"/props": {"a": 1}}]
+)
+def test_what_is_no_server_of_models_is_told(says: dict[str, Any]) -> None:
+    with (
+        serving(ModelServer(says)) as running,
+        pytest.raises(UseError, match=r"no server of models answers at http.*start it, or name"),
+    ):
+        look_at(f"{running.root}/v1")
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1", "http://127.0.0.1:99999/v1"])
+def test_what_is_no_address_is_told(url: str) -> None:
+    with pytest.raises(UseError, match=r"is no address of a server|no server of models answers"):
+        look_at(url)
+
+
+def test_the_gateway_is_not_put_in_front_of_itself() -> None:
+    with serving(ModelServer({"/healthz": {"grammar": "x", "authorized": False}, **llama_cpp()})) as running:
+        with pytest.raises(UseError, match="is a gateway of Foretype"):
+            look_at(f"{running.root}/v1")
+        assert probe((running.port,)) == []
+
+
+def test_one_good_server_is_proposed_before_any_download(tmp_path: Path) -> None:
+    with serving(ModelServer(llama_cpp())) as running:
+        rows = listing(probe((running.port,)), tmp_path).rows
+    assert rows[0].proposed and rows[0].asked == f"{running.root}/v1"
+    assert sum(row.proposed for row in rows) == 1
+
+
+def test_two_good_servers_are_asked_about_and_never_guessed(tmp_path: Path) -> None:
+    with serving(ModelServer(llama_cpp())) as one, serving(ModelServer(vllm())) as other:
+        found = listing(probe((one.port, other.port)), tmp_path)
+    assert not any(row.proposed for row in found.rows)
+    assert any(
+        "2 servers run that could serve" in note and one.root in note and other.root in note for note in found.notes
+    )
+
+
+def test_a_server_that_chats_is_not_proposed(tmp_path: Path) -> None:
+    with serving(ModelServer(llama_cpp("qwen2.5-coder-7b-instruct-q4.gguf"))) as running:
+        found = listing(probe((running.port,)), tmp_path)
+        assert found.rows[0].asked == "qwen2.5-coder-1.5b"  # the catalogue's
+        with pytest.raises(
+            UseError, match=r"was trained to chat, by its name, and would answer in prose; serve its base model"
+        ):
+            chosen_for(f"{running.root}/v1", tmp_path)
+
+
+def test_a_server_whose_file_lies_here_needs_no_tokenizer(tmp_path: Path) -> None:
+    (file := tmp_path / "coder.gguf").write_bytes(b"GGUF")
+    with serving(ModelServer(llama_cpp(model_path=str(file), context=1024))) as running:
+        choice = chosen_for(f"{running.root}/v1", tmp_path)
+    assert (choice.engine, choice.model, choice.name) == ("openai", f"{running.root}/v1", f"{CODER}-q8_0.gguf")
+    assert choice.rules is not None and choice.rules["tokenizer"] == str(file)
+    assert choice.rules["context_limit_tokens"] == 1024 and choice.rules["budgets"]["prompt_tokens"] == 768
+    (folder := tmp_path / "checkpoint").mkdir()
+    (folder / "tokenizer.json").write_text("{}")
+    with serving(ModelServer(vllm(root=str(folder)))) as running:
+        choice = chosen_for(f"{running.root}/v1", tmp_path)
+    assert choice.rules is not None and choice.rules["tokenizer"] == str(folder / "tokenizer.json")
+
+
+def test_a_server_elsewhere_asks_for_its_tokenizer(tmp_path: Path) -> None:
+    with serving(ModelServer(vllm())) as running:
+        with pytest.raises(
+            UseError, match=r"tokenizer of .*'s model is not on this machine; name it with --tokenizer FILE"
+        ):
+            chosen_for(f"{running.root}/v1", tmp_path)
+        with pytest.raises(UseError, match=r"--tokenizer: there is no file"):
+            chosen_for(f"{running.root}/v1", tmp_path, tokenizer=tmp_path / "none.json")
+
+
+def test_a_server_with_several_models_is_asked_about(tmp_path: Path) -> None:
+    says = vllm()
+    says["/v1/models"]["data"] += [{"id": "starcoder2-3b"}, {"id": "llama-instruct"}]
+    (file := tmp_path / "tokenizer.json").write_text("{}")
+    with serving(ModelServer(says)) as running:
+        with pytest.raises(UseError, match=r"has 3 models \(.*starcoder2-3b.*\); choose one with --model NAME"):
+            chosen_for(f"{running.root}/v1", tmp_path, tokenizer=file)
+        assert chosen_for(f"{running.root}/v1", tmp_path, tokenizer=file, model="starcoder2-3b").name == "starcoder2-3b"
+        with pytest.raises(UseError, match=r"has no model nope; it has"):
+            chosen_for(f"{running.root}/v1", tmp_path, tokenizer=file, model="nope")
+
+
+def test_a_context_that_is_too_little_is_told(tmp_path: Path) -> None:
+    (file := tmp_path / "coder.gguf").write_bytes(b"GGUF")
+    with (
+        serving(ModelServer(llama_cpp(model_path=str(file), context=300))) as running,
+        pytest.raises(
+            UseError, match=r"has a context of 300 tokens, which is too little; start it with at least 2,304"
+        ),
+    ):
+        chosen_for(f"{running.root}/v1", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("says", "said"),
+    [
+        (ollama("a:base"), "puts prompts into a chat template; name its model: `foretype use ollama:NAME`"),
+        (lm_studio("coder"), "not served yet"),
+    ],
+)
+def test_a_server_that_cannot_be_asked_correctly_yet_is_refused(
+    says: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with serving(ModelServer(says)) as running, pytest.raises(UseError, match=said):
+        chosen_for(f"{running.root}/v1", tmp_path)
+
+
+# Ollama
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda running: monkeypatch.setenv("OLLAMA_HOST", running.root)
+
+
+def test_ollamas_own_file_is_served(tmp_path: Path, at: Any) -> None:
+    body = b"GGUF" + b"weights"
+    (blob := tmp_path / f"sha256-{hashlib.sha256(body).hexdigest()}").write_bytes(body)
+    with serving(
+        ModelServer(ollama("qwen2.5-coder:1.5b-base", modelfile=f"# x\nFROM {blob}\nTEMPLATE x\n"))
+    ) as running:
+        at(running)
+        choice = chosen_for("ollama:qwen2.5-coder:1.5b-base", tmp_path)
+        assert (choice.engine, choice.model, choice.asked) == ("embedded", str(blob), "ollama:qwen2.5-coder:1.5b-base")
+        blob.write_bytes(b"GGUF" + b"damaged")
+        with pytest.raises(UseError, match=r"does not match its own digest; get it again with `ollama pull"):
+            chosen_for("ollama:qwen2.5-coder:1.5b-base", tmp_path)
+        blob.unlink()
+        with pytest.raises(UseError, match=r"Ollama's file of .* cannot be read here"):
+            chosen_for("ollama:qwen2.5-coder:1.5b-base", tmp_path)
+
+
+def test_an_ollama_without_the_model_says_which_it_has(tmp_path: Path, at: Any) -> None:
+    with serving(ModelServer(ollama("llama3:latest", "qwen2.5-coder:7b-instruct"))) as running:
+        at(running)
+        with pytest.raises(
+            UseError,
+            match=r"has no model starcoder2 \(it has llama3:latest, .*\); get it with `ollama pull starcoder2`",
+        ):
+            chosen_for("ollama:starcoder2", tmp_path)
+        with pytest.raises(UseError, match=r"7b-instruct was trained to chat"):
+            chosen_for("ollama:qwen2.5-coder:7b-instruct", tmp_path)
+
+
+def test_no_ollama_and_another_server_in_its_place_are_told(
+    tmp_path: Path, at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(ModelServer(vllm())) as running:
+        at(running)
+        with pytest.raises(UseError, match="is no Ollama but vllm"):
+            chosen_for("ollama:x", tmp_path)
+    with pytest.raises(UseError, match=r"no Ollama answers at .*; start it with `ollama serve`"):
+        chosen_for("ollama:x", tmp_path)
+
+
+# Files and names
+
+
+def test_a_name_that_nobody_knows_lists_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(
+        UseError, match=r"'qwen' is no model that is known; name one of qwen2\.5-coder-0\.5b, .* or shipped"
+    ):
+        chosen_for("qwen", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "is no GGUF file"), (b"<html>", "is no GGUF file"), (None, "cannot be read")]
+)
+def test_a_file_that_is_none_of_weights_is_told(content: bytes | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "coder.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UseError, match=f"coder.gguf {said}"):
+        chosen_for(str(path), tmp_path)
+
+
+def test_a_folder_and_a_chat_model_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UseError, match=r"is a folder; name the \.gguf file in it, or prepare a checkpoint"):
+        chosen_for(f"{tmp_path}/", tmp_path)
+    (path := tmp_path / "coder-instruct.gguf").write_bytes(b"GGUF")
+    with pytest.raises(UseError, match=r"trained to chat"):
+        chosen_for(str(path), tmp_path)
+    assert chosen_for(str(path), tmp_path, anyway=True).model == str(path)
+
+
+def test_a_model_that_does_not_fit_is_not_downloaded(tmp_path: Path) -> None:
+    small = replace(LAPTOP, memory_bytes=4_000_000_000, available_bytes=3_000_000_000)
+    with pytest.raises(
+        UseError, match=r"qwen2\.5-coder-7b needs 8\.9 GB and this machine has 4\.0; take a smaller one"
+    ):
+        chosen_for("qwen2.5-coder-7b", tmp_path, machine=small)
+
+
+def test_a_model_without_a_known_digest_wants_one(tmp_path: Path) -> None:
+    with pytest.raises(
+        UseError,
+        match=r"SHA-256 of .* is not known here, so it is not downloaded; read it at https://hugg.*--accept-digest",
+    ):
+        chosen_for("qwen2.5-coder-3b", tmp_path)
+    with pytest.raises(UseError, match="64 hexadecimal digits"):
+        chosen_for("qwen2.5-coder-3b", tmp_path, accept_digest="latest")
+    with pytest.raises(UseError, match="names another digest than the catalogue has"):
+        chosen_for("qwen2.5-coder-1.5b", tmp_path, accept_digest="0" * 64)
+
+
+def test_a_model_that_the_engine_does_not_open_leads_to_the_server_that_does(tmp_path: Path) -> None:
+    with pytest.raises(
+        UseError, match=r"start `llama-server -hf JetBrains/Mellum-4b-base-gguf --port 8012`, then `foretype use http"
+    ):
+        chosen_for("mellum-4b", tmp_path)
+    mac = replace(LAPTOP, system="Darwin", architecture="arm64", embedded=False)
+    with pytest.raises(UseError, match="not expected to run on this processor; start `llama-server"):
+        chosen_for("qwen2.5-coder-1.5b", tmp_path, machine=mac)
+
+
+# What lasts
+
+
+def test_a_choice_lasts_and_is_undone(tmp_path: Path) -> None:
+    assert chosen(tmp_path) == "shipped"
+    choice = Choice(
+        asked='it\'s "quoted"',
+        name="n",
+        model='/a "b"\\c.gguf',
+        options={"cache_bytes": 5},
+        rules={"budgets": {"prompt_tokens": 9}},
+    )
+    keep(choice, tmp_path)
+    assert chosen(tmp_path) == choice.asked
+    current = [row for row in listing([], tmp_path).rows if row.current]
+    assert [row.asked for row in current] == [choice.asked]
+    keep(Choice(asked="shipped", name="x"), tmp_path)
+    assert chosen(tmp_path) == "shipped" and list(tmp_path.iterdir()) == []
+
+
+def test_a_profile_is_what_the_gateway_reads(tmp_path: Path) -> None:
+    from foretype_backend.config.load import load_config
+
+    choice = Choice(
+        asked="a\nb",
+        name='we"ird',
+        model="/x.gguf",
+        options={"cache_bytes": 5},
+        rules={"budgets": {"prompt_tokens": 900}},
+    )
+    (path := tmp_path / "private.toml").write_text(render(choice))
+    config = load_config(profile=path)
+    assert (config.engine.name, config.engine.model, config.engine.options) == (
+        "embedded",
+        "/x.gguf",
+        {"cache_bytes": 5},
+    )
+    assert (config.model.name, config.model.budgets.prompt_tokens) == ('we"ird', 900)
+
+
+def test_where_nothing_may_be_written_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "private.toml.d").mkdir()
+    (file := tmp_path / "file").write_text("")
+    with pytest.raises(UseError, match=r"private\.toml cannot be written .*the former model stays: give --state-dir"):
+        keep(Choice(asked="x", name="x", model="/x"), file / "state")
