@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from foretype_client.private_gateway.finding import PROFILE_NAME, chosen_profile
 
@@ -61,7 +61,8 @@ def render(choice: Choice) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + " }"
+        table = cast("Mapping[str, Any]", value)
+        return "{ " + ", ".join(f"{key} = {_value(one)}" for key, one in table.items()) + " }"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else str(value)
 
 
