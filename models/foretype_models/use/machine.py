@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +13,6 @@ __all__ = ["Gpu", "Machine", "look"]
 
 _GB: Final = 1e9
 _NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
-_QUERY: Final = ("--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
-_QUERY_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +22,11 @@ class Gpu:
     Attributes:
         kind: `intel` (OpenVINO names it), `nvidia` or `apple`.
         device: OpenVINO's name for it, else empty.
-        memory_bytes: its own memory, where that is known.
     """
 
     kind: str
     name: str
     device: str = ""
-    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,23 +96,11 @@ def _intel() -> tuple[Gpu, ...]:
 
 
 def _nvidia() -> tuple[Gpu, ...]:
-    """By nvidia-smi at an absolute place, else by what the driver says in /proc."""
-    program = shutil.which("nvidia-smi")
-    if program is not None and Path(program).is_absolute():
-        try:
-            said = subprocess.run([program, *_QUERY], capture_output=True, text=True, timeout=_QUERY_S, check=True)
-            return tuple(_nvidia_line(line) for line in said.stdout.splitlines() if line.strip())
-        except (OSError, subprocess.SubprocessError, ValueError):
-            pass
+    """By what the driver says of itself on Linux; no program is started for it."""
     try:
         return tuple(Gpu("nvidia", _model_name(folder)) for folder in sorted(_NVIDIA.iterdir()))
     except OSError:
         return ()
-
-
-def _nvidia_line(line: str) -> Gpu:
-    name, _, mebibytes = line.rpartition(",")
-    return Gpu("nvidia", name.strip(), memory_bytes=int(mebibytes) << 20)
 
 
 def _model_name(folder: Path) -> str:

@@ -160,9 +160,8 @@ def _notes(machine: Machine) -> tuple[str, ...]:
     if machine.system != "Linux":
         notes.append(f"nobody has tried Foretype on {'macOS' if machine.system == 'Darwin' else machine.system} yet")
     if (gpu := machine.gpu("nvidia")) is not None:
-        memory = f" with {gpu.memory_bytes / 1e9:.0f} GB" if gpu.memory_bytes else ""
         notes.append(
-            f"the embedded engine does not use the {gpu.name}{memory}: a llama-server or vLLM on it is faster; "
+            f"the embedded engine does not use the {gpu.name}: a llama-server or vLLM on it is faster; "
             "`foretype use http://host:port/v1` joins it"
         )
     return tuple(notes)
