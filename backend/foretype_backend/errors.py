@@ -23,13 +23,15 @@
         * `TierUnavailableError`, `TierRefusedError`: by the shared tier; it waits, or stays off
     * `BudgetExceededError`: by `serving`, before anything was done; every door answers `rate_limited`
 
-What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequest`.
+What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequestError`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Any, Final
+
+from foretype_context.errors import ForetypeError
 
 __all__ = [
     "FAULT_TOLD",
@@ -60,7 +62,7 @@ __all__ = [
 ]
 
 
-class BackendError(Exception):
+class BackendError(ForetypeError):
     """Of all that the gateway raises itself."""
 
 

@@ -8,35 +8,24 @@ from typing import Any, Final, cast
 
 import httpx
 import msgspec
-from foretype_context.assemble import ProfileUnusable
 from foretype_context.document import Snapshot
+from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
 from foretype_context.plan import PlanState
-from foretype_context.templates import UnknownGrammar
-from foretype_context.tokens import TokenizerUnusable
-from foretype_wire.credentials import TokenInClear
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from foretype_wire.messages import RequestClass
 
 from foretype_client.client import Client
 from foretype_client.commands.asking import ask
+from foretype_client.errors import ChatRefusedError, TokenizerFetchError
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import http_base, is_loopback
-from foretype_client.session.tokenizers import TokenizerUnavailable
 
-__all__ = ["ChatRefused", "Tiers", "stream_chat"]
+__all__ = ["Tiers", "stream_chat"]
 
 _TIMEOUT: Final = httpx.Timeout(10.0, read=120.0)
 _ANSWER_CHARS: Final = 200_000
 _BLOCK_LINES: Final = 80
 _BLOCK_TOKENS: Final = 768
-
-
-class ChatRefused(Exception):
-    """The gateway gave no answer; `code` is its own (`pool_missing`, `overloaded`, …), the message is for a person."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Tiers:
@@ -46,19 +35,19 @@ class Tiers:
         self._client = client
 
     def chat(self, messages: Sequence[Mapping[str, str]], *, template: str, max_tokens: int) -> AsyncGenerator[str]:
-        """Pieces of an answer. Iterating raises ChatRefused and GatewayGone; closing the iterator stops the model."""
+        """Pieces of an answer. Iterating raises ChatRefusedError and GatewayGoneError; closing the iterator stops the model."""
         return stream_chat(self._client.session.endpoint, messages, template=template, max_tokens=max_tokens)
 
     async def block(self, snapshot: Snapshot, offset: int) -> tuple[str, str]:
         """What goes on at `offset`, up to the end of its block, and where that is nothing the reason. Cancelling stops the model.
 
         Raises:
-            ChatRefused, GatewayError, GatewayGone: there is no answer.
+            ChatRefusedError, RequestRefusedError, GatewayGoneError: there is no answer.
         """
         try:
             assembler = await self._client.ready(10.0)
-        except (TokenizerUnavailable, TokenizerUnusable, UnknownGrammar, ProfileUnusable) as error:
-            raise ChatRefused("no_prompt", f"no prompt can be made for this gateway: {error}") from error
+        except (TokenizerFetchError, TokenizerError, UnknownGrammarError, ProfileError) as error:
+            raise ChatRefusedError("no_prompt", f"no prompt can be made for this gateway: {error}") from error
         plan, _ = assembler.plan(PlanState.empty(), snapshot, offset, block=True, now=0.0)
         plan = replace(plan, stop=msgspec.structs.replace(plan.stop, max_lines=_BLOCK_LINES))
         answer = await ask(
@@ -76,16 +65,16 @@ async def stream_chat(
         template: what the messages are made by, for the gateway's hit rates (`[a-z0-9_-]`, up to 32).
 
     Raises:
-        ChatRefused: the gateway said why.
-        GatewayGone: it cannot be reached, or broke off.
+        ChatRefusedError: the gateway said why.
+        GatewayGoneError: it cannot be reached, or broke off.
     """
     if not endpoint.url:
-        raise GatewayGone("not connected to a gateway yet")
+        raise GatewayGoneError("not connected to a gateway yet")
     url = f"{http_base(endpoint.url)}/v1/chat/completions"
     try:
         headers = {"x-foretype-template": template, **endpoint.headers()}
-    except TokenInClear as error:
-        raise GatewayGone(str(error)) from error
+    except TokenInClearError as error:
+        raise GatewayGoneError(str(error)) from error
     body = {"messages": [dict(message) for message in messages], "stream": True, "max_tokens": max_tokens}
     characters = 0
     try:
@@ -107,12 +96,12 @@ async def stream_chat(
                 if characters > _ANSWER_CHARS:
                     return
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise GatewayGone(f"the gateway cannot be reached: {type(error).__name__}") from error
-    raise GatewayGone("the gateway broke the answer off")
+        raise GatewayGoneError(f"the gateway cannot be reached: {type(error).__name__}") from error
+    raise GatewayGoneError("the gateway broke the answer off")
 
 
 def _piece(data: str) -> str:
-    """The text of one event. Raises ChatRefused where it is an error."""
+    """The text of one event. Raises ChatRefusedError where it is an error."""
     event = _object(data.encode())
     if "error" in event:
         raise _refusal(200, data.encode())
@@ -123,15 +112,15 @@ def _piece(data: str) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _refusal(status: int, body: bytes) -> ChatRefused:
+def _refusal(status: int, body: bytes) -> ChatRefusedError:
     told: Any = _object(body).get("error")
     fields = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
     message, code = fields.get("message"), fields.get("code")
     if status in (401, 403):
-        return ChatRefused("forbidden", f"the gateway refused this client ({status}): check the token")
+        return ChatRefusedError("forbidden", f"the gateway refused this client ({status}): check the token")
     if not isinstance(message, str) or not message:
         message = f"the gateway answered {status}; it may be older than this editor"
-    return ChatRefused(code if isinstance(code, str) else str(status), message)
+    return ChatRefusedError(code if isinstance(code, str) else str(status), message)
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from foretype_context.assemble import Assembler, ProfileUnusable
-from foretype_context.templates import UnknownGrammar
-from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
-from foretype_wire.errors import GatewayGone
+from foretype_context.assemble import Assembler
+from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
+from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Profile, Workspace
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import learn_neighbours
 from foretype_client.adaptive.table import shipped_table
+from foretype_client.errors import TokenizerFetchError
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.flow import CompletionFlow, FlowOptions
@@ -32,7 +33,6 @@ from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, Gateway
 from foretype_client.private_gateway.finding import default_state_dir, ensure_gateway
 from foretype_client.session.session import Session
-from foretype_client.session.tokenizers import TokenizerUnavailable
 from foretype_client.sources.all_sources import Sources
 from foretype_client.telemetry.observer import FlowObserver, Observers
 from foretype_client.telemetry.recorder import Recorder
@@ -47,7 +47,7 @@ __all__ = ["Assemblers", "Client", "ClientOptions", "open_client"]
 _logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 5.0
-_NO_PROMPTS: Final = (GatewayGone, TokenizerUnavailable, TokenizerUnusable, UnknownGrammar, ProfileUnusable)
+_NO_PROMPTS: Final = (GatewayGoneError, TokenizerFetchError, TokenizerError, UnknownGrammarError, ProfileError)
 """What may be wrong between a gateway and us; told in a sentence."""
 
 
@@ -137,8 +137,8 @@ class Assemblers:
         """Wait for a profile and for its assembler.
 
         Raises:
-            GatewayGone: no profile came.
-            TokenizerUnavailable, TokenizerUnusable, UnknownGrammar, ProfileUnusable: no assembler can be made for it.
+            GatewayGoneError: no profile came.
+            TokenizerFetchError, TokenizerError, UnknownGrammarError, ProfileError: no assembler can be made for it.
         """
         profile = await self._session.ready(timeout_s)
         return self(profile) or await asyncio.shield(self.begin(profile))

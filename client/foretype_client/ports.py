@@ -38,7 +38,7 @@ class Endpoint:
         """What a request to it carries.
 
         Raises:
-            TokenInClear: everybody on the way could read the token.
+            TokenInClearError: everybody on the way could read the token.
         """
         keep_secret(self.url, self.token, in_clear=self.token_in_clear)
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
@@ -48,7 +48,7 @@ class Endpoint:
 
 
 class CompletionStream(Protocol):
-    """Deltas of one completion, then exactly one `Done`. Iterating raises GatewayError or GatewayGone (`foretype_wire.errors`)."""
+    """Deltas of one completion, then exactly one `Done`. Iterating raises RequestRefusedError or GatewayGoneError (`foretype_wire.errors`)."""
 
     @property
     def id(self) -> str: ...

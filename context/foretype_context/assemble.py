@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Final
 
 from foretype_context.document import Snapshot
-from foretype_context.grammars import GrammarError, announced
+from foretype_context.errors import GrammarError, ProfileError, UnknownControlError
+from foretype_context.grammars import announced
 from foretype_context.languages import language_spec
 from foretype_context.layouts import IDLE_SECONDS, LAYOUTS, FilePart, Request
 from foretype_context.plan import Dropped, FileMemory, FrozenSpan, Plan, PlanState, SuggestionKind
@@ -23,18 +24,14 @@ from foretype_context.sources import Snippet
 from foretype_context.strategy import strategy_named
 from foretype_context.syntax import opened_indent, stop_indent, suggestion_kind
 from foretype_context.templates import Grammar, count_prompt
-from foretype_context.tokens import Tokenizer, UnknownControl
+from foretype_context.tokens import Tokenizer
 from foretype_context.windows import View, last_tokens
 
-__all__ = ["Assembler", "Dropped", "FrozenSpan", "Plan", "PlanState", "ProfileUnusable", "SuggestionKind"]
+__all__ = ["Assembler", "Dropped", "FrozenSpan", "Plan", "PlanState", "SuggestionKind"]
 
 MIN_PROMPT_TOKENS: Final = 64
 _CHARS_PER_TOKEN: Final = 16
 _KNOWN_SNIPPETS: Final = 256
-
-
-class ProfileUnusable(ValueError):
-    """A profile asks for what cannot be done; the message names the field and what it may be."""
 
 
 class Assembler:
@@ -47,8 +44,8 @@ class Assembler:
         timer: monotonic seconds, for timings and the time budget.
 
     Raises:
-        ProfileUnusable: grammar, layout and budgets do not go together, or the tokenizer is not this grammar's.
-        UnknownGrammar: the gateway describes none, and none of its name ships.
+        ProfileError: grammar, layout and budgets do not go together, or the tokenizer is not this grammar's.
+        UnknownGrammarError: the gateway describes none, and none of its name ships.
     """
 
     def __init__(
@@ -66,24 +63,24 @@ class Assembler:
         try:
             self._grammar = announced(profile.grammar, profile.grammar_rules)
         except GrammarError as error:
-            raise ProfileUnusable(f"grammar_rules: {error}") from error
+            raise ProfileError(f"grammar_rules: {error}") from error
         self.strategy, unknown = strategy_named(profile.strategy, profile.strategy_rules)
         self._notes = (unknown,) if unknown else ()
         if profile.layout not in self._grammar.layouts:
-            raise ProfileUnusable(
+            raise ProfileError(
                 f"layout: {profile.layout!r} is not one of {', '.join(self._grammar.layouts)} of {profile.grammar}"
             )
         if profile.layout not in LAYOUTS:
-            raise ProfileUnusable(f"layout: {profile.layout!r} is not known here; update foretype on this side")
+            raise ProfileError(f"layout: {profile.layout!r} is not known here; update foretype on this side")
         for token in sorted(self._grammar.needed()):
             try:
                 tokenizer.control(token)
-            except UnknownControl as error:
-                raise ProfileUnusable(f"grammar: {profile.grammar} does not fit the tokenizer: {error}") from error
+            except UnknownControlError as error:
+                raise ProfileError(f"grammar: {profile.grammar} does not fit the tokenizer: {error}") from error
         generated = max(profile.budgets.line_tokens, profile.budgets.block_tokens)
         self.budget_tokens = min(profile.budgets.prompt_tokens, profile.context_limit_tokens - generated)
         if self.budget_tokens < MIN_PROMPT_TOKENS:
-            raise ProfileUnusable(f"budgets.prompt_tokens: {self.budget_tokens} is below {MIN_PROMPT_TOKENS}")
+            raise ProfileError(f"budgets.prompt_tokens: {self.budget_tokens} is below {MIN_PROMPT_TOKENS}")
         self._bare_tokens = self._tokens([])
         # The same snippets come with every key.
         self._cost = lru_cache(maxsize=_KNOWN_SNIPPETS)(self._cost_of)

@@ -11,16 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from foretype_context.errors import EditRangeError
 from foretype_context.languages import language_of
 from foretype_context.lines import LineIndex
 from foretype_context.neighbourhood import Neighbourhood, Region
 from foretype_context.tokens import well_formed
 
-__all__ = ["Document", "Edit", "EditOutOfRange", "Snapshot"]
-
-
-class EditOutOfRange(ValueError):
-    """An edit does not lie inside the document; the remedy is to send the whole text again."""
+__all__ = ["Document", "Edit", "Snapshot"]
 
 
 class Edit(NamedTuple):
@@ -151,13 +148,13 @@ class Document:
         """Applies edits in sequence, each in the coordinates that the one before it left.
 
         Raises:
-            EditOutOfRange: an edit lies outside the text; none of `edits` was applied.
+            EditRangeError: an edit lies outside the text; none of `edits` was applied.
         """
         text, lines = self._text, self._lines
         steps: list[tuple[str, Edit]] = []
         for start, end, new in edits:
             if not 0 <= start <= end <= len(text):
-                raise EditOutOfRange(f"edit [{start}, {end}) outside a text of {len(text)} characters: send it whole")
+                raise EditRangeError(f"edit [{start}, {end}) outside a text of {len(text)} characters: send it whole")
             new = well_formed(new)
             after = f"{text[:start]}{new}{text[end:]}"
             steps.append((text, Edit(start, end, new)))

@@ -20,9 +20,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from foretype_context.errors import GitError
 from foretype_context.small_files import read_small
 
-__all__ = ["GitError", "Repository", "repository_at"]
+__all__ = ["Repository", "repository_at"]
 
 _LINE_BYTES: Final = 4_096
 _PACKED_BYTES: Final = 64 << 20
@@ -48,10 +49,6 @@ _CONFIG: Final = """\
 [extensions]
 \tobjectFormat = {format}
 """
-
-
-class GitError(Exception):
-    """Git is missing, refused, or took too long or too much room; or a name is unknown. The message says which."""
 
 
 @dataclass(frozen=True, slots=True)

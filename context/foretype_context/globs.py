@@ -45,7 +45,7 @@ _POSIX: Final = {
 }
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """No pattern: what it says matches nothing."""
 
 
@@ -196,7 +196,7 @@ class Globs:
                 self._add(text)
             except OverflowError:
                 self.left_out += 1
-            except _Unreadable:
+            except _UnreadableError:
                 continue
 
     def __len__(self) -> int:
@@ -222,7 +222,7 @@ class Globs:
         folder = text.endswith("/")
         text = text.removesuffix("/")
         if not text:
-            raise _Unreadable
+            raise _UnreadableError
         of_name = "/" not in text
         parts = [_atoms(text)] if of_name else _parts(text.removeprefix("/") if of_root else text, escapes=True)
         _check(parts)
@@ -255,7 +255,7 @@ def _editors(glob: str) -> _Automaton | None:
             parts = _parts(choice, escapes=False)
             _check(parts)
             automaton.add(parts, folder=False)
-    except (OverflowError, _Unreadable):
+    except (OverflowError, _UnreadableError):
         return None
     return automaton
 
@@ -323,10 +323,10 @@ def _read(text: str, escapes: bool) -> Iterator[_Atom]:
             atom, at = found
             yield atom
         elif char == "[" and escapes:
-            raise _Unreadable  # git: a class without an end matches nothing
+            raise _UnreadableError  # git: a class without an end matches nothing
         elif char == "\\" and escapes:
             if at == len(text):
-                raise _Unreadable
+                raise _UnreadableError
             yield _Letter(text[at])
             at += 1
         else:
@@ -342,7 +342,7 @@ def _class(text: str, at: int, escapes: bool) -> tuple[re.Pattern[str], int] | N
     while at < len(text) and (text[at] != "]" or at == start):
         if named := re.compile(r"\[:(\w+):\]").match(text, at):
             if named[1] not in _POSIX:
-                raise _Unreadable
+                raise _UnreadableError
             members.append(_POSIX[named[1]])
             at = named.end()
             continue

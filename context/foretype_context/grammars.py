@@ -21,6 +21,7 @@ from typing import Annotated, Any, Final, cast
 import msgspec
 from msgspec import Meta
 
+from foretype_context.errors import GrammarError, UnknownGrammarError, UnknownLayoutError
 from foretype_context.small_files import read_small
 
 __all__ = [
@@ -34,10 +35,7 @@ __all__ = [
     "SPM_PLAIN_GROWING",
     "Control",
     "Grammar",
-    "GrammarError",
     "Header",
-    "UnknownGrammar",
-    "UnknownLayout",
     "announced",
     "described",
     "grammar",
@@ -71,18 +69,6 @@ _Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 _Token = Annotated[str, Meta(min_length=2, max_length=96, pattern=r"^\S+$")]
 _MaybeToken = Annotated[str, Meta(max_length=96, pattern=r"^\S*$")]
 _Text = Annotated[str, Meta(min_length=1, max_length=120)]
-
-
-class UnknownGrammar(LookupError):
-    """No grammar has this id; the message lists those that exist."""
-
-
-class UnknownLayout(ValueError):
-    """A grammar has no layout of this name; the message lists those that it has."""
-
-
-class GrammarError(ValueError):
-    """A description of a grammar cannot be taken; the message names the field and the remedy."""
 
 
 class Control(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"token": "control"}):
@@ -169,18 +155,18 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         A configured one that the family lacks counts as none: configuration outlives models.
 
         Raises:
-            UnknownLayout: `own`, from the model's `index.json`, is none of this family's.
+            UnknownLayoutError: `own`, from the model's `index.json`, is none of this family's.
         """
         if configured in self.layouts:
             return configured
         return self.layouts[0] if own is None else self.known_layout(own)
 
     def known_layout(self, name: object) -> str:
-        """`name`, if it is one of `layouts`. Raises UnknownLayout, which lists them."""
+        """`name`, if it is one of `layouts`. Raises UnknownLayoutError, which lists them."""
         for one in self.layouts:
             if one == name:
                 return one
-        raise UnknownLayout(f"{name!r} is not one of {', '.join(self.layouts)} of {self.id}")
+        raise UnknownLayoutError(f"{name!r} is not one of {', '.join(self.layouts)} of {self.id}")
 
 
 def described(data: object) -> Grammar:
@@ -242,9 +228,9 @@ def _wrong(one: Grammar) -> Iterator[tuple[str, str]]:
 
 
 def grammar_file(id: str) -> dict[str, Any]:
-    """The tables of a family's file, `grammar` and what :mod:`foretype_context.families` reads. Raises UnknownGrammar."""
+    """The tables of a family's file, `grammar` and what :mod:`foretype_context.families` reads. Raises UnknownGrammarError."""
     if id not in GRAMMARS:
-        raise UnknownGrammar(f"no grammar {id!r}; there are {', '.join(GRAMMARS)}")
+        raise UnknownGrammarError(f"no grammar {id!r}; there are {', '.join(GRAMMARS)}")
     return tomllib.loads(read_small(_FILES / f"{id}.toml", _FILE_BYTES, links=True).decode())
 
 
@@ -280,11 +266,11 @@ GRAMMARS: Final[Mapping[str, Grammar]] = _Shipped()
 
 
 def grammar(id: str) -> Grammar:
-    """The grammar with this id. Raises UnknownGrammar."""
+    """The grammar with this id. Raises UnknownGrammarError."""
     try:
         return GRAMMARS[id]
     except KeyError:
-        raise UnknownGrammar(
+        raise UnknownGrammarError(
             f"no grammar {id!r} here; there are {', '.join(GRAMMARS)}. Update foretype, or let the gateway describe it"
         ) from None
 
@@ -294,7 +280,7 @@ def announced(id: str, rules: object = None) -> Grammar:
 
     Raises:
         GrammarError: `rules` cannot be taken, or describe another than `id`.
-        UnknownGrammar: nothing is described, and none of this name ships.
+        UnknownGrammarError: nothing is described, and none of this name ships.
     """
     if rules is None:
         return grammar(id)

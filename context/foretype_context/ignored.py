@@ -8,8 +8,9 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from foretype_context.errors import NotSmallError
 from foretype_context.globs import PATTERNS_MAX, STARS_MAX, Globs
-from foretype_context.small_files import NotSmall, read_small
+from foretype_context.small_files import read_small
 
 __all__ = ["Ignored", "Rules", "is_ignored", "rules_below", "rules_of_user"]
 
@@ -34,7 +35,7 @@ def rules_below(rules: Rules, root: Path, folder: str) -> Rules:
     path = root / folder / ".gitignore"
     try:
         data = read_small(path, _IGNORE_BYTES)
-    except NotSmall as error:
+    except NotSmallError as error:
         _tell(str(path), str(error))
         return rules
     except OSError:

@@ -11,14 +11,12 @@ import stat
 from pathlib import Path
 from typing import Final
 
-__all__ = ["NotSmall", "read_small"]
+from foretype_context.errors import NotSmallError
+
+__all__ = ["read_small"]
 
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
-
-
-class NotSmall(OSError):
-    """It is no regular file, or it is larger than is read; the message says which."""
 
 
 def read_small(path: str | Path, limit_bytes: int, *, links: bool = False) -> bytes:
@@ -29,24 +27,24 @@ def read_small(path: str | Path, limit_bytes: int, *, links: bool = False) -> by
         links: `path` itself may be a link (its folders always may).
 
     Raises:
-        NotSmall: a link, a pipe, a device, a folder, or too large.
+        NotSmallError: a link, a pipe, a device, a folder, or too large.
         OSError: it is not there, or cannot be read.
     """
     if not links and not _NO_LINK and os.path.islink(path):
-        raise NotSmall(f"{path} is a link")
+        raise NotSmallError(f"{path} is a link")
     try:
         handle = os.open(path, _FLAGS | (0 if links else _NO_LINK))
     except ValueError as error:  # a NUL in the name
-        raise NotSmall(f"{str(path)!r} is no name of a file") from error
+        raise NotSmallError(f"{str(path)!r} is no name of a file") from error
     with os.fdopen(handle, "rb", buffering=0) as stream:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise NotSmall(f"{path} is no regular file")
+            raise NotSmallError(f"{path} is no regular file")
         parts: list[bytes] = []
         room = limit_bytes + 1
         while status.st_size <= limit_bytes and room > 0 and (part := stream.read(min(room, 1 << 20))):
             parts.append(part)
             room -= len(part)
     if status.st_size > limit_bytes or room <= 0:
-        raise NotSmall(f"{path} is larger than {limit_bytes:,} bytes")
+        raise NotSmallError(f"{path} is larger than {limit_bytes:,} bytes")
     return b"".join(parts)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from foretype_context.errors import SegmentOrderError, UnknownGrammarError
 from foretype_context.grammars import (
     GRAMMARS,
     PSM_CLASSIC,
@@ -23,7 +24,6 @@ from foretype_context.grammars import (
     Control,
     Grammar,
     Header,
-    UnknownGrammar,
     grammar,
 )
 from foretype_context.segments import Kind, Segment
@@ -42,19 +42,14 @@ __all__ = [
     "Grammar",
     "Piece",
     "PromptEncoder",
-    "SegmentOrder",
     "Text",
-    "UnknownGrammar",
+    "UnknownGrammarError",
     "count_prompt",
     "encode_prompt",
     "grammar",
     "healed_suffix",
     "render",
 ]
-
-
-class SegmentOrder(ValueError):
-    """Segments stand in an order that this grammar cannot render; the message says which order it wants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +124,7 @@ class _Renderer:
         elif kind in (Kind.SUFFIX, Kind.TAIL):
             if open.middle or (open.prefix and grammar.plain):
                 wanted = f"{grammar.id} wants the suffix first" if grammar.plain else "it must come before"
-                raise SegmentOrder(f"{kind} stands behind the {'prefix' if grammar.plain else 'middle'}; {wanted}")
+                raise SegmentOrderError(f"{kind} stands behind the {'prefix' if grammar.plain else 'middle'}; {wanted}")
             self._open_suffix(at)
             if kind is Kind.TAIL and grammar.tail and segment.text:
                 self._control(grammar.tail, at)
@@ -166,7 +161,7 @@ class _Renderer:
         if grammar.suffix_first:
             self._open_prefix(owner)
         elif self.open.suffix or self.open.middle:
-            raise SegmentOrder(f"{kind} stands behind the suffix; {grammar.id} wants context before the hole")
+            raise SegmentOrderError(f"{kind} stands behind the suffix; {grammar.id} wants context before the hole")
 
     def _open_prefix(self, owner: int) -> None:
         if not self.open.prefix:
@@ -202,7 +197,7 @@ def render(grammar: Grammar, segments: Sequence[Segment]) -> list[Piece]:
     """The pieces of a prompt.
 
     Segments stand in prompt order. `PREFIX… SUFFIX… [TAIL] MIDDLE` is PSM, `SUFFIX… PREFIX… MIDDLE` is SPM; each part may be
-    missing. Raises SegmentOrder where the grammar has no way to say it.
+    missing. Raises SegmentOrderError where the grammar has no way to say it.
     """
     return _rendered(grammar, segments).pieces
 
@@ -219,7 +214,7 @@ class EncodedPrompt(NamedTuple):
 
 
 def encode_prompt(tokenizer: Tokenizer, grammar: Grammar, segments: Sequence[Segment]) -> EncodedPrompt:
-    """Encodes segments. Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
+    """Encodes segments. Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
     ids, shown = _no_ids(), list[str]()
     ends = [0] * len(segments)
     _encode_pieces(tokenizer, grammar, _rendered(grammar, segments), ids, shown, ends)
@@ -268,7 +263,7 @@ class PromptEncoder:
         self._last = EncodedPrompt(_no_ids(), [], "")
 
     def encode(self, segments: Sequence[Segment]) -> EncodedPrompt:
-        """Raises SegmentOrder, and UnknownControl where the grammar is not this model's."""
+        """Raises SegmentOrderError, and UnknownControlError where the grammar is not this model's."""
         same = self._same(segments)
         marks, ids, shown, ends = self._marks[:same], _no_ids(), list[str](), [0] * len(segments)
         out = _Renderer(self._grammar, marks[-1].open if same else None)

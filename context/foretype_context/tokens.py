@@ -21,15 +21,13 @@ from typing import Any, Final, Protocol, cast
 import msgspec
 
 from foretype_context.cuts import CutRule, cut_points, split_pieces, well_formed
+from foretype_context.errors import TokenizerConversionError, TokenizerError, UnknownControlError
 from foretype_context.tokenizer_file import bytes_by_id, is_control, split_pattern, without_prefix
 
 __all__ = [
-    "ConversionRefused",
     "CutRule",
     "StreamDecoder",
     "Tokenizer",
-    "TokenizerUnusable",
-    "UnknownControl",
     "cut_points",
     "has_blanks",
     "load_tokenizer",
@@ -54,22 +52,6 @@ def has_blanks(text: str, length: int) -> bool:
     """Whether so many white-space characters may stand in a row: none do where this is False. Costs next to nothing."""
     step = length // 2  # a run of this length holds a whole block of half of it, wherever it begins
     return any(text[at : at + step].isspace() for at in range(0, len(text) - step + 1, step))
-
-
-class TokenizerUnusable(Exception):
-    """A tokenizer file cannot be read. The message names the file and the remedy."""
-
-
-class ConversionRefused(TokenizerUnusable):
-    """tiktoken would produce other ids than the model's own tokenizer; the message says where they differ."""
-
-
-class UnknownControl(LookupError):
-    """The tokenizer has no such control token: the grammar does not belong to this model."""
-
-    def __init__(self, token: str) -> None:
-        super().__init__(f"the tokenizer has no control token {token!r}: choose the grammar the model was trained with")
-        self.token = token
 
 
 class Tokenizer(Protocol):
@@ -101,7 +83,7 @@ class Tokenizer(Protocol):
         ...
 
     def control(self, token: str) -> int:
-        """The id of a control token. Raises UnknownControl."""
+        """The id of a control token. Raises UnknownControlError."""
         ...
 
     def controls(self) -> frozenset[str]:
@@ -175,7 +157,7 @@ class _Base:
         try:
             return self._control_ids[token]
         except KeyError:
-            raise UnknownControl(token) from None
+            raise UnknownControlError(token) from None
 
     def controls(self) -> frozenset[str]:
         return frozenset(self._control_ids)
@@ -255,12 +237,12 @@ def load_tokenizer(path: Path, *, convert: bool = True) -> Tokenizer:
         convert: try tiktoken for byte-level BPE; where ids differ on the probe text, `tokenizers` is used instead.
 
     Raises:
-        TokenizerUnusable: the file is absent or not a tokenizer.
+        TokenizerError: the file is absent or not a tokenizer.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise TokenizerUnusable(f"cannot read {path}: {error.strerror}; run `foretype doctor`") from error
+        raise TokenizerError(f"cannot read {path}: {error.strerror}; run `foretype doctor`") from error
     return tokenizer_from_bytes(raw, name=str(path), convert=convert)
 
 
@@ -273,7 +255,7 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
         model, added = data["model"], cast("list[dict[str, Any]]", data.get("added_tokens") or [])
         vocabulary = cast("dict[str, int] | list[list[Any]]", model["vocab"])
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise TokenizerUnusable(f"{name} is not a tokenizer.json ({error}); fetch it again") from error
+        raise TokenizerError(f"{name} is not a tokenizer.json ({error}); fetch it again") from error
     control_ids = {token["content"]: int(token["id"]) for token in added if is_control(token)}
     ids = vocabulary if isinstance(vocabulary, dict) else {entry[0]: at for at, entry in enumerate(vocabulary)}
     kept = [token for token in added if not is_control(token)]
@@ -283,7 +265,7 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
     try:
         inner: Any = hf.Tokenizer.from_str(msgspec.json.encode(ordinary).decode())
     except Exception as error:  # tokenizers raises bare Exception
-        raise TokenizerUnusable(f"{name} is not a tokenizer that `tokenizers` reads ({error})") from error
+        raise TokenizerError(f"{name} is not a tokenizer that `tokenizers` reads ({error})") from error
     byte_level = '"ByteLevel"' in msgspec.json.encode([data.get("pre_tokenizer"), data.get("decoder")]).decode()
     token_bytes = bytes_by_id(ids, kept, control_ids, byte_level=byte_level)
     digest = blake2b(raw, digest_size=16).hexdigest()
@@ -302,7 +284,7 @@ def tokenizer_from_bytes(raw: bytes, *, name: str = "tokenizer.json", convert: b
     if convert:
         try:
             chosen = _converted(data, ids, kept, reference, token_bytes)
-        except ConversionRefused:
+        except TokenizerConversionError:
             chosen = reference
     chosen.cut_rule = _loosest_rule(chosen)
     return chosen
@@ -315,15 +297,15 @@ def _converted(
     reference: _HuggingFace,
     token_bytes: list[bytes],
 ) -> _Tiktoken:
-    """The same tokenizer in tiktoken. Raises ConversionRefused where it cannot be the same."""
+    """The same tokenizer in tiktoken. Raises TokenizerConversionError where it cannot be the same."""
     import tiktoken
 
     pattern = split_pattern(data.get("pre_tokenizer"))
     normalizer = cast("dict[str, Any] | None", data.get("normalizer"))
     if data["model"].get("type") != "BPE" or pattern is None or kept:
-        raise ConversionRefused("not a plain byte-level BPE")
+        raise TokenizerConversionError("not a plain byte-level BPE")
     if normalizer is not None and normalizer.get("type") != "NFC":
-        raise ConversionRefused(f"normalizer {normalizer.get('type')} is not known to tiktoken")
+        raise TokenizerConversionError(f"normalizer {normalizer.get('type')} is not known to tiktoken")
     controls = reference.controls()
     ranks = {token_bytes[identity]: identity for token, identity in ids.items() if token not in controls}
     encoding = tiktoken.Encoding("foretype", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
@@ -337,7 +319,7 @@ def _converted(
     )
     for text in (PROBE, PROBE.upper(), PROBE.replace("\n", "\n    "), PROBE.replace(" ", "\n")):
         if converted.encode(text) != reference.encode(text):
-            raise ConversionRefused("tiktoken gives other ids on the probe text")
+            raise TokenizerConversionError("tiktoken gives other ids on the probe text")
     return converted
 
 

@@ -73,7 +73,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.asynccontextmanager
 async def private_gateway(options: GatewayOptions, *, state_dir: Path | None = None) -> AsyncGenerator[Endpoint]:
-    """Start a gateway that nobody else shares, and stop it in the end. Raises GatewayNotStarted."""
+    """Start a gateway that nobody else shares, and stop it in the end. Raises GatewayStartError."""
     with contextlib.ExitStack() as stack:
         if state_dir is None:
             state_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="foretype-bench-")))
@@ -104,7 +104,7 @@ async def connected(options: GatewayOptions, *, client_name: str = "foretype-eva
     """Connect to the gateway that `options` names, or to a private one that lives as long as this context.
 
     Raises:
-        GatewayGone: it cannot be reached or started; the message says why.
+        GatewayGoneError: it cannot be reached or started; the message says why.
     """
     async with contextlib.AsyncExitStack() as stack:
         if options.url is not None:

@@ -144,11 +144,12 @@ class GatewayClient:
 
 def _open_tracing() -> Tracing | None:
     """As the environment says. Blocking: it imports OpenTelemetry where somebody asks for traces."""
-    from foretype_wire.tracing.opening import TracingUnusable, open_tracing
+    from foretype_wire.errors import TracingError
+    from foretype_wire.tracing.opening import open_tracing
 
     try:
         return open_tracing("foretype-lsp", environ=os.environ, clock=time.monotonic)
-    except TracingUnusable as error:
+    except TracingError as error:
         _log.warning("no traces: %s", error)
         return None
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from foretype_lsp.documents.positions import Position
+from foretype_lsp.errors import InvalidParamsError
 
 __all__ = [
     "Completion",
@@ -23,7 +24,6 @@ __all__ = [
     "ExecuteCommand",
     "Identifier",
     "InlineCompletion",
-    "InvalidParams",
     "PartiallyAccepted",
     "Range",
     "Rested",
@@ -37,10 +37,6 @@ _Unsigned = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 _MAX_UNSIGNED: Final = 2**31 - 1  # LSP's own limit of `uinteger`
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
-
-
-class InvalidParams(Exception):
-    """Parameters that do not have the shape that the method asks for; the message names the field."""
 
 
 class Params(msgspec.Struct, frozen=True, rename="camel"):
@@ -175,9 +171,9 @@ class PartiallyAccepted(Params, frozen=True):
 
 
 def read(params: object, type_: type[_Struct]) -> _Struct:
-    """Read parameters strictly. Raises InvalidParams that names the field."""
+    """Read parameters strictly. Raises InvalidParamsError that names the field."""
     try:
         return msgspec.convert(params, type_)
     except msgspec.ValidationError as error:
         text = str(error)
-        raise InvalidParams(text.replace("`$", "`params") if "`$" in text else f"params: {text}") from None
+        raise InvalidParamsError(text.replace("`$", "`params") if "`$" in text else f"params: {text}") from None

@@ -12,6 +12,7 @@ from foretype_lsp import messages
 from foretype_lsp.documents.documents import ChangeResult
 from foretype_lsp.documents.notebooks import Changed, Closed, Event
 from foretype_lsp.documents.shared import SharedDocuments
+from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.notebook_messages import DidChangeNotebook, DidCloseNotebook, DidOpenNotebook
 
 __all__ = ["SYNC_OPTIONS", "NotebookSync"]
@@ -44,7 +45,7 @@ class NotebookSync:
     def _on_change(self, params: object) -> None:
         try:
             changed = messages.read(params, DidChangeNotebook)
-        except messages.InvalidParams:
+        except InvalidParamsError:
             if (uri := _uri_of(params)) is not None:
                 self._documents.notebooks.lose(uri)
             raise

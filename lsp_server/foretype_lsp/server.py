@@ -26,6 +26,7 @@ from foretype_lsp.documents.documents import ChangeResult
 from foretype_lsp.documents.positions import Encoding
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
+from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.notebook_sync import SYNC_OPTIONS, NotebookSync
 from foretype_lsp.options import Problem
 from foretype_lsp.parts import Parts
@@ -182,7 +183,7 @@ class Server(LanguageServer):
         """Parameters that carry text. If they cannot be read, the text is not known any more: guessing would be wrong."""
         try:
             return messages.read(params, type_)
-        except messages.InvalidParams:
+        except InvalidParamsError:
             if (uri := _uri_of(params)) is not None:
                 self.documents.lose(uri)
             raise
@@ -207,7 +208,7 @@ class Server(LanguageServer):
     def _on_command(self, params: object) -> Any:
         asked = messages.read(params, messages.ExecuteCommand)
         if (command := self._commands.get(asked.command)) is None:
-            raise messages.InvalidParams(f"no command {asked.command!r}; there are {', '.join(self._commands)}")
+            raise InvalidParamsError(f"no command {asked.command!r}; there are {', '.join(self._commands)}")
         return command(*(asked.arguments or ()))
 
     # Status

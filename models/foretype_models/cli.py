@@ -24,12 +24,13 @@ def fail(message: str) -> typer.Exit:
 
 def served_layout(model: artifacts.Artifact, named: str | None = None) -> str:
     """The layout that is named, else the one that a gateway announces for this model."""
-    from foretype_context.grammars import UnknownGrammar, UnknownLayout, grammar
+    from foretype_context.errors import UnknownGrammarError, UnknownLayoutError
+    from foretype_context.grammars import grammar
 
     try:
         family = grammar(model.grammar)
         return family.layout(own=model.profile.get("layout")) if named is None else family.known_layout(named)
-    except (UnknownLayout, UnknownGrammar) as error:
+    except (UnknownLayoutError, UnknownGrammarError) as error:
         where = f"{model.path.with_name('index.json')}: {model.name}: profile.layout" if named is None else "--layout"
         raise fail(f"{where}: {error}") from error
 

@@ -16,10 +16,11 @@ from foretype_context.terminal import console, one_line, say, say_json
 
 from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.embedder import Embedder
-from foretype_retrieval.indexing import Cancelled, Progress, open_index, update_workspace
-from foretype_retrieval.scan import MAX_CODE_BYTES, WorkspaceGone
+from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, UnusableIndexError, WorkspaceGoneError
+from foretype_retrieval.indexing import Progress, open_index, update_workspace
+from foretype_retrieval.scan import MAX_CODE_BYTES
 from foretype_retrieval.search import Hit, query_at, query_of_words, search
-from foretype_retrieval.store import IndexBusy, IndexUnusable, folder_of
+from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import default_cache_dir
 
 __all__ = ["index", "search_command"]
@@ -47,10 +48,10 @@ def _told() -> Generator[None]:
     """Failures that a user can mend are told in one line, with status 1; a cancelled run has status 130."""
     try:
         yield
-    except (WorkspaceGone, IndexBusy, IndexUnusable) as error:
+    except (WorkspaceGoneError, BusyIndexError, UnusableIndexError) as error:
         say(f"error: {error}", err=True)
         raise typer.Exit(1) from error
-    except (Cancelled, KeyboardInterrupt) as error:
+    except (IndexingCancelledError, KeyboardInterrupt) as error:
         say("cancelled; the index is as it was", err=True)
         raise typer.Exit(130) from error
 
@@ -148,7 +149,9 @@ def _root(cache: Path, root: Path | None, place: Path) -> Path:
     for folder in place.resolve().parents:
         if (folder_of(cache, folder) / "index.ftx").is_file():
             return folder
-    raise IndexUnusable(f"no folder above {place.parent} is indexed; run `foretype index PATH`, or name it with --root")
+    raise UnusableIndexError(
+        f"no folder above {place.parent} is indexed; run `foretype index PATH`, or name it with --root"
+    )
 
 
 def _shown(hit: Hit) -> dict[str, Any]:

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from foretype_context.tokens import Tokenizer, TokenizerUnusable, load_tokenizer
+from foretype_context.errors import TokenizerError
+from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER, ArtifactError, locate_embedder
 from numpy.typing import NDArray
 
-from foretype_retrieval.embedder import EMBEDDED_CHARS, Embedder, EmbedderUnusable
+from foretype_retrieval.embedder import EMBEDDED_CHARS, Embedder
+from foretype_retrieval.errors import EmbedderError
 
 __all__ = ["LazyEmbedder", "StaticEmbedder", "default_embedder", "load_static"]
 
@@ -62,7 +64,7 @@ def load_static(path: Path, tokenizer_path: Path) -> StaticEmbedder:
     """Reads a table: an `.npz` with `format`, `table` (int8), `scales` (float16) and `tokenizer_digest`.
 
     Raises:
-        EmbedderUnusable: absent, damaged, of another format, or made for another tokenizer.
+        EmbedderError: absent, damaged, of another format, or made for another tokenizer.
     """
     remedy = "search goes on by words alone; reinstall foretype to have it back"
     try:
@@ -72,12 +74,12 @@ def load_static(path: Path, tokenizer_path: Path) -> StaticEmbedder:
             stored: dict[str, Any] = {name: data[name] for name in data.files}
         table, scales = stored["table"], stored["scales"]
         wanted, version = str(stored["tokenizer_digest"]), int(stored["format"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TokenizerUnusable) as error:
-        raise EmbedderUnusable(f"embedder {path} cannot be read ({error}); {remedy}") from error
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TokenizerError) as error:
+        raise EmbedderError(f"embedder {path} cannot be read ({error}); {remedy}") from error
     if version != _FORMAT:
-        raise EmbedderUnusable(f"embedder {path} has format {version} instead of {_FORMAT}; {remedy}")
+        raise EmbedderError(f"embedder {path} has format {version} instead of {_FORMAT}; {remedy}")
     if wanted != tokenizer.digest:
-        raise EmbedderUnusable(
+        raise EmbedderError(
             f"embedder {path} was made for tokenizer {wanted[:12]}, not {tokenizer.digest[:12]}; {remedy}"
         )
     if (
@@ -86,9 +88,9 @@ def load_static(path: Path, tokenizer_path: Path) -> StaticEmbedder:
         or table.shape[0] < tokenizer.vocabulary_tokens
         or len(scales) != len(table)
     ):
-        raise EmbedderUnusable(f"embedder {path} holds a table of shape {table.shape}, {table.dtype}; {remedy}")
+        raise EmbedderError(f"embedder {path} holds a table of shape {table.shape}, {table.dtype}; {remedy}")
     if not np.isfinite(scales).all():
-        raise EmbedderUnusable(f"embedder {path} holds scales that are not finite; {remedy}")
+        raise EmbedderError(f"embedder {path} holds scales that are not finite; {remedy}")
     return StaticEmbedder(table, scales, tokenizer, hashlib.blake2b(raw, digest_size=16).hexdigest())
 
 
@@ -116,7 +118,7 @@ def default_embedder(
             return load_static(path, FOLDER / "tokenizer.json")
         shipped = locate_embedder()
         return load_static(shipped.path, shipped.tokenizer_path)
-    except EmbedderUnusable as error:
+    except EmbedderError as error:
         complain(str(error))
     except ArtifactError as error:
         complain(f"{error}; until then search goes by words alone")

@@ -8,14 +8,10 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EMBEDDED_CHARS", "Embedder", "EmbedderUnusable"]
+__all__ = ["EMBEDDED_CHARS", "Embedder"]
 
 EMBEDDED_CHARS: Final = 1_500
 """So much of a text is embedded."""
-
-
-class EmbedderUnusable(Exception):
-    """An embedder cannot be loaded. The message says why and what to do; lexical search does not need one."""
 
 
 class Embedder(Protocol):

@@ -26,7 +26,7 @@ from typing import IO, Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from foretype_retrieval.embedder import EmbedderUnusable
+from foretype_retrieval.errors import EmbedderError
 
 __all__ = ["ProcessEmbedder"]
 
@@ -50,7 +50,7 @@ class ProcessEmbedder:
         wait_s: how long a question may wait.
 
     Raises:
-        EmbedderUnusable: the process says why, or does not come up.
+        EmbedderError: the process says why, or does not come up.
     """
 
     def __init__(self, name: str, *, wait_s: float = QUESTION_WAIT_S, start_s: float = _START_S) -> None:
@@ -73,7 +73,7 @@ class ProcessEmbedder:
             self._process.kill()
             self._reap()
             reason = said.get("error", f"its process ended, or did not answer within {start_s:.0f} s")
-            raise EmbedderUnusable(str(reason))
+            raise EmbedderError(str(reason))
         self.dimensions = int(said["dimensions"])
         self.digest = str(said["digest"])
         self._numbers = count()
@@ -91,7 +91,7 @@ class ProcessEmbedder:
         return cast("IO[bytes]", self._process.stdout)
 
     def embed(self, texts: Sequence[str]) -> Rows:
-        """One row per text; waits for the model. Raises EmbedderUnusable when its process is gone."""
+        """One row per text; waits for the model. Raises EmbedderError when its process is gone."""
         pieces = [self._ask(1, list(texts[at : at + _BATCH])) for at in range(0, len(texts), _BATCH)]
         return np.concatenate([piece.result() for piece in pieces]) if pieces else np.zeros((0, self.dimensions), "f4")
 
@@ -105,7 +105,7 @@ class ProcessEmbedder:
                     self._remembered.popitem(last=False)
         try:
             return asked.result(self._wait_s)[0]
-        except (Late, EmbedderUnusable):
+        except (Late, EmbedderError):
             return None
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class ProcessEmbedder:
             if not self._broken:
                 self._jobs.put((urgency, next(self._numbers), texts, answer))
                 return answer
-        answer.set_exception(EmbedderUnusable(self._broken))
+        answer.set_exception(EmbedderError(self._broken))
         return answer
 
     def _serve(self) -> None:
@@ -135,7 +135,7 @@ class ProcessEmbedder:
                     self._broken = self._broken or f"embedder {self._name}: its process ended ({error})"
                     self._process.kill()
                     self._reap()
-            answer.set_exception(EmbedderUnusable(self._broken))
+            answer.set_exception(EmbedderError(self._broken))
             if urgency == 2:
                 self._reap()
                 return
@@ -183,7 +183,7 @@ def main(name: str) -> int:
     os.dup2(2, 1)
     try:
         embedder = load_transformer(name)
-    except EmbedderUnusable as error:
+    except EmbedderError as error:
         out.write(json.dumps({"error": str(error)}).encode() + b"\n")
         out.flush()
         return 1

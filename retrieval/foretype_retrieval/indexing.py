@@ -14,22 +14,20 @@ from foretype_context.languages import language_of
 
 from foretype_retrieval.chunks import chunk_text
 from foretype_retrieval.embedder import Embedder
+from foretype_retrieval.errors import (
+    AbsentIndexError,
+    DamagedIndexError,
+    IndexingCancelledError,
+    UnreadableVectorsError,
+    UnsavedIndexError,
+    UnusableIndexError,
+)
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.scan import read_source, scan
 from foretype_retrieval.segment import FileEntry
-from foretype_retrieval.store import (
-    IndexAbsent,
-    IndexDamaged,
-    IndexNotSaved,
-    IndexUnusable,
-    load,
-    save,
-    writing,
-)
-from foretype_retrieval.vectors import FaissUnreadable
+from foretype_retrieval.store import load, save, writing
 
 __all__ = [
-    "Cancelled",
     "Progress",
     "Report",
     "changes",
@@ -46,10 +44,6 @@ MAX_CHUNKS: Final = 300_000
 """An index stops growing here: 1.5 GB of resident memory would be no help to anybody."""
 
 _BATCH_CHUNKS: Final = 20_000
-
-
-class Cancelled(Exception):
-    """Indexing was cancelled; the stored index is the old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +98,12 @@ def changes(known: Mapping[str, FileState], found: Mapping[str, FileState]) -> t
 
 
 def open_index(folder: Path, embedder: Embedder | None) -> Index:
-    """The stored index. Raises IndexUnusable."""
+    """The stored index. Raises UnusableIndexError."""
     stored = load(folder, embedder.digest if embedder is not None else "")
     try:
         return Index(stored.segment, faiss=stored.faiss)
-    except FaissUnreadable as error:
-        raise IndexDamaged(f"the FAISS index of the vectors in {folder} cannot be used ({error})") from error
+    except UnreadableVectorsError as error:
+        raise DamagedIndexError(f"the FAISS index of the vectors in {folder} cannot be used ({error})") from error
 
 
 def refresh_file(index: Index, root: Path, path: str, embedder: Embedder | None) -> Index:
@@ -135,20 +129,20 @@ def update_workspace(
     """Brings the stored index up to date, or makes it.
 
     Raises:
-        Cancelled: the stored index is as it was.
-        IndexBusy: another process is at it.
-        WorkspaceGone: the folder is not there.
+        IndexingCancelledError: the stored index is as it was.
+        BusyIndexError: another process is at it.
+        WorkspaceGoneError: the folder is not there.
     """
     found = scan(root, globs, cancelled=cancelled)
     if not found.complete:
-        raise Cancelled
+        raise IndexingCancelledError
     held = ExitStack()
     with held:
         problem = ""
         try:
             held.enter_context(writing(folder))
             index = _opened(folder, embedder)
-        except IndexNotSaved as error:
+        except UnsavedIndexError as error:
             problem, index = str(error), _empty(embedder)
         again, gone = changes(index.files(), found.files)
         fresh = not index.files()
@@ -159,10 +153,10 @@ def update_workspace(
             return index, done
         merged = index.merged()
         if cancelled():
-            raise Cancelled
+            raise IndexingCancelledError
         try:
             saved = save(folder, merged, embedder.digest if embedder is not None else "")
-        except IndexNotSaved as error:
+        except UnsavedIndexError as error:
             return Index(merged), replace(done, problem=str(error))
         return Index(merged), replace(done, saved_bytes=saved)
 
@@ -174,9 +168,9 @@ def _empty(embedder: Embedder | None) -> Index:
 def _opened(folder: Path, embedder: Embedder | None) -> Index:
     try:
         return open_index(folder, embedder)
-    except IndexAbsent:
+    except AbsentIndexError:
         pass
-    except IndexUnusable as error:
+    except UnusableIndexError as error:
         _logger.warning("the index is made anew: %s", error)
     return _empty(embedder)
 
@@ -200,7 +194,7 @@ def _refresh(
     held = left_out = 0
     for at, path in enumerate(paths):
         if cancelled():
-            raise Cancelled
+            raise IndexingCancelledError
         if (
             held >= _BATCH_CHUNKS or at == first_new
         ):  # what is read again has taken its own room before others look for some

@@ -19,9 +19,10 @@ from foretype_context.languages import PLAINTEXT, language_of
 from foretype_context.small_files import read_small
 from foretype_context.tokens import well_formed
 
+from foretype_retrieval.errors import WorkspaceGoneError
 from foretype_retrieval.index import FileState
 
-__all__ = ["MAX_CODE_BYTES", "Scan", "WorkspaceGone", "is_scanned", "read_source", "scan", "wanted"]
+__all__ = ["MAX_CODE_BYTES", "Scan", "is_scanned", "read_source", "scan", "wanted"]
 
 MAX_CODE_BYTES: Final = 400_000
 """Definitions are worth finding in files larger than what is sent as context, for only the definition is sent."""
@@ -41,10 +42,6 @@ _PLAIN_SUFFIXES: Final = _words(
     ".kt .kts .swift .scala .lua .ex .exs .erl .hs .jl .r .sql .proto .graphql .vue .svelte .dart .zig .m .mm .pl .clj .fs "
     ".ml .nim .cr .groovy .tf"
 )
-
-
-class WorkspaceGone(Exception):
-    """The folder of a workspace is not there, or is no folder."""
 
 
 @dataclass(slots=True)
@@ -87,10 +84,10 @@ def scan(
         pause: called every `pause_every` entries, so that a scan beside the event loop can step aside.
 
     Raises:
-        WorkspaceGone: there is no such folder.
+        WorkspaceGoneError: there is no such folder.
     """
     if not root.is_dir():
-        raise WorkspaceGone(f"{root} is not a folder (any more); open another one")
+        raise WorkspaceGoneError(f"{root} is not a folder (any more); open another one")
     found = Scan()
     stack: list[tuple[str, Rules]] = [("", rules_of_user(globs))]
     seen = 0

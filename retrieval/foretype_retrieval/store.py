@@ -1,14 +1,5 @@
 """The index on disk: one file per workspace, versioned, checksummed, replaced as a whole, readable by its owner alone.
 
-::
-
-    IndexUnusable          the file cannot be used and the index has to be made anew
-    ├── IndexAbsent        there is none yet
-    ├── IndexOutdated      another format, another chunker, another embedder
-    └── IndexDamaged       cut short, or a checksum differs
-    IndexNotSaved          the disk is full or the folder cannot be written; what is in memory goes on
-    IndexBusy              another process writes the index of this workspace
-
 Layout: 8 bytes of magic, header length and CRC-32 (both u32), the header as JSON, then arrays at multiples of 64 bytes.
 """
 
@@ -31,17 +22,18 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
+from foretype_retrieval.errors import (
+    AbsentIndexError,
+    BusyIndexError,
+    DamagedIndexError,
+    OutdatedIndexError,
+    UnsavedIndexError,
+)
 from foretype_retrieval.segment import ARRAYS, Segment
 from foretype_retrieval.vectors import EXACT_CHUNKS, build_faiss
 
 __all__ = [
     "FORMAT",
-    "IndexAbsent",
-    "IndexBusy",
-    "IndexDamaged",
-    "IndexNotSaved",
-    "IndexOutdated",
-    "IndexUnusable",
     "Stored",
     "folder_of",
     "load",
@@ -59,30 +51,6 @@ _ALIGN: Final = 64
 _NAME: Final = "index.ftx"
 _TEMPORARY: Final = ".index-"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
-
-
-class IndexUnusable(Exception):
-    """A stored index cannot be used; it is made anew."""
-
-
-class IndexAbsent(IndexUnusable):
-    """No index is stored."""
-
-
-class IndexOutdated(IndexUnusable):
-    """Made by another version or with another embedder."""
-
-
-class IndexDamaged(IndexUnusable):
-    """Cut short or changed."""
-
-
-class IndexNotSaved(Exception):
-    """The index could not be written; the old one is untouched, and the new one goes on in memory."""
-
-
-class IndexBusy(Exception):
-    """Another process writes this index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +73,17 @@ def writing(folder: Path) -> Generator[None]:
     """Holds the right to write an index.
 
     Raises:
-        IndexBusy: another process holds it.
-        IndexNotSaved: the folder cannot be made.
+        BusyIndexError: another process holds it.
+        UnsavedIndexError: the folder cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = FileLock(folder / "lock", timeout=0, mode=0o600)
         lock.acquire()
     except Timeout as error:
-        raise IndexBusy(f"another process is writing the index in {folder}; wait for it to end") from error
+        raise BusyIndexError(f"another process is writing the index in {folder}; wait for it to end") from error
     except OSError as error:
-        raise IndexNotSaved(_not_saved(folder, error)) from error
+        raise UnsavedIndexError(_not_saved(folder, error)) from error
     try:
         yield
     finally:
@@ -126,7 +94,7 @@ def save(folder: Path, segment: Segment, embedder_digest: str) -> int:
     """Replaces the stored index and returns its size in bytes. The caller holds :func:`writing`.
 
     Raises:
-        IndexNotSaved: nothing was replaced.
+        UnsavedIndexError: nothing was replaced.
     """
     arrays: dict[str, Array] = {
         name: np.ascontiguousarray(segment.arrays[name], dtype=np.dtype(kind)) for name, kind in ARRAYS.items()
@@ -167,35 +135,35 @@ def save(folder: Path, segment: Segment, embedder_digest: str) -> int:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        raise IndexNotSaved(_not_saved(folder, error, start + offset)) from error
+        raise UnsavedIndexError(_not_saved(folder, error, start + offset)) from error
 
 
 def load(folder: Path, embedder_digest: str) -> Stored:
     """Opens the stored index: mapped where the system lets a mapped file be replaced, every byte checked.
 
     Raises:
-        IndexUnusable: see its subclasses.
+        UnusableIndexError: see its subclasses.
     """
     path = folder / _NAME
     try:
         # A mapped file cannot be replaced on Windows.
         raw = np.fromfile(path, np.uint8) if sys.platform == "win32" else np.memmap(path, np.uint8, mode="r")
     except FileNotFoundError as error:
-        raise IndexAbsent(f"no index in {folder}") from error
+        raise AbsentIndexError(f"no index in {folder}") from error
     except (OSError, ValueError) as error:
-        raise IndexDamaged(f"{path} cannot be read ({error})") from error
+        raise DamagedIndexError(f"{path} cannot be read ({error})") from error
     base = len(_MAGIC) + 8
     if raw[: len(_MAGIC)].tobytes() != _MAGIC or len(raw) < base:
-        raise IndexDamaged(f"{path} is no index")
+        raise DamagedIndexError(f"{path} is no index")
     length, checksum = (int(one) for one in np.frombuffer(raw[len(_MAGIC) : base].tobytes(), "<u4"))
     header = raw[base : base + length].tobytes()
     if len(header) != length or zlib.crc32(header) != checksum:
-        raise IndexDamaged(f"the header of {path} is damaged")
+        raise DamagedIndexError(f"the header of {path} is damaged")
     described = cast("dict[str, Any]", json.loads(header))
     if described.get("format") != FORMAT:
-        raise IndexOutdated(f"{path} has format {described.get('format')}, not {FORMAT}")
+        raise OutdatedIndexError(f"{path} has format {described.get('format')}, not {FORMAT}")
     if described.get("embedder") != embedder_digest:
-        raise IndexOutdated(f"{path} was made with another embedder")
+        raise OutdatedIndexError(f"{path} was made with another embedder")
     arrays = _arrays(
         raw, cast("Mapping[str, list[Any]]", described["arrays"]), -(-(base + length) // _ALIGN) * _ALIGN, path
     )
@@ -209,10 +177,10 @@ def _arrays(raw: Array, described: Mapping[str, list[Any]], start: int, path: Pa
     for name, (kind, shape, offset, size, checksum) in described.items():
         data = plain[start + offset : start + offset + size]
         if len(data) != size or zlib.crc32(data.data if size else b"") != checksum:
-            raise IndexDamaged(f"{name} in {path} is damaged")
+            raise DamagedIndexError(f"{name} in {path} is damaged")
         arrays[name] = data.view(np.dtype(kind)).reshape(shape)
     if not set(ARRAYS) <= set(arrays):
-        raise IndexDamaged(f"{path} lacks {', '.join(sorted(set(ARRAYS) - set(arrays)))}")
+        raise DamagedIndexError(f"{path} lacks {', '.join(sorted(set(ARRAYS) - set(arrays)))}")
     return arrays
 
 

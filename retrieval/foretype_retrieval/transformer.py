@@ -15,7 +15,8 @@ import numpy as np
 from foretype_context.tokens import well_formed
 from numpy.typing import NDArray
 
-from foretype_retrieval.embedder import EMBEDDED_CHARS, EmbedderUnusable
+from foretype_retrieval.embedder import EMBEDDED_CHARS
+from foretype_retrieval.errors import EmbedderError
 
 __all__ = ["TransformerEmbedder", "load_transformer"]
 
@@ -55,7 +56,7 @@ def load_transformer(name: str) -> TransformerEmbedder:
     """Loads a model by its folder, or by a name that lies in the local cache.
 
     Raises:
-        EmbedderUnusable: not installed, not there, or no such model.
+        EmbedderError: not installed, not there, or no such model.
     """
     remedy = "search goes on by words alone; name a folder with a sentence-transformers model, or leave --embedder out"
     # No request leaves this process, whatever the libraries below would like to look up.
@@ -64,7 +65,7 @@ def load_transformer(name: str) -> TransformerEmbedder:
     try:
         library = importlib.import_module("sentence_transformers")
     except Exception as error:
-        raise EmbedderUnusable(
+        raise EmbedderError(
             f"embedder {name} needs sentence-transformers, which cannot be imported ({error}); "
             "pip install 'foretype[transformer]', or leave --embedder out"
         ) from error
@@ -72,7 +73,7 @@ def load_transformer(name: str) -> TransformerEmbedder:
         return TransformerEmbedder(library.SentenceTransformer(name, device="cpu", local_files_only=True))
     except Exception as error:  # what a foreign model raises is not ours to list
         said = str(error).strip().splitlines() or [type(error).__name__]
-        raise EmbedderUnusable(f"embedder {name} cannot be loaded ({said[0]}); {remedy}") from error
+        raise EmbedderError(f"embedder {name} cannot be loaded ({said[0]}); {remedy}") from error
 
 
 def _digest(model: Any) -> str:

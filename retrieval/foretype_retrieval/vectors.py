@@ -14,17 +14,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EXACT_CHUNKS", "FaissUnreadable", "VectorPart", "build_faiss", "open_faiss"]
+from foretype_retrieval.errors import UnreadableVectorsError
+
+__all__ = ["EXACT_CHUNKS", "VectorPart", "build_faiss", "open_faiss"]
 
 Array = NDArray[Any]
 
 EXACT_CHUNKS: Final = 6_000
 PROBES: Final = 48
 _SPARE: Final = 2
-
-
-class FaissUnreadable(Exception):
-    """A serialised FAISS index is none that the installed FAISS reads, or belongs to other vectors."""
 
 
 class VectorPart:
@@ -39,10 +37,10 @@ class VectorPart:
         return len(self._vectors)
 
     def attach(self, serialised: Array) -> None:
-        """Uses a FAISS index that was stored beside the vectors. Raises FaissUnreadable."""
+        """Uses a FAISS index that was stored beside the vectors. Raises UnreadableVectorsError."""
         opened = open_faiss(serialised)
         if (opened.ntotal, opened.d) != self._vectors.shape:
-            raise FaissUnreadable(f"{opened.ntotal} vectors of {opened.d}, not {self._vectors.shape}")
+            raise UnreadableVectorsError(f"{opened.ntotal} vectors of {opened.d}, not {self._vectors.shape}")
         self._faiss = opened
 
     def prepare(self) -> None:
@@ -97,7 +95,7 @@ def open_faiss(serialised: Array) -> Any:
     """The index of :func:`build_faiss`. The bytes must come from a file whose checksum was verified.
 
     Raises:
-        FaissUnreadable: another version of FAISS wrote them.
+        UnreadableVectorsError: another version of FAISS wrote them.
     """
     import faiss  # pyright: ignore[reportMissingTypeStubs]
 
@@ -106,6 +104,6 @@ def open_faiss(serialised: Array) -> Any:
     try:
         opened = library.deserialize_index(serialised)
     except RuntimeError as error:  # all that FAISS raises; its message is of its source, not for people
-        raise FaissUnreadable("the installed FAISS cannot read it") from error
+        raise UnreadableVectorsError("the installed FAISS cannot read it") from error
     opened.nprobe = PROBES
     return opened

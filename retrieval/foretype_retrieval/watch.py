@@ -20,22 +20,20 @@ from foretype_context.ignored import rules_of_user
 from foretype_context.tokens import well_formed
 
 from foretype_retrieval.embedder import Embedder
+from foretype_retrieval.errors import (
+    AbsentIndexError,
+    IndexingCancelledError,
+    UnusableIndexError,
+    WorkerError,
+    WorkspaceGoneError,
+)
 from foretype_retrieval.git import GitState
 from foretype_retrieval.index import FileState, Index
-from foretype_retrieval.indexing import (
-    Cancelled,
-    Progress,
-    Report,
-    changes,
-    is_full,
-    make_entry,
-    open_index,
-    update_workspace,
-)
-from foretype_retrieval.scan import MAX_CODE_BYTES, Scan, WorkspaceGone, is_scanned, read_source, scan, wanted
+from foretype_retrieval.indexing import Progress, Report, changes, is_full, make_entry, open_index, update_workspace
+from foretype_retrieval.scan import MAX_CODE_BYTES, Scan, is_scanned, read_source, scan, wanted
 from foretype_retrieval.segment import FileEntry
-from foretype_retrieval.store import IndexAbsent, IndexUnusable, folder_of
-from foretype_retrieval.worker import WorkerFailed, run_worker
+from foretype_retrieval.store import folder_of
+from foretype_retrieval.worker import run_worker
 
 __all__ = ["Workspace", "default_cache_dir"]
 
@@ -169,7 +167,7 @@ class Workspace:
                     self._rest()
                 if not self._later:
                     self._fault = ""
-            except Cancelled:
+            except IndexingCancelledError:
                 return
             except Exception as error:
                 # A fault here must cost fresh answers alone, and must not be a busy loop.
@@ -220,9 +218,9 @@ class Workspace:
         self._doing = "opening"
         try:
             index = open_index(self.folder, self._embedder())
-        except IndexAbsent:
+        except AbsentIndexError:
             return
-        except IndexUnusable as error:
+        except UnusableIndexError as error:
             _logger.warning("the index is made anew: %s", error)
             return
         self._show(index)
@@ -256,7 +254,7 @@ class Workspace:
         gone: list[str] = []
         for path in paths:
             if self._closed.is_set():
-                raise Cancelled
+                raise IndexingCancelledError
             try:
                 found = self._content(path, new=path not in index)
                 if found is None:
@@ -289,7 +287,7 @@ class Workspace:
         self._doing = "comparing"
         try:
             found = self._scan()
-        except WorkspaceGone as error:
+        except WorkspaceGoneError as error:
             self._tell(str(error))
             if self.index is None or len(self.index):
                 self._swap(self._empty())
@@ -332,10 +330,10 @@ class Workspace:
             )
             self._tell(report.problem or _no_room(report.full))
             self._adopt(report)
-        except WorkerFailed as error:
+        except WorkerError as error:
             self._failed = True
             self._tell(str(error))
-        except Cancelled:
+        except IndexingCancelledError:
             if self._closed.is_set():
                 raise
             self._tell("indexing was cancelled; `foretype index` in the folder makes the index, then start again")
@@ -364,7 +362,7 @@ class Workspace:
         )
         self._scan_took_s = self._clock() - began
         if not found.complete:
-            raise Cancelled
+            raise IndexingCancelledError
         return found
 
     def _tell(self, problem: str) -> None:

@@ -21,18 +21,13 @@ from types import FrameType
 from typing import Any, Final, cast
 
 from foretype_retrieval.embed import default_embedder
-from foretype_retrieval.indexing import Cancelled, Progress, Report, update_workspace
-from foretype_retrieval.scan import WorkspaceGone
-from foretype_retrieval.store import IndexBusy
+from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, WorkerError, WorkspaceGoneError
+from foretype_retrieval.indexing import Progress, Report, update_workspace
 
-__all__ = ["WorkerFailed", "run_worker"]
+__all__ = ["run_worker"]
 
 _NICE: Final = 10
 _STOP_S: Final = 5.0
-
-
-class WorkerFailed(Exception):
-    """The indexing process ended without a report; the message is its own."""
 
 
 def run_worker(
@@ -47,8 +42,8 @@ def run_worker(
     """Runs the indexing process and waits for it; for a thread that may wait.
 
     Raises:
-        WorkerFailed: it could not do its work, or died.
-        Cancelled: `cancelled` was set; the process is gone when this is raised.
+        WorkerError: it could not do its work, or died.
+        IndexingCancelledError: `cancelled` was set; the process is gone when this is raised.
     """
     # -P: `-m` would import from the working directory first, which may be a workspace and hold anything.
     module = ["-P", "-m", "foretype_retrieval.worker"]
@@ -81,9 +76,9 @@ def run_worker(
         ended.set()
         _end(process)
     if cancelled is not None and cancelled.is_set() and report is None:
-        raise Cancelled
+        raise IndexingCancelledError
     if report is None:
-        raise WorkerFailed(problem or f"the indexing process ended with status {process.returncode}")
+        raise WorkerError(problem or f"the indexing process ended with status {process.returncode}")
     return report
 
 
@@ -122,9 +117,9 @@ def main(arguments: Sequence[str]) -> int:
             progress=lambda progress: _say(asdict(progress)),
             cancelled=stop.is_set,
         )
-    except Cancelled:
+    except IndexingCancelledError:
         return 130
-    except (IndexBusy, WorkspaceGone) as error:
+    except (BusyIndexError, WorkspaceGoneError) as error:
         _say({"error": str(error)})
         return 1
     _say({"report": asdict(report)})

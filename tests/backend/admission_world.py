@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from foretype_backend.admission.outcomes import Decision
 from foretype_backend.admission.pressure import Pressure
-from foretype_backend.admission.scheduler import Limits, Refuse, Scheduler, Start, Ticket
+from foretype_backend.admission.scheduler import Refuse, Scheduler, SlotLimits, Start, Ticket
 from foretype_wire.messages import RequestClass
 
 __all__ = ["Result", "Simulation", "typing_tenant"]
@@ -79,7 +79,7 @@ class Simulation:
         self._chance = random.Random(seed)
         self._service_s, self._ttft_s = service_s, ttft_s
         self._pressure = pressure
-        self.scheduler = Scheduler(Limits(max_running=slots, max_waiting=4 * slots), pressure)
+        self.scheduler = Scheduler(SlotLimits(max_running=slots, max_waiting=4 * slots), pressure)
         self.watch: Callable[[Ticket, Decision], None] = lambda _ticket, _decision: None
         """Told of everything that starts or is refused; `ticked` of every tenth of a second."""
         self.ticked: Callable[[float], None] = lambda _now: None

@@ -18,7 +18,7 @@ from foretype_backend.identity.directory import KeyRecord, Tenant, User
 from foretype_backend.identity.identity import Identity
 from foretype_backend.identity.keys import ApiKey, mint
 from foretype_backend.identity.store import IdentityStore
-from foretype_backend.identity.watch import DirectoryWatch
+from foretype_backend.identity.store_watch import DirectoryWatch
 from foretype_backend.prefix.salt import SaltBook
 
 NOW_MS = 1_790_078_400_000

@@ -11,9 +11,9 @@ from foretype_backend.admission.pressure import LOWEST_FIRST, Pressure, RollingP
 from foretype_backend.admission.scheduler import (
     PRIORITY,
     Effect,
-    Limits,
     Refuse,
     Scheduler,
+    SlotLimits,
     Start,
     Stop,
     Ticket,
@@ -23,8 +23,8 @@ from foretype_wire.messages import RequestClass
 from hypothesis import given
 from hypothesis import strategies as st
 
-ONE = Limits(max_running=1, max_waiting=2)
-MANY = Limits(max_running=1, max_waiting=10)
+ONE = SlotLimits(max_running=1, max_waiting=2)
+MANY = SlotLimits(max_running=1, max_waiting=10)
 WAITED = Decision.STARTED_AFTER_WAIT
 
 
@@ -96,7 +96,7 @@ def test_within_a_session_the_newest_goes_first_and_sessions_take_turns() -> Non
 
 
 def test_tenants_share_by_tokens_and_weight() -> None:
-    scheduler = Scheduler(Limits(max_running=1, max_waiting=1000))
+    scheduler = Scheduler(SlotLimits(max_running=1, max_waiting=1000))
     for number in range(90):
         for tenant, weight, cost in (("small", 1.0, 1000), ("large", 1.0, 4000), ("heavy", 2.0, 1000)):
             fields = {"tenant": tenant, "weight": weight, "cost_tokens": cost}
@@ -113,7 +113,7 @@ def test_tenants_share_by_tokens_and_weight() -> None:
 
 
 def test_reserved_slots_are_never_taken_by_lower_classes() -> None:
-    scheduler = Scheduler(Limits(max_running=3, reserved={RequestClass.INTERACTIVE: 2}))
+    scheduler = Scheduler(SlotLimits(max_running=3, reserved={RequestClass.INTERACTIVE: 2}))
     effects = arrivals(scheduler, *(ticket(f"w{n}", class_=RequestClass.WARM) for n in range(3)))
     assert effects == [Start("w0")]
     effects = arrivals(scheduler, *(ticket(f"i{n}", class_=RequestClass.INTERACTIVE) for n in range(3)))
@@ -168,7 +168,7 @@ def test_a_full_queue_sheds_the_lowest_class_first() -> None:
 
 
 def test_of_a_full_queue_the_tenant_with_most_in_it_gives_one_up() -> None:
-    scheduler = Scheduler(Limits(max_running=1, max_waiting=3))
+    scheduler = Scheduler(SlotLimits(max_running=1, max_waiting=3))
     arrivals(scheduler, *(ticket(f"f{n}", f"f{n}", tenant="flood") for n in range(4)))
     assert scheduler.arrive(ticket("f4", "f4", tenant="flood"), 0.0) == [Refuse("f4", Decision.QUEUE_FULL)]
     assert scheduler.arrive(ticket("q", "q", tenant="quiet"), 0.0) == [Refuse("f3", Decision.DISPLACED)]
@@ -267,7 +267,7 @@ def storm(events: int, seed: int) -> Scheduler:
     """Random arrivals, cancels, first tokens, leaves, disconnects and ticks; checks every effect; ends with nobody left."""
     chance = random.Random(seed)
     pressure = Pressure(dict.fromkeys(RequestClass, 0.05))
-    limits = Limits(max_running=8, max_waiting=24, reserved={RequestClass.INTERACTIVE: 2, RequestClass.CHAT: 1})
+    limits = SlotLimits(max_running=8, max_waiting=24, reserved={RequestClass.INTERACTIVE: 2, RequestClass.CHAT: 1})
     scheduler = Scheduler(limits, pressure)
     classes, now, number = list(RequestClass), 0.0, 0
     waiting: dict[str, None] = {}

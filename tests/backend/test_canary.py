@@ -51,7 +51,7 @@ SERVE = ("-m", "foretype_backend", "serve", "--port", "0", "--log-level", "debug
 PLANT = """
 import logging, os, urllib.request
 from prometheus_client import Gauge
-from foretype_backend.serving.serve import Service
+from foretype_backend.serving.service import Service
 
 run = Service.run
 

@@ -5,7 +5,7 @@ import pytest
 from backend.world import TOKENIZER
 from foretype_backend.admission.outcomes import FINISHES, HTTP_STATUS, Reason
 from foretype_backend.engines.port import Chunk
-from foretype_backend.serving.completion import Job, Record
+from foretype_backend.serving.completion import AdmittedRequest, Record
 from foretype_backend.serving.output_text import OutputText
 from foretype_backend.serving.render import Prompt
 from foretype_context.profile import Stop
@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 
 def record(received: float = 0.0, arrived: float = 0.0) -> Record:
-    job = Job(key="k", session="s", prompt=Prompt(ids=[1, 2], text="x"), received=received, deadline=9.0, max_tokens=4)
+    job = AdmittedRequest(
+        key="k", session="s", prompt=Prompt(ids=[1, 2], text="x"), received=received, deadline=9.0, max_tokens=4
+    )
     loop = asyncio.new_event_loop()
     decision: asyncio.Future[Reason | None] = loop.create_future()
     loop.close()

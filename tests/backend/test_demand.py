@@ -1,12 +1,12 @@
 """Who asks more than its part, of what can be served."""
 
-from foretype_backend.admission.tenant_demand import Demand, Load, heavy
+from foretype_backend.admission.tenant_demand import Demand, TenantLoad, heavy
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def load(tokens: int, *, shed_tokens: int = 0, weight: float = 1.0) -> Load:
-    found = Load(weight)
+def load(tokens: int, *, shed_tokens: int = 0, weight: float = 1.0) -> TenantLoad:
+    found = TenantLoad(weight)
     found.tokens, found.shed_tokens = tokens, shed_tokens
     return found
 
@@ -37,7 +37,7 @@ LOADS = st.dictionaries(
 
 
 @given(LOADS)
-def test_parts_are_max_min_fair(loads: dict[str, Load]) -> None:
+def test_parts_are_max_min_fair(loads: dict[str, TenantLoad]) -> None:
     found = heavy(loads)
     asked = sum(one.tokens for one in loads.values())
     served = min(asked - sum(one.shed_tokens for one in loads.values()), 0.75 * asked)
@@ -53,7 +53,7 @@ def test_parts_are_max_min_fair(loads: dict[str, Load]) -> None:
 
 
 @given(LOADS, st.sampled_from("abcdefgh"), st.integers(1, 100_000))
-def test_who_asks_more_never_makes_another_heavy(loads: dict[str, Load], who: str, more: int) -> None:
+def test_who_asks_more_never_makes_another_heavy(loads: dict[str, TenantLoad], who: str, more: int) -> None:
     """More of what is served; what is refused is not known to be served to anybody."""
     for one in loads.values():
         one.shed_tokens = 0

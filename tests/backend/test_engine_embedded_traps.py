@@ -16,7 +16,7 @@ from backend.exact_cache import exact_cached_tokens
 from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.engines.embedded.gguf_header import kv_block_bytes, read_header
 from foretype_backend.engines.embedded.ipc import Cancel, Ended, Output, Report, Submit
-from foretype_backend.engines.embedded.jobs import Limits
+from foretype_backend.engines.embedded.jobs import StepLimits
 from foretype_backend.engines.embedded.loop import WorkerLoop
 from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
 from foretype_backend.engines.embedded.pipeline import Sampling
@@ -258,7 +258,7 @@ def loop(model: Path) -> Iterator[tuple[WorkerLoop, list[Report], Callable[[], O
         return opened[-1]
 
     reports: list[Report] = []
-    limits = Limits(chunk_tokens=CHUNK, pool_blocks=POOL_BLOCKS)
+    limits = StepLimits(chunk_tokens=CHUNK, pool_blocks=POOL_BLOCKS)
     shadow = ShadowPrefixCache(POOL_BLOCKS * 3 // 4)
     yield WorkerLoop(open_pipeline, limits, shadow, reports.extend, lambda: 0.0), reports, lambda: opened[-1]
 

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from foretype_backend.engines.embedded.ipc import (
     Cancel,
     Ended,
+    EngineLoad,
     FrameDecoder,
-    Load,
     Output,
     Report,
     Submit,
     decode_report,
     encode,
 )
-from foretype_backend.engines.embedded.jobs import Limits
+from foretype_backend.engines.embedded.jobs import StepLimits
 from foretype_backend.engines.embedded.loop import WorkerLoop
 from foretype_backend.engines.embedded.pipeline import Read, Sampling
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
@@ -82,7 +82,7 @@ class Bench:
         planned = {int(step.removeprefix("step")): error for step, error in faults.items()}
         self.loop = WorkerLoop(
             lambda: FakePipeline(planned, self.opened),
-            Limits(chunk_tokens=CHUNK, pool_blocks=100),
+            StepLimits(chunk_tokens=CHUNK, pool_blocks=100),
             ShadowPrefixCache(75),
             self.reports.extend,
             lambda: float(self.opened[-1].steps),
@@ -103,8 +103,8 @@ class Bench:
     def ends(self) -> dict[int, str]:
         return {r.id: r.how for r in self.reports if isinstance(r, Ended)}
 
-    def last_load(self) -> Load:
-        return [r for r in self.reports if isinstance(r, Load)][-1]
+    def last_load(self) -> EngineLoad:
+        return [r for r in self.reports if isinstance(r, EngineLoad)][-1]
 
 
 def test_a_request_is_answered_and_its_slot_is_free_after() -> None:

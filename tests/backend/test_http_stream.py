@@ -17,7 +17,7 @@ from backend.test_faults import certificate
 from backend.world import until
 from foretype_backend.engines.openai import http_stream
 from foretype_backend.engines.openai.events import Event, Events
-from foretype_backend.engines.openai.http_stream import Answer, HttpStreams
+from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
 from foretype_backend.errors import EngineUnavailableError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,7 +85,7 @@ async def served(*answers: Sequence[bytes | float | str], **options: Any) -> Asy
         await asyncio.gather(*script.tasks, return_exceptions=True)
 
 
-async def post(streams: HttpStreams, body: bytes, headers: Mapping[str, str]) -> Answer:
+async def post(streams: HttpStreams, body: bytes, headers: Mapping[str, str]) -> StreamedResponse:
     answer = streams.kept() or await streams.connect()
     try:
         await answer.ask(streams.request(body, headers))

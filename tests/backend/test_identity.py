@@ -21,8 +21,8 @@ from foretype_backend.identity.keys import ApiKey, matches, mint, parse, redacte
 from foretype_backend.identity.purges import Purges
 from foretype_backend.identity.schema import flushes, metadata
 from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.store_watch import JwksWatch
 from foretype_backend.identity.tokens import TokenVerifier
-from foretype_backend.identity.watch import JwksWatch
 from foretype_client.commands.cli import app
 from foretype_lab import postgres
 from hypothesis import given
@@ -259,8 +259,8 @@ async def test_an_issuer_that_goes_away_leaves_the_former_keys() -> None:
 
 
 async def test_an_issuer_that_is_away_at_the_start_is_asked_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretype_backend.identity.watch._JWKS_LOOK_S", 0.001)
-    monkeypatch.setattr("foretype_backend.identity.watch._JWKS_PAUSE_S", 0.002)
+    monkeypatch.setattr("foretype_backend.identity.store_watch._JWKS_LOOK_S", 0.001)
+    monkeypatch.setattr("foretype_backend.identity.store_watch._JWKS_PAUSE_S", 0.002)
     tokens, away = TokenVerifier(OIDC), 2
 
     async def fetch() -> dict[str, Any]:

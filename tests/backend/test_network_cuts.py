@@ -15,7 +15,7 @@ from foretype_backend.config.load import LimitsConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.vllm.server import VllmServerEngine
-from foretype_backend.fleet.health import HealthOptions, Standing
+from foretype_backend.fleet.health import HealthOptions, ReplicaStanding
 from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
 from foretype_wire.messages import Done, Error, ErrorCode
 
@@ -80,7 +80,7 @@ def told(world: World, metric: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(metric))
 
 
-def standing(world: World, replica: Replica, standing: Standing) -> float:
+def standing(world: World, replica: Replica, standing: ReplicaStanding) -> float:
     return told(world, f'foretype_replica_standing{{replica="{replica.url}",standing="{standing}"}}')
 
 
@@ -100,7 +100,7 @@ async def test_a_cut_to_the_only_engine_holds_no_slot_and_heals_by_itself(across
         await world.idle()  # and the wire is still cut: nobody waits for the other side's consent
         assert across.lost
         if kind == "vllm-server":
-            await until(lambda: standing(world, far, Standing.OUT) == 1)
+            await until(lambda: standing(world, far, ReplicaStanding.OUT) == 1)
             assert told(world, "foretype_replica_outages_total") >= 1
         for code in codes:
             ended = sum(isinstance(end, Error) and end.code is code for end in load.ends)
@@ -112,7 +112,7 @@ async def test_a_cut_to_the_only_engine_holds_no_slot_and_heals_by_itself(across
             await load.more(good=done)
         await world.idle()
         if kind == "vllm-server":
-            await until(lambda: standing(world, far, Standing.IN_SERVICE) == 1)
+            await until(lambda: standing(world, far, ReplicaStanding.IN_SERVICE) == 1)
 
 
 async def test_a_cut_to_one_of_two_replicas_costs_what_it_had_begun(across: Wire) -> None:
@@ -121,14 +121,14 @@ async def test_a_cut_to_one_of_two_replicas_costs_what_it_had_begun(across: Wire
         async with loaded(world) as load:
             await load.more(good=done)
             across.cut = True
-            await until(lambda: standing(world, far, Standing.OUT) == 1)
+            await until(lambda: standing(world, far, ReplicaStanding.OUT) == 1)
             before = len(load.ends)
             await load.more(30, good=done)
             faults = [end for end in load.ends[before:] if isinstance(end, Error)]
             assert len(faults) <= 4, "only what each of four had on the far side"
             assert {end.code for end in faults} <= LOST
             across.cut = False
-            await until(lambda: standing(world, far, Standing.IN_SERVICE) == 1)
+            await until(lambda: standing(world, far, ReplicaStanding.IN_SERVICE) == 1)
             served = len(far.bodies)
             await load.more(40, good=done)
         await world.idle()

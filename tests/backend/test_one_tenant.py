@@ -16,7 +16,7 @@ from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors import stream as stream_door
 from foretype_backend.doors.http import OUTCOME
 from foretype_backend.identity.directory import Tenant
-from foretype_backend.serving.turns import Turns
+from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.transport.websocket_frames import FrameProtocol
 from foretype_wire.messages import Done, Error, ErrorCode
 from uvicorn.server import ServerState

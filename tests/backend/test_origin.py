@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from foretype_backend.config.load import LimitsConfig
-from foretype_wire.gateway_protocol import Session
+from foretype_wire.gateway_protocol import GatewaySession
 from foretype_wire.messages import VERSION, Hello, Workspace
 
 
@@ -20,7 +20,7 @@ from foretype_wire.messages import VERSION, Hello, Workspace
     ],
 )
 def test_a_document_belongs_to_the_longest_root_that_holds_it(document: str, repository: str) -> None:
-    session = Session("c1", max_tokens=LimitsConfig().max_tokens)
+    session = GatewaySession("c1", max_tokens=LimitsConfig().max_tokens)
     assert session.repository_of(document) == ""  # before `hello`
     roots = {"/home/a/shop": "shop", "/home/a/shop/vendor/lib/": "lib", "/home/a/with space": "space"}
     workspaces = [Workspace(root=root, repository=name) for root, name in roots.items()]

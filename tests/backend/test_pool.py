@@ -14,12 +14,12 @@ from backend.world import until
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError
-from foretype_backend.fleet.health import HealthOptions, Standing
+from foretype_backend.fleet.health import HealthOptions, ReplicaStanding
 from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
 from foretype_backend.fleet.routing.router import Route
 from foretype_backend.fleet.routing.speculation import SpeculationOptions
 from foretype_backend.fleet.warmups import WarmOptions
-from foretype_backend.prefix.retire_feed import Purge, Retire
+from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from prometheus_client import CollectorRegistry, generate_latest
@@ -59,7 +59,7 @@ async def pool_of(
 
 
 class Told:
-    def __init__(self, told: list[Retire | Purge]) -> None:
+    def __init__(self, told: list[RetireNotice | PurgeNotice]) -> None:
         self.tell = told.extend
 
     async def close(self) -> None: ...
@@ -101,9 +101,9 @@ async def test_a_replica_that_dies_is_replaced_within_the_request_and_comes_back
         assert other.bodies
         assert pool.pool_statistics().retried == 1
         assert pool.statistics().restarts == 1
-        assert pool.pool_statistics().replicas[first.url].standing is Standing.OUT
+        assert pool.pool_statistics().replicas[first.url].standing is ReplicaStanding.OUT
         await first.start()
-        await until(lambda: pool.pool_statistics().replicas[first.url].standing is Standing.IN_SERVICE)
+        await until(lambda: pool.pool_statistics().replicas[first.url].standing is ReplicaStanding.IN_SERVICE)
         assert first.url not in {name for held in pool.book.contents("acme", "shop") for name in held.replicas}
 
 
@@ -114,14 +114,14 @@ async def test_a_replica_that_hangs_is_found_by_its_silence_and_a_slow_one_is_no
         stuck, other = (one, two) if one.bodies else (two, one)
         stuck.behaviour = "silent"
         waiting = asyncio.ensure_future(ask(pool, PROMPT, "stuck"))
-        await until(lambda: pool.pool_statistics().replicas[stuck.url].standing is Standing.OUT)
+        await until(lambda: pool.pool_statistics().replicas[stuck.url].standing is ReplicaStanding.OUT)
         assert (await ask(pool, PROMPT, "next"))[-1].finish is EngineFinish.LENGTH
         assert other.bodies
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
         stuck.behaviour = "slow"  # it answers the check before a request is over
-        await until(lambda: pool.pool_statistics().replicas[stuck.url].standing is Standing.IN_SERVICE)
+        await until(lambda: pool.pool_statistics().replicas[stuck.url].standing is ReplicaStanding.IN_SERVICE)
         before = pool.statistics().restarts
         await ask(pool, PROMPT, "slow", max_tokens=6)
         assert pool.statistics().restarts == before
@@ -141,7 +141,9 @@ async def test_a_fault_before_the_first_token_goes_to_another_replica(behaviour:
             assert (await ask(pool, PROMPT))[-1].finish is EngineFinish.LENGTH
             assert pool.pool_statistics().retried == 1
         standing = pool.pool_statistics().replicas[bad.url].standing
-        assert standing is {"busy": Standing.IN_SERVICE, "error": Standing.SUSPECT}.get(behaviour, Standing.OUT)
+        assert standing is {"busy": ReplicaStanding.IN_SERVICE, "error": ReplicaStanding.SUSPECT}.get(
+            behaviour, ReplicaStanding.OUT
+        )
         assert set(pool.pool_statistics().router.in_flight.values()) == {0}
 
 
@@ -188,7 +190,7 @@ async def test_different_models_are_refused_and_one_that_comes_later_stays_out()
         assert len(pool.pool_statistics().router.in_flight) == 1
         await late.start()
         await until(lambda: "2048" in pool.pool_statistics().replicas[late.url].reason)
-        assert pool.pool_statistics().replicas[late.url].standing is Standing.OUT
+        assert pool.pool_statistics().replicas[late.url].standing is ReplicaStanding.OUT
     async with pool_of(Replica(), start=False) as pool:
         pass
     with pytest.raises(EngineUnavailableError, match="no replica answers"):
@@ -256,7 +258,7 @@ async def test_a_fault_in_one_turn_does_not_end_the_checks(
 
 
 async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
-    told: list[Retire | Purge] = []
+    told: list[RetireNotice | PurgeNotice] = []
     one = Replica()
     async with pool_of(one, start=False) as quiet:
         engines = [member.engine for member in quiet._members]  # pyright: ignore[reportPrivateUsage]
@@ -267,9 +269,9 @@ async def test_what_nobody_uses_is_told_to_the_tiers_and_a_purge_too() -> None:
         await ask(pool, PROMPT)
         pool.book.left("a", pool._clock())  # pyright: ignore[reportPrivateUsage]
         await until(lambda: bool(told))
-        assert told == [Retire(tier_namespace("s"), "cart.py", 0)]
+        assert told == [RetireNotice(tier_namespace("s"), "cart.py", 0)]
         assert pool.purge("acme", "shop") == 10
-        assert told[-1] == Purge(tier_namespace("s"))
+        assert told[-1] == PurgeNotice(tier_namespace("s"))
         assert not pool.book.contents("acme")
         await pool.close()
 

@@ -14,8 +14,8 @@ from backend.redis_server import redis_server
 from backend.world import until
 from foretype_backend.engines.port import Origin
 from foretype_backend.fleet.retire import RetireSender
-from foretype_backend.prefix.placements import FORGET_AFTER_S, CacheBook
-from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
+from foretype_backend.prefix.cache_book import FORGET_AFTER_S, CacheBook
+from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice, read_stream
 from foretype_backend.prefix.salt import SaltBook, tier_namespace, tier_secret
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
@@ -58,7 +58,7 @@ def test_sessions_end_when_they_leave_and_when_nobody_hears_of_them() -> None:
     book.expire(FORGET_AFTER_S)
     assert book.directory.statistics().sessions == 0
     told = book.expire(FORGET_AFTER_S + 61)
-    assert Retire(tier_namespace("s"), "b.py", 0) in told
+    assert RetireNotice(tier_namespace("s"), "b.py", 0) in told
 
 
 def test_what_was_looked_up_and_never_sent_is_forgotten_too() -> None:
@@ -115,16 +115,19 @@ async def test_the_tiers_are_told_and_a_redis_that_was_away_is_told_later() -> N
             redis.asyncio.Redis(unix_socket_path=str(server.socket), socket_timeout=1.0), SECRET, capacity=3
         )
         reader = redis.Redis(unix_socket_path=str(server.socket), protocol=2)
-        sender.tell([Retire("n", "a.py", 4), Purge("n")])
+        sender.tell([RetireNotice("n", "a.py", 4), PurgeNotice("n")])
         await until(lambda: sender.statistics().sent == 2)
-        assert read_stream(reader, "0", SECRET)[0] == [Purge("n"), Retire("n", "a.py", 4)]  # a purge goes first
+        assert read_stream(reader, "0", SECRET)[0] == [
+            PurgeNotice("n"),
+            RetireNotice("n", "a.py", 4),
+        ]  # a purge goes first
         server.kill()
-        sender.tell(Retire("n", f"{at}.py", 0) for at in range(5))
-        sender.tell([Purge("m")])
+        sender.tell(RetireNotice("n", f"{at}.py", 0) for at in range(5))
+        sender.tell([PurgeNotice("m")])
         await until(lambda: sender.statistics().dropped == 2)  # the oldest; a purge never
         server.start()
         await until(lambda: sender.statistics().sent == 6)
         told, _ = await asyncio.to_thread(read_stream, reader, "0", SECRET)
-        assert told == [Purge("m"), *(Retire("n", f"{at}.py", 0) for at in (2, 3, 4))]
+        assert told == [PurgeNotice("m"), *(RetireNotice("n", f"{at}.py", 0) for at in (2, 3, 4))]
         reader.close()
         await sender.close()

@@ -9,7 +9,7 @@ from backend.exact_cache import exact_cached_tokens
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.embedded.gguf_header import kv_block_bytes, read_header
 from foretype_backend.engines.embedded.ipc import Ended, Output, Report, Submit
-from foretype_backend.engines.embedded.jobs import Limits
+from foretype_backend.engines.embedded.jobs import StepLimits
 from foretype_backend.engines.embedded.loop import WorkerLoop
 from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
@@ -35,7 +35,7 @@ def test_predicted_cached_tokens_agree_with_the_engine_over_a_typing_session() -
         opened.append(OpenVinoPipeline(config))
         return opened[-1]
 
-    loop = WorkerLoop(open_pipeline, Limits(pool_blocks=600), ShadowPrefixCache(450), reports.extend, lambda: 0.0)
+    loop = WorkerLoop(open_pipeline, StepLimits(pool_blocks=600), ShadowPrefixCache(450), reports.extend, lambda: 0.0)
     first, second = fresh(900), fresh(700)
     prompts = [first]
     for _ in range(4):

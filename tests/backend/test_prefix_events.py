@@ -15,8 +15,8 @@ from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.engines.port import Origin
 from foretype_backend.errors import CacheEventsError
 from foretype_backend.fleet.kv_events import follow_events
+from foretype_backend.prefix.cache_book import CacheBook
 from foretype_backend.prefix.events import CacheChange, EventBook, is_local_endpoint
-from foretype_backend.prefix.placements import CacheBook
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -11,10 +11,18 @@ from backend.redis_server import redis_server
 from foretype_backend.errors import ChunkFormatError, PlacementError, TierRefusedError, TierUnavailableError
 from foretype_backend.prefix.chunk_format import HEADER_BYTES, pack, unpack
 from foretype_backend.prefix.redis_chunks import RedisChunks
-from foretype_backend.prefix.retire_feed import STREAM, Purge, Retire, RetireFeed, decode, encode, read_stream
+from foretype_backend.prefix.retire_feed import (
+    STREAM,
+    PurgeNotice,
+    RetireFeed,
+    RetireNotice,
+    decode,
+    encode,
+    read_stream,
+)
 from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import Placed, Placement, SpanIndex, placement_of, to_parameters
-from foretype_backend.prefix.tier_policy import CostGate, Health, Standing
+from foretype_backend.prefix.tier_policy import CostGate, TierHealth, TierStanding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -77,8 +85,8 @@ def test_a_tier_pays_only_where_loading_beats_computing() -> None:
 
 
 def test_a_store_that_fails_is_left_alone_for_longer_and_longer_and_comes_back() -> None:
-    health = Health(0.0)
-    assert health.may_ask(0.0) and health.standing(0.0) is Standing.UP
+    health = TierHealth(0.0)
+    assert health.may_ask(0.0) and health.standing(0.0) is TierStanding.UP
     now, pauses = 0.0, []
     for _ in range(8):
         health.failed("TimeoutError", now)
@@ -92,7 +100,7 @@ def test_a_store_that_fails_is_left_alone_for_longer_and_longer_and_comes_back()
     health.succeeded()
     assert health.may_ask(now) and health.may_ask(now)
     health.refused("it writes to disk", now)
-    assert health.standing(now) is Standing.REFUSED and not health.may_ask(now + 29)
+    assert health.standing(now) is TierStanding.REFUSED and not health.may_ask(now + 29)
     assert health.may_ask(now + 30)
 
 
@@ -129,8 +137,10 @@ def test_a_bad_placement_is_refused_by_name(value: object) -> None:
 # The feed
 
 
-@given(st.one_of(st.builds(Retire, st.text(), st.text(), st.integers(0, 1 << 40)), st.builds(Purge, st.text())))
-def test_messages_survive_the_stream(message: Retire | Purge) -> None:
+@given(
+    st.one_of(st.builds(RetireNotice, st.text(), st.text(), st.integers(0, 1 << 40)), st.builds(PurgeNotice, st.text()))
+)
+def test_messages_survive_the_stream(message: RetireNotice | PurgeNotice) -> None:
     assert decode(encode(message, SECRET), SECRET) == message
 
 
@@ -145,10 +155,10 @@ def test_an_entry_of_another_version_is_passed_over(body: bytes) -> None:
 def test_every_subscriber_hears_everything_once_and_a_deaf_one_is_bounded() -> None:
     feed = RetireFeed(capacity=2)
     first, second = feed.subscribe(), feed.subscribe()
-    feed.publish([Purge("a")])
-    assert first() == [Purge("a")] and first() == []
-    feed.publish([Purge("b"), Purge("c")])
-    assert second() == [Purge("b"), Purge("c")]  # its oldest was dropped
+    feed.publish([PurgeNotice("a")])
+    assert first() == [PurgeNotice("a")] and first() == []
+    feed.publish([PurgeNotice("b"), PurgeNotice("c")])
+    assert second() == [PurgeNotice("b"), PurgeNotice("c")]  # its oldest was dropped
 
 
 # Chunks in a real Redis
@@ -191,9 +201,13 @@ def test_who_can_write_to_that_redis_forges_no_chunk_and_no_message() -> None:
         assert ours.load("ns", [b"b"], len(CHUNK)) == ours.load("theirs", [b"c"], len(CHUNK)) == [None]
         assert ours.load("theirs", [b"b"], len(CHUNK)) == [CHUNK]
         assert ours.statistics().damaged == 3
-        for fields in (encode(Purge("ns"), OTHERS), {b"m": b'["purge","ns"]'}, encode(Purge("mine"), SECRET)):
+        for fields in (
+            encode(PurgeNotice("ns"), OTHERS),
+            {b"m": b'["purge","ns"]'},
+            encode(PurgeNotice("mine"), SECRET),
+        ):
             raw.xadd(STREAM, fields)
-        assert read_stream(raw, "0", SECRET, block_ms=10)[0] == [Purge("mine")]
+        assert read_stream(raw, "0", SECRET, block_ms=10)[0] == [PurgeNotice("mine")]
         ours.close()
         forger.close()
 
@@ -201,10 +215,10 @@ def test_who_can_write_to_that_redis_forges_no_chunk_and_no_message() -> None:
 def test_the_stream_carries_what_was_retired() -> None:
     with redis_server() as server:
         client = redis.Redis(unix_socket_path=str(server.socket))
-        for message in (Retire("n", "a.py", 7), Purge("m")):
+        for message in (RetireNotice("n", "a.py", 7), PurgeNotice("m")):
             client.xadd(STREAM, encode(message, SECRET))  # pyright: ignore[reportArgumentType]
         messages, last = read_stream(client, "0", SECRET, block_ms=10)
-        assert messages == [Retire("n", "a.py", 7), Purge("m")]
+        assert messages == [RetireNotice("n", "a.py", 7), PurgeNotice("m")]
         assert read_stream(client, last, SECRET, block_ms=10) == ([], last)
 
 

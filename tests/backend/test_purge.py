@@ -21,8 +21,8 @@ from foretype_backend.errors import EntryError
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.purges import FRESH_S, GONE_S, GatewayRow, Presence, Purges, heard
 from foretype_backend.identity.store import IdentityStore
-from foretype_backend.identity.watch import DirectoryWatch
-from foretype_backend.operations.worker_peers import Place
+from foretype_backend.identity.store_watch import DirectoryWatch
+from foretype_backend.operations.worker_peers import WorkerAddress
 from foretype_backend.prefix.epochs import read_epochs
 from foretype_backend.prefix.purge import Purged
 from foretype_backend.prefix.salt import SaltBook
@@ -244,7 +244,7 @@ def worker_at(pid: int, slot: int) -> int:
     """The process id of a worker."""
     for child in children(pid).read_text().split():
         arguments = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        if Place.of(arguments[arguments.index("--place") + 1]).slot == slot:
+        if WorkerAddress.of(arguments[arguments.index("--place") + 1]).slot == slot:
             return int(child)
     raise AssertionError(f"no worker {slot}")
 

@@ -6,7 +6,7 @@ from foretype_backend.doors.http import fim_segments
 from foretype_backend.serving.render import Renderer, check_order, resolve
 from foretype_context.segments import STABLE_KINDS, Kind, digest_of
 from foretype_context.templates import GRAMMARS, encode_prompt, grammar
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import WireSegment
 from foretype_wire.segment_cache import SegmentCache
 from hypothesis import given
@@ -34,7 +34,7 @@ def test_gateway_and_client_caches_run_by_one_rule(calls: list[list[tuple[Kind, 
             wires.append(segment(kind, digest=digest) if digest is not None else segment(kind, text))
         try:
             found = resolve(receiver, wires, FORETYPE, max_segments=10)
-        except InvalidRequest:  # out of order or empty: refused, but the cache moved all the same
+        except InvalidRequestError:  # out of order or empty: refused, but the cache moved all the same
             found = []
         else:
             assert [getattr(one, "text", None) for one in found] == [text for _, text in call]
@@ -83,7 +83,7 @@ def test_orders_that_layouts_use_are_accepted(id: str, good: list[Kind]) -> None
     ],
 )
 def test_other_orders_name_the_segment(id: str, bad: list[Kind], field: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         check_order(bad, grammar(id))
     assert caught.value.field == field
 
@@ -95,7 +95,7 @@ def test_whatever_order_passes_can_be_rendered(kinds: list[Kind], id: str) -> No
 
     try:
         check_order(kinds, grammar(id))
-    except InvalidRequest:
+    except InvalidRequestError:
         return
     parts = [Segment(kind=kind, scope=Scope.FILE, source=Source(path="a"), text="x") for kind in kinds]
     assert encode_prompt(tiny(id), grammar(id), parts).ids
@@ -105,7 +105,7 @@ async def test_a_prompt_that_fills_the_context_is_refused() -> None:
     parts = fim_segments(FORETYPE, "x = 1\n" * 10, "")
     size = len((await renderer().encode(parts)).ids)
     await renderer(size + 1).encode(parts)
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         await renderer(size).encode(parts)
     assert caught.value.field == "segments"
 

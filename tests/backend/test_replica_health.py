@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from foretype_backend.errors import Fault
-from foretype_backend.fleet.health import HealthOptions, ReplicaHealth, Standing
+from foretype_backend.fleet.health import HealthMonitor, HealthOptions, ReplicaStanding
 from hypothesis import given
 from hypothesis import strategies as st
 
 
-def in_service(now: float = 0.0, **options: float) -> ReplicaHealth:
-    health = ReplicaHealth(HealthOptions(**options), now)
+def in_service(now: float = 0.0, **options: float) -> HealthMonitor:
+    health = HealthMonitor(HealthOptions(**options), now)
     assert not health.in_service
     assert health.due(now)
     assert health.passed(now)
@@ -35,10 +35,10 @@ def test_a_failure_it_reports_makes_it_suspect_and_the_check_decides(fault: Faul
     health = in_service()
     assert not health.fault(fault, "500", 1.0)
     assert health.in_service
-    assert health.statistics().standing is Standing.SUSPECT
+    assert health.statistics().standing is ReplicaStanding.SUSPECT
     assert health.due(1.0)
     assert not health.passed(1.1)  # it was in service all the time
-    assert health.statistics().standing is Standing.IN_SERVICE
+    assert health.statistics().standing is ReplicaStanding.IN_SERVICE
     health.fault(fault, "500", 2.0)
     assert health.due(2.0)
     assert health.failed("no answer", 3.0)
@@ -48,7 +48,7 @@ def test_a_failure_it_reports_makes_it_suspect_and_the_check_decides(fault: Faul
 def test_being_busy_is_no_fault() -> None:
     health = in_service()
     assert not health.fault(Fault.BUSY, "503", 1.0)
-    assert health.statistics().standing is Standing.IN_SERVICE
+    assert health.statistics().standing is ReplicaStanding.IN_SERVICE
     assert not health.due(1.0)
 
 
@@ -124,7 +124,7 @@ def test_options_that_cannot_be_meant() -> None:
     )
 )
 def test_whatever_happens_a_replica_that_passes_checks_comes_back(events: list[tuple[str, float]]) -> None:
-    health, now, checking = ReplicaHealth(HealthOptions(), 0.0), 0.0, False
+    health, now, checking = HealthMonitor(HealthOptions(), 0.0), 0.0, False
     for kind, step in events:
         now += step
         if kind in ("lost", "error", "busy"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, Job, Limits, Produced
-from foretype_backend.engines.embedded.schedule import Scheduler
+from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, EngineJob, Produced, StepLimits
+from foretype_backend.engines.embedded.schedule import StepScheduler
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, block_keys
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ CHUNK = 16
 
 @dataclass
 class Handle:
-    job: Job
+    job: EngineJob
     cached: int
     computed: int
     tokens: int = 0
@@ -34,7 +34,7 @@ class FakePipeline:
         self.computed: list[bytes] = []
         self.steps = 0
 
-    def add(self, job: Job) -> Handle:
+    def add(self, job: EngineJob) -> Handle:
         cached = 0
         for key in job.keys:
             if key not in self.cache:
@@ -76,19 +76,19 @@ class FakePipeline:
 class Bench:
     """Drives scheduler and pipeline as the engine's process does, and checks what must always hold."""
 
-    def __init__(self, limits: Limits, shadow_blocks: int = 10_000) -> None:
+    def __init__(self, limits: StepLimits, shadow_blocks: int = 10_000) -> None:
         self.limits = limits
-        self.scheduler = Scheduler(limits, ShadowPrefixCache(shadow_blocks, BLOCK))
+        self.scheduler = StepScheduler(limits, ShadowPrefixCache(shadow_blocks, BLOCK))
         self.pipeline = FakePipeline()
         self.handles: dict[int, Handle] = {}
-        self.jobs: dict[int, Job] = {}
+        self.jobs: dict[int, EngineJob] = {}
         self.endings: dict[int, Ending] = {}
         self.first_token_step: dict[int, int] = {}
         self.end_step: dict[int, int] = {}
         self.added: list[int] = []
         self.now = 0.0
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: EngineJob) -> None:
         self.jobs[job.id] = job
         self.carry_out(self.scheduler.submit(job))
 
@@ -140,11 +140,11 @@ class Bench:
             self.step()
 
 
-def job(job_id: int, ids: list[int], **options: object) -> Job:
-    return Job(id=job_id, prompt_tokens=len(ids), keys=block_keys(ids, BLOCK), **options)  # pyright: ignore[reportArgumentType]
+def job(job_id: int, ids: list[int], **options: object) -> EngineJob:
+    return EngineJob(id=job_id, prompt_tokens=len(ids), keys=block_keys(ids, BLOCK), **options)  # pyright: ignore[reportArgumentType]
 
 
-LIMITS = Limits(
+LIMITS = StepLimits(
     chunk_tokens=CHUNK, max_sequences=3, reserved_sequences=1, pool_blocks=200, max_overtakes=2, head_start_tokens=2
 )
 

@@ -8,8 +8,8 @@ import pytest
 from backend.world import complete
 from foretype_backend.config.load import LimitsConfig
 from foretype_context.profile import Opened, Stop
-from foretype_wire.errors import InvalidRequest
-from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session, check_complete
+from foretype_wire.errors import BadFrameError, InvalidRequestError
+from foretype_wire.gateway_protocol import GatewaySession, Inbox, Outbox, check_complete
 from foretype_wire.messages import Ack, Cancel, Delta, Done, Finish, Hello
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,16 +69,16 @@ def test_the_outbox_says_when_it_is_full() -> None:
 
 def test_the_first_frame_decides_the_kind_even_when_it_is_broken() -> None:
     inbox = Inbox(max_frame_bytes=1000)
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadFrameError):
         inbox.decode("{broken")
-    with pytest.raises(BadFrame, match="one kind per connection"):
+    with pytest.raises(BadFrameError, match="one kind per connection"):
         inbox.decode(msgspec.msgpack.encode(Cancel(id="a")))
     assert inbox.decode('{"type":"cancel","id":"a"}') == Cancel(id="a")
 
 
 def test_the_answer_to_a_broken_request_names_it_and_quotes_nothing() -> None:
     inbox = Inbox(max_frame_bytes=1000)
-    with pytest.raises(BadFrame) as caught:
+    with pytest.raises(BadFrameError) as caught:
         inbox.decode('{"type":"complete","id":"r7","segments":[{"kind":"secret_text","scope":"file"}]}')
     assert (caught.value.id, caught.value.field) == ("r7", "segments[0].kind")
     assert "secret_text" not in str(caught.value)
@@ -86,7 +86,7 @@ def test_the_answer_to_a_broken_request_names_it_and_quotes_nothing() -> None:
 
 def test_size_is_counted_in_bytes() -> None:
     inbox = Inbox(max_frame_bytes=60)
-    with pytest.raises(BadFrame, match="at most 60"):
+    with pytest.raises(BadFrameError, match="at most 60"):
         inbox.decode('{"type":"cancel","id":"' + "é" * 30 + '"}')
 
 
@@ -100,7 +100,7 @@ def test_size_is_counted_in_bytes() -> None:
     ],
 )
 def test_a_frame_that_is_no_message_names_the_field(frame: str, field: str) -> None:
-    with pytest.raises(BadFrame) as caught:
+    with pytest.raises(BadFrameError) as caught:
         Inbox(max_frame_bytes=1000).decode(frame)
     assert caught.value.field == field
 
@@ -132,13 +132,13 @@ BOUNDS = [
 def test_every_number_of_a_completion_has_bounds(field: str, good: dict[str, Any], bad: dict[str, Any]) -> None:
     asked = complete("a")
     check_complete(msgspec.structs.replace(asked, **good), max_tokens=100)
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         check_complete(msgspec.structs.replace(asked, **bad), max_tokens=100)
     assert caught.value.field == field
 
 
-def greeted() -> Session:
-    session = Session("c1", max_tokens=LimitsConfig().max_tokens)
+def greeted() -> GatewaySession:
+    session = GatewaySession("c1", max_tokens=LimitsConfig().max_tokens)
     session.greet(Hello(v=1))
     return session
 
@@ -160,7 +160,7 @@ def test_early_cancels_are_bounded() -> None:
 def test_an_id_may_be_used_again_once_it_has_ended() -> None:
     session = greeted()
     assert session.admit(complete("a"), now=0.0)
-    with pytest.raises(BadFrame):
+    with pytest.raises(BadFrameError):
         session.admit(complete("a"), now=0.0)
     session.ended("a")
     assert session.admit(complete("a"), now=0.0)
@@ -168,5 +168,5 @@ def test_an_id_may_be_used_again_once_it_has_ended() -> None:
 
 @pytest.mark.parametrize("id", ["", "x" * 65, "with space", "nul\x00", "é"])
 def test_ids_are_short_visible_ascii(id: str) -> None:
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(InvalidRequestError):
         greeted().admit(complete(id), now=0.0)

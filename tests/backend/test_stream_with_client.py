@@ -19,7 +19,7 @@ from foretype_context.grammars import GRAMMARS, described
 from foretype_context.plan import PlanState
 from foretype_context.segments import Segment
 from foretype_context.tokens import Tokenizer, load_tokenizer, tokenizer_from_bytes
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish
 
 SOURCE = Path(__file__).read_text("utf-8")
@@ -170,7 +170,7 @@ async def test_a_gateway_that_forgot_asks_again_and_the_client_never_notices() -
 async def test_a_refusal_reaches_the_caller_with_code_and_field() -> None:
     async with gateway() as world, session_of(world) as session:
         call = typing_session(Assembler(load_tokenizer(TOKENIZER_PATH), profile()), 1)[0]
-        with pytest.raises(GatewayError) as caught:
+        with pytest.raises(RequestRefusedError) as caught:
             await collect(session, Complete(id="x", segments=call.segments, max_tokens=10**6))
         assert (caught.value.code, caught.value.field) == ("invalid_request", "max_tokens")
 

@@ -17,9 +17,9 @@ from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
 from foretype_backend.config.load import load_config
 from foretype_backend.config.secret_files import make_secret
 from foretype_backend.errors import ConfigError
-from foretype_backend.identity.journal import UsageJournal
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter
+from foretype_backend.identity.usage_journal import UsageJournal
 from foretype_backend.start.plan import plan
 from foretype_wire.messages import Usage
 

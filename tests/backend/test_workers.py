@@ -28,7 +28,7 @@ from foretype_backend.operations.merged_metrics import (
     metrics_of,
     taken,
 )
-from foretype_backend.operations.worker_peers import Place, Siblings
+from foretype_backend.operations.worker_peers import Siblings, WorkerAddress
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -61,7 +61,7 @@ class Process:
         self.running = Gauge("foretype_running", "Running.", registry=self.registry)
         self.rung = Gauge("foretype_service_rung", "Rung.", registry=self.registry)
 
-    def siblings(self, place: Place | None) -> Siblings:
+    def siblings(self, place: WorkerAddress | None) -> Siblings:
         return Siblings(self.registry.collect, dict, place)
 
 
@@ -113,7 +113,7 @@ def test_reports_add_up_but_for_what_is_the_worst_ones() -> None:
 
 async def test_a_scrape_outlives_a_worker_and_counts_nothing_twice(tmp_path: Path) -> None:
     first, second = Process(), Process()
-    one, two = first.siblings(Place(tmp_path, 0, 2)), second.siblings(Place(tmp_path, 1, 2))
+    one, two = first.siblings(WorkerAddress(tmp_path, 0, 2)), second.siblings(WorkerAddress(tmp_path, 1, 2))
     await one.start()
     await two.start()
     first.asked.labels("a").inc(3)
@@ -124,11 +124,11 @@ async def test_a_scrape_outlives_a_worker_and_counts_nothing_twice(tmp_path: Pat
         assert (total(text, "asked_total"), total(text, "foretype_running")) == (7, 5)
         assert total(text, "foretype_workers") == 2
     second.asked.labels("a").inc(100)  # nobody was told of these
-    Place(tmp_path, 1, 2).socket(1).unlink()  # as good as dead
+    WorkerAddress(tmp_path, 1, 2).socket(1).unlink()  # as good as dead
     text = await one.metrics()
     assert (total(text, "asked_total"), total(text, "foretype_running"), total(text, "foretype_workers")) == (7, 0, 1)
     third = Process()
-    three = third.siblings(Place(tmp_path, 1, 2))
+    three = third.siblings(WorkerAddress(tmp_path, 1, 2))
     await three.start()
     third.asked.labels("a").inc(1)
     for asked in (one, three, one):
@@ -150,7 +150,7 @@ async def test_a_sibling_that_answers_nonsense_or_nothing_holds_nobody_up(
         await reader.read()
         writer.close()
 
-    place = Place(tmp_path, 0, 4)
+    place = WorkerAddress(tmp_path, 0, 4)
     place.last(3).write_bytes(b"half of a fi")
     servers = [
         await asyncio.start_unix_server(answer, str(place.socket(n))) for n, answer in ((1, garbage), (2, silence))
@@ -220,7 +220,7 @@ async def test_what_workers_tell_each_other_is_for_their_user_alone() -> None:
     async with serving("--port", "0", "--workers", "2") as (process, _):
         worker = children(process.pid).read_text().split()[0]
         arguments = Path(f"/proc/{worker}/cmdline").read_text().split("\0")  # noqa: ASYNC240
-        place = Place.of(arguments[arguments.index("--place") + 1])
+        place = WorkerAddress.of(arguments[arguments.index("--place") + 1])
         assert place.socket(place.slot).is_socket()
         assert stat.S_IMODE(place.folder.stat().st_mode) == 0o700
         process.send_signal(signal.SIGTERM)

@@ -16,7 +16,7 @@ import uvicorn.server
 from foretype_backend.config.load import Config, GatewayConfig, LimitsConfig
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.scripted import ScriptedEngine, text_script
-from foretype_backend.serving.serve import Service
+from foretype_backend.serving.service import CompletionService
 from foretype_backend.start.app import create_app
 from foretype_backend.transport.server import running
 from foretype_context.segments import Kind, Scope, Source
@@ -66,7 +66,7 @@ def scripted(answer: str | Callable[[str], str] = "x + 1\n", **options: Any) -> 
 class World:
     app: Starlette
     engine: Any
-    service: Service
+    service: CompletionService
     config: Config
     host: str
     port: int

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from foretype_context.profile import Profile
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, Usage
 
 PROFILE = Profile(model="test", grammar="foretype-1", tokenizer_digest="00")
@@ -26,7 +26,7 @@ class Script:
     deltas: Sequence[tuple[float, str]] = ()
     finish: Finish = Finish.END_OF_MIDDLE
     end_after_s: float = 0.0
-    error: GatewayError | GatewayGone | Exception | None = None
+    error: RequestRefusedError | GatewayGoneError | Exception | None = None
     logprob: float = -0.1
     usage: Usage = field(default_factory=lambda: Usage(prompt_tokens=100, cached_tokens=80))
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, TableError, shipped_table
+from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, shipped_table
+from foretype_client.errors import TableError
 from foretype_context.document import Document
 from foretype_context.lexemes import hash_contexts
 from foretype_lab.corpus_table.build import TableError as BuildError

@@ -8,7 +8,7 @@ from foretype_client.flow.suggestion import FlowState, Origin
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, RequestClass
 
 from client import virtual
@@ -108,7 +108,7 @@ async def test_another_way_ends_the_request() -> None:
 async def test_a_refusal_silences_speculation_and_nothing_else() -> None:
     def shedding(call: Complete[Segment]) -> Script:
         if call.class_ is RequestClass.SPECULATIVE:
-            return Script(error=GatewayError(ErrorCode.OVERLOADED, retry_after_ms=2000))
+            return Script(error=RequestRefusedError(ErrorCode.OVERLOADED, retry_after_ms=2000))
         return ahead_of(call)
 
     async with desk(shedding, speculative=True) as one:

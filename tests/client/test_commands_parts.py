@@ -9,7 +9,8 @@ from foretype_client.commands import doctor as doctor_module
 from foretype_client.commands.demo_screen import Figures, frame
 from foretype_client.commands.demo_typist import Typist, region_of
 from foretype_client.commands.doctor_probe import judge
-from foretype_client.commands.shared import BadInput, parse_location
+from foretype_client.commands.shared import parse_location
+from foretype_client.errors import InputError
 from foretype_client.flow.suggestion import FlowState, FlowStatus, Origin, Suggestion
 from foretype_context.document import Document
 from hypothesis import given
@@ -151,7 +152,7 @@ class TestLocation:
     def test_anything_is_a_location_or_bad_input(self, text: str) -> None:
         try:
             location = parse_location(text)
-        except BadInput as error:
+        except InputError as error:
             assert "FILE:LINE:COL" in str(error)
         else:
             assert location.line >= 0

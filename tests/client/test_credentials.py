@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from e2e.lsp_support import editor
 from foretype_client.chat import stream_chat
+from foretype_client.errors import TokenizerFetchError
 from foretype_client.ports import Endpoint
-from foretype_client.session.tokenizers import TokenizerStore, TokenizerUnavailable
-from foretype_wire.credentials import TokenInClear, keep_secret
-from foretype_wire.errors import GatewayGone
+from foretype_client.session.tokenizers import TokenizerStore
+from foretype_wire.credentials import keep_secret
+from foretype_wire.errors import GatewayGoneError, TokenInClearError
 
 TOKEN = "sesame-open-up-please"
 ELSEWHERE = "0.0.0.0"  # reaches this machine, and is no address of it that a client knows
@@ -122,9 +123,9 @@ async def test_an_operators_command_keeps_its_key_to_itself_too(tmp_path: Path, 
 async def test_nothing_else_that_asks_a_gateway_sends_it_in_clear(tmp_path: Path) -> None:
     async with listening() as wire:
         endpoint = Endpoint(wire.url(), TOKEN)
-        with pytest.raises(GatewayGone, match="use wss://"):
+        with pytest.raises(GatewayGoneError, match="use wss://"):
             await anext(stream_chat(endpoint, [], template="t", max_tokens=1))
-        with pytest.raises(TokenizerUnavailable, match="use wss://"):
+        with pytest.raises(TokenizerFetchError, match="use wss://"):
             await TokenizerStore(tmp_path).fetch(endpoint, "0" * 32)
         assert wire.heard == []
 
@@ -147,7 +148,7 @@ def test_over_tls_and_inside_this_machine_it_may_go(url: str) -> None:
     ],
 )
 def test_to_a_name_that_only_looks_like_this_machine_it_may_not(url: str) -> None:
-    with pytest.raises(TokenInClear):
+    with pytest.raises(TokenInClearError):
         keep_secret(url, TOKEN, in_clear=False)
 
 
@@ -185,6 +186,6 @@ async def test_no_message_quotes_an_address_with_its_password(tmp_path: Path) ->
             assert TOKEN not in said and "anna" not in said, said
     endpoint = Endpoint(f"ws://anna:{TOKEN}@127.0.0.1:9/v1/stream", TOKEN)
     assert TOKEN not in repr(endpoint)
-    with pytest.raises(TokenizerUnavailable) as caught:
+    with pytest.raises(TokenizerFetchError) as caught:
         await TokenizerStore(tmp_path).fetch(endpoint, "0" * 32)
     assert TOKEN not in str(caught.value)

@@ -11,7 +11,7 @@ from foretype_client.flow.flow import FlowOptions
 from foretype_client.flow.inflight import AnswerRules
 from foretype_client.flow.suggestion import Origin, SelectedCompletion
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 from client import virtual
 
@@ -102,7 +102,7 @@ async def test_a_slow_request_is_not_sent_twice() -> None:
 
 @virtual.timed
 async def test_an_early_request_that_fails_before_the_question_is_made_again() -> None:
-    answers = [Script(error=GatewayGone("gone")), ANSWER]
+    answers = [Script(error=GatewayGoneError("gone")), ANSWER]
     async with TypedAt(ScriptedGateway(lambda call: answers.pop(0)), "x|") as desk:
         question = desk.asking()
         await asyncio.sleep(0)

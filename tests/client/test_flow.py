@@ -13,7 +13,7 @@ from foretype_context.finish import Finished
 from foretype_context.plan import SuggestionKind
 from foretype_context.profile import MinMeanLogprob
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, Finish, RequestClass
 
 from client import virtual
@@ -648,7 +648,7 @@ async def test_where_the_model_has_nothing_the_local_candidate_is_shown() -> Non
 @pytest.mark.parametrize("code", [ErrorCode.OVERLOADED, ErrorCode.EXPIRED, ErrorCode.ENGINE_UNAVAILABLE])
 @virtual.timed
 async def test_a_refusal_is_silent_and_named_in_the_status(code: ErrorCode) -> None:
-    async with Desk(ScriptedGateway(Script(error=GatewayError(code, "busy")))) as desk:
+    async with Desk(ScriptedGateway(Script(error=RequestRefusedError(code, "busy")))) as desk:
         desk.type("x = ")
         assert await desk.ask() is None
         status = desk.flow.status()
@@ -658,7 +658,7 @@ async def test_a_refusal_is_silent_and_named_in_the_status(code: ErrorCode) -> N
 
 @virtual.timed
 async def test_a_rate_limit_pauses_requests_for_as_long_as_it_says() -> None:
-    refusal = Script(error=GatewayError(ErrorCode.RATE_LIMITED, retry_after_ms=2000))
+    refusal = Script(error=RequestRefusedError(ErrorCode.RATE_LIMITED, retry_after_ms=2000))
     async with Desk(ScriptedGateway(refusal)) as desk:
         desk.type("x = ")
         assert await desk.ask() is None
@@ -674,7 +674,7 @@ async def test_a_rate_limit_pauses_requests_for_as_long_as_it_says() -> None:
 
 @virtual.timed
 async def test_a_gateway_that_vanishes_leaves_the_local_candidate() -> None:
-    gone = Script([(0.01, "omp")], error=GatewayGone("closed"))
+    gone = Script([(0.01, "omp")], error=GatewayGoneError("closed"))
     async with Desk(ScriptedGateway(gone), SEEN, local=CopyLine()) as desk:
         desk.type("value = c")
         answer = await desk.ask()

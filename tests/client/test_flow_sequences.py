@@ -11,7 +11,7 @@ from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_context.plan import SuggestionKind
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, Finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,9 +33,9 @@ SCRIPTS = st.builds(
             None,
             None,
             None,
-            GatewayGone("gone"),
-            GatewayError(ErrorCode.OVERLOADED),
-            GatewayError(ErrorCode.RATE_LIMITED, retry_after_ms=300),
+            GatewayGoneError("gone"),
+            RequestRefusedError(ErrorCode.OVERLOADED),
+            RequestRefusedError(ErrorCode.RATE_LIMITED, retry_after_ms=300),
         ]
     ),
 )

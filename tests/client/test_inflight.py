@@ -5,7 +5,7 @@ from foretype_client.flow.type_through import Place, Strand
 from foretype_context.document import Document
 from foretype_context.plan import Plan, SuggestionKind
 from foretype_context.profile import Opened, Stop
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Complete, Delta, Done, Finish, Timings, Usage
 
 RULES = AnswerRules()
@@ -31,7 +31,7 @@ def flight(text: str = "", kind: SuggestionKind = LINE, *, healed: str = "", fir
 
 def end(made: Flight, finish: Finish | None) -> Flight:
     made.done = None if finish is None else Done(id="r1", finish=finish)
-    made.error = GatewayGone("gone") if finish is None else None
+    made.error = GatewayGoneError("gone") if finish is None else None
     made.ended_s = 2.0
     return made
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from client.wire_server import WireServer
-from foretype_client.private_gateway.finding import GatewayNotStarted, ensure_gateway, find_gateway, replace_gateway
+from foretype_client.errors import GatewayStartError
+from foretype_client.private_gateway.finding import ensure_gateway, find_gateway, replace_gateway
 from foretype_wire.announcement import Announcement
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_gateway.py")))
@@ -137,7 +138,7 @@ async def test_a_gateway_that_answers_with_the_right_token_is_joined(state_dir: 
 
 async def test_a_start_that_fails_says_the_last_words(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GATEWAY", "fail")
-    with pytest.raises(GatewayNotStarted, match=r"(?s)status 3.*model file is not there.*gateway\.log"):
+    with pytest.raises(GatewayStartError, match=r"(?s)status 3.*model file is not there.*gateway\.log"):
         await ensure(state_dir)
     monkeypatch.setenv("FAKE_GATEWAY", "")
     await ensure(state_dir)  # the lock was released
@@ -155,18 +156,18 @@ async def test_a_start_that_hangs_is_stopped_and_says_the_last_words(
         now += 1000.0 if words.exists() and "still loading" in words.read_text() else 0.0
         return now
 
-    with pytest.raises(GatewayNotStarted, match=r"(?s)not ready in time.*still loading"):
+    with pytest.raises(GatewayStartError, match=r"(?s)not ready in time.*still loading"):
         await ensure_gateway(state_dir, clock=clock, command=FAKE, timeout_s=10.0)
 
 
 async def test_a_program_that_is_not_there_is_named(state_dir: Path) -> None:
-    with pytest.raises(GatewayNotStarted, match="no-such-program"):
+    with pytest.raises(GatewayStartError, match="no-such-program"):
         await ensure_gateway(state_dir, clock=time.monotonic, command=["/no-such-program"])
 
 
 async def test_a_state_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(GatewayNotStarted, match="state directory"):
+    with pytest.raises(GatewayStartError, match="state directory"):
         await ensure(tmp_path / "file" / "state")
 
 
@@ -201,7 +202,7 @@ async def test_a_choice_that_cannot_be_served_is_one_sentence(state_dir: Path, m
     monkeypatch.setenv("FAKE_GATEWAY", "refuse")
     state_dir.mkdir()
     (state_dir / "private.toml").write_text("")
-    with pytest.raises(GatewayNotStarted) as raised:
+    with pytest.raises(GatewayStartError) as raised:
         await ensure(state_dir)
     assert str(raised.value) == "engine.model: /gone.gguf: no such file; or choose another model: `foretype use`"
 
@@ -220,7 +221,7 @@ async def test_a_replacement_that_fails_leaves_the_one_that_runs(
 ) -> None:
     first = await ensure(state_dir)
     monkeypatch.setenv("FAKE_GATEWAY", "fail")
-    with pytest.raises(GatewayNotStarted):
+    with pytest.raises(GatewayStartError):
         await replace_gateway(state_dir, clock=time.monotonic, command=FAKE)
     assert (await ensure(state_dir)) == first
 

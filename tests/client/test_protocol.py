@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from foretype_context.segments import Kind, Scope, Segment, Source, digest_of
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
-from foretype_wire.codec import Codec, FrameTooLarge, scrub
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.codec import Codec, scrub
+from foretype_wire.errors import FrameTooLargeError, GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import (
     MAX_FRAME_BYTES,
     Ack,
@@ -128,7 +128,7 @@ class TestComplete:
         protocol = opened()
         protocol.complete(call(id, "x"))
         (event,) = protocol.events_received()
-        assert isinstance(event, Failed) and isinstance(event.error, GatewayError)
+        assert isinstance(event, Failed) and isinstance(event.error, RequestRefusedError)
         assert (event.id, event.error.field) == (id, "id")
         assert sent(protocol) == []
 
@@ -137,7 +137,7 @@ class TestComplete:
         protocol.complete(call("1", "small"))
         protocol.complete(call("2", "small", "x" * MAX_FRAME_BYTES))
         (event,) = protocol.events_received()
-        assert isinstance(event, Failed) and isinstance(event.error, GatewayError)
+        assert isinstance(event, Failed) and isinstance(event.error, RequestRefusedError)
         assert (event.id, event.error.field) == ("2", "segments")
         assert protocol.running == {"1"}
         assert protocol.segment_digests() == []
@@ -160,8 +160,8 @@ class TestComplete:
         protocol.complete(call("2", "x"))
         events = protocol.events_received()
         assert [(event.id, type(event.error)) for event in events if isinstance(event, Failed)] == [
-            ("1", GatewayGone),
-            ("2", GatewayGone),
+            ("1", GatewayGoneError),
+            ("2", GatewayGoneError),
         ]
 
 
@@ -239,7 +239,7 @@ class TestCancel:
         protocol.expire("1")
         protocol.expire("1")
         (event,) = protocol.events_received()
-        assert isinstance(event, Failed) and isinstance(event.error, GatewayError)
+        assert isinstance(event, Failed) and isinstance(event.error, RequestRefusedError)
         assert event.error.code is ErrorCode.EXPIRED
         assert [type(message) for message in sent(protocol)] == [Complete, Cancel]
 
@@ -266,7 +266,7 @@ class TestFromTheGateway:
             Error(id="1", code=ErrorCode.RATE_LIMITED, retry_after_ms=5.0),
             Error(code=ErrorCode.INVALID_REQUEST, field="type", message="unknown"),
         )
-        assert isinstance(named, Failed) and isinstance(named.error, GatewayError)
+        assert isinstance(named, Failed) and isinstance(named.error, RequestRefusedError)
         assert (named.error.code, named.error.retry_after_ms) == (ErrorCode.RATE_LIMITED, 5.0)
         assert isinstance(unnamed, Refused)
         assert unnamed.error.field == "type"
@@ -283,7 +283,7 @@ class TestFromTheGateway:
         assert receive(protocol, Goaway(grace_ms=5), Goaway(grace_ms=9)) == [Goaway(grace_ms=5)]
         protocol.complete(call("2", "x"))
         (event,) = protocol.events_received()
-        assert isinstance(event, Failed) and isinstance(event.error, GatewayGone)
+        assert isinstance(event, Failed) and isinstance(event.error, GatewayGoneError)
         assert not protocol.close_expected()
         receive(protocol, Done(id="1", finish=Finish.STOP))
         assert protocol.close_expected()
@@ -368,7 +368,7 @@ def test_scrubbed_text_can_always_be_encoded_and_is_left_alone_if_it_could(text:
 
 
 def test_no_frame_above_the_limit_is_ever_made() -> None:
-    with pytest.raises(FrameTooLarge):
+    with pytest.raises(FrameTooLargeError):
         Codec().encode(Cancel(id="x" * MAX_FRAME_BYTES))
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
+from foretype_client.errors import TokenizerFetchError
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import Backoff, check_url, mapped
 from foretype_client.session.session import Session
-from foretype_client.session.tokenizers import TokenizerUnavailable
 from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import (
     Cancel,
     Changed,
@@ -165,7 +165,7 @@ async def test_every_pending_call_fails_at_once_when_the_gateway_vanishes() -> N
         await server.wait_for(Complete, 3)
         server.peers[0].connection.transport.abort()
         for stream in streams:
-            with pytest.raises(GatewayGone):
+            with pytest.raises(GatewayGoneError):
                 await read(stream)
 
 
@@ -173,18 +173,18 @@ async def test_every_pending_call_fails_at_once_when_the_session_closes() -> Non
     async with WireServer(until_cancelled) as server, connected(server) as session:
         stream = session.complete(call("1", "x"))
         await session.close()
-        with pytest.raises(GatewayGone):
+        with pytest.raises(GatewayGoneError):
             await read(stream)
-        with pytest.raises(GatewayGone):
+        with pytest.raises(GatewayGoneError):
             await read(session.complete(call("2", "x")))
 
 
 async def test_a_call_without_a_connection_fails_at_once() -> None:
     session = Session("ws://127.0.0.1:9/v1/stream", clock=time.monotonic, rng=random.Random(1), backoff=FAST)
-    with pytest.raises(GatewayGone):
+    with pytest.raises(GatewayGoneError):
         await read(session.complete(call("1", "x")))
     await session.start()
-    with pytest.raises(GatewayGone, match="cannot be reached"):
+    with pytest.raises(GatewayGoneError, match="cannot be reached"):
         await session.ready()
     await session.close()
 
@@ -223,7 +223,7 @@ async def test_a_wrong_token_is_named_and_never_printed() -> None:
     async with WireServer(token="right") as server:
         session = Session(server.url, token="wrong-secret", clock=time.monotonic, rng=random.Random(1), backoff=FAST)
         await session.start()
-        with pytest.raises(GatewayGone, match=r"401.*token"):
+        with pytest.raises(GatewayGoneError, match=r"401.*token"):
             await session.ready()
         assert "wrong-secret" not in repr(session) + repr(session.endpoint) + session.statistics().last_error
         await session.close()
@@ -237,7 +237,7 @@ async def test_a_close_with_4401_names_the_token() -> None:
     async with Refusing() as server:
         session = Session(server.url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
         await session.start()
-        with pytest.raises(GatewayGone, match="4401"):
+        with pytest.raises(GatewayGoneError, match="4401"):
             await session.ready()
         await session.close()
 
@@ -254,7 +254,7 @@ async def test_goaway_lets_running_calls_end_then_reconnects() -> None:
     async with WireServer(slow) as server, connected(server) as session:
         stream = session.complete(call("1", "x"))
         await until(lambda: not session.connected)
-        with pytest.raises(GatewayGone, match="going away"):
+        with pytest.raises(GatewayGoneError, match="going away"):
             await read(session.complete(call("2", "x")))
         release.set()
         assert (await read(stream))[0] == "return a + b"
@@ -268,7 +268,7 @@ async def test_goaway_ends_what_outlives_the_grace() -> None:
         await peer.send(Goaway(grace_ms=1))
 
     async with WireServer(never) as server, connected(server) as session:
-        with pytest.raises(GatewayGone):
+        with pytest.raises(GatewayGoneError):
             await read(session.complete(call("1", "x")))
         await server.wait_for(Hello, 2)
 
@@ -291,7 +291,7 @@ async def test_a_refusal_comes_out_of_the_stream_and_the_connection_lives() -> N
 
     async with WireServer(refuse) as server, connected(server) as session:
         for id in ("1", "2"):
-            with pytest.raises(GatewayError) as raised:
+            with pytest.raises(RequestRefusedError) as raised:
                 await read(session.complete(call(id, "x")))
             assert (raised.value.code, raised.value.retry_after_ms) == (ErrorCode.OVERLOADED, 50)
         assert session.connected
@@ -316,7 +316,7 @@ async def test_a_gateway_that_never_answers_does_not_hold_a_call_beyond_its_dead
 
     async with WireServer(silent) as server, connected(server) as session:
         monkeypatch.setattr(loop, "call_later", at_once)
-        with pytest.raises(GatewayError) as raised:
+        with pytest.raises(RequestRefusedError) as raised:
             await read(session.complete(call("1", "x", deadline_ms=deadline_ms)))
         assert raised.value.code is ErrorCode.EXPIRED
         assert waits == [pytest.approx(held_s)]
@@ -326,7 +326,7 @@ async def test_a_gateway_that_never_answers_does_not_hold_a_call_beyond_its_dead
 async def test_an_id_that_runs_is_refused_and_the_running_call_lives() -> None:
     async with WireServer(until_cancelled) as server, connected(server) as session:
         stream = session.complete(call("1", "x"))
-        with pytest.raises(GatewayError, match="id"):
+        with pytest.raises(RequestRefusedError, match="id"):
             await read(session.complete(call("1", "x")))
         stream.cancel()
         assert (await read(stream))[1].finish is Finish.CANCELLED
@@ -374,7 +374,7 @@ async def test_the_tokenizer_is_downloaded_once_verified_and_private(tmp_path: P
 async def test_a_tokenizer_that_is_not_the_announced_one_is_refused(tmp_path: Path) -> None:
     async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
         server.tokenizer = b"something else"
-        with pytest.raises(TokenizerUnavailable, match="digest"):
+        with pytest.raises(TokenizerFetchError, match="digest"):
             await session.tokenizer_path()
         assert not (tmp_path / "tokenizers").exists()
 
@@ -391,7 +391,7 @@ async def test_a_tokenizer_that_cannot_be_kept_leaves_nothing_behind(tmp_path: P
 async def test_a_digest_that_is_a_path_is_refused(tmp_path: Path) -> None:
     evil = Profile(model="m", grammar="foretype-1", tokenizer_digest="../../../evil")
     async with WireServer(profile=evil) as server, connected(server, cache_dir=tmp_path) as session:
-        with pytest.raises(TokenizerUnavailable, match="hexadecimal"):
+        with pytest.raises(TokenizerFetchError, match="hexadecimal"):
             await session.tokenizer_path()
 
 
@@ -417,10 +417,10 @@ def test_a_url_that_is_no_websocket_url_is_refused_with_an_example(url: str) -> 
 @pytest.mark.parametrize("url", ["ws://ann:s3cret@127.0.0.1:9/v1/stream?token=s3cret", "ws://s3cret@127.0.0.1:9/"])
 async def test_credentials_in_the_url_are_in_no_message(url: str) -> None:
     session = Session(url, clock=time.monotonic, rng=random.Random(0), backoff=FAST)
-    with pytest.raises(GatewayGone) as early:
+    with pytest.raises(GatewayGoneError) as early:
         await session.ready(0.0)
     await session.start()
-    with pytest.raises(GatewayGone) as refused:
+    with pytest.raises(GatewayGoneError) as refused:
         await session.ready(10.0)
     told = (str(early.value), str(refused.value), session.statistics().last_error, repr(session))
     await session.close()
@@ -428,7 +428,7 @@ async def test_credentials_in_the_url_are_in_no_message(url: str) -> None:
 
 
 def test_a_wrong_url_is_told_without_its_credentials() -> None:
-    with pytest.raises(GatewayGone, match="proxy's URL") as gone, mapped():
+    with pytest.raises(GatewayGoneError, match="proxy's URL") as gone, mapped():
         raise InvalidProxy("http://ann:s3cret@proxy", "it has no port")
     assert "s3cret" not in str(gone.value)
     with pytest.raises(ValueError, match="host") as refused:
@@ -474,7 +474,7 @@ async def test_the_back_off_grows_until_a_gateway_takes_us_in() -> None:
         async def locate() -> Endpoint:
             server = next(way, ours)
             if server is None:
-                raise GatewayGone("nobody is there")
+                raise GatewayGoneError("nobody is there")
             return Endpoint(server.url, None)
 
         backoff = Backoff(base_s=1.0, cap_s=100.0)

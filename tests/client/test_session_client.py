@@ -12,13 +12,13 @@ import pytest
 from client.wire_server import WireServer
 from context.tiny import raw
 from foretype_client.client import ClientOptions, open_client
+from foretype_client.errors import GatewayStartError, TokenizerFetchError
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions, Trigger
-from foretype_client.private_gateway.finding import GatewayNotStarted
-from foretype_client.session.tokenizers import TokenizerUnavailable
 from foretype_context.document import Document
-from foretype_context.templates import UnknownGrammar, grammar
-from foretype_wire.errors import GatewayGone
+from foretype_context.errors import UnknownGrammarError
+from foretype_context.templates import grammar
+from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Complete, Profile
 from foretype_wire.workspace import workspace_of
 
@@ -62,8 +62,8 @@ async def test_a_new_profile_brings_a_new_assembler_without_another_download(tmp
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"tokenizer_digest": "0" * 32}, TokenizerUnavailable),
-        ({"grammar": "no-such-grammar"}, UnknownGrammar),
+        ({"tokenizer_digest": "0" * 32}, TokenizerFetchError),
+        ({"grammar": "no-such-grammar"}, UnknownGrammarError),
     ],
 )
 async def test_what_keeps_prompts_from_being_made_is_told_and_kept(
@@ -88,7 +88,7 @@ async def test_a_failed_download_is_not_repeated_at_every_key(tmp_path: Path) ->
     async with server_with_tokenizer(msgspec.structs.replace(PROFILE, tokenizer_digest="0" * 32)) as server:
         options = ClientOptions(gateway=server.url, cache_dir=tmp_path)
         async with open_client(options, clock=lambda: now) as client:
-            with pytest.raises(TokenizerUnavailable):
+            with pytest.raises(TokenizerFetchError):
                 await client.ready()
             downloads = len(server.requests)
             for at in (0.0, 1.0, 4.9):
@@ -107,13 +107,13 @@ async def test_no_gateway_is_told_by_ready_and_opening_never_waits(tmp_path: Pat
     options = ClientOptions(gateway="ws://127.0.0.1:9/v1/stream", cache_dir=tmp_path)
     async with open_client(options) as client:
         assert not client.session.connected
-        with pytest.raises(GatewayGone):
+        with pytest.raises(GatewayGoneError):
             await client.ready()
     (tmp_path / "file").write_text("")
     async with open_client(ClientOptions(state_dir=tmp_path / "file" / "state")) as client:
-        with pytest.raises(GatewayGone, match="state directory"):
+        with pytest.raises(GatewayGoneError, match="state directory"):
             await client.ready()
-    assert issubclass(GatewayNotStarted, GatewayGone)
+    assert issubclass(GatewayStartError, GatewayGoneError)
 
 
 def test_the_token_is_not_in_the_options_text() -> None:

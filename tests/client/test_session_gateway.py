@@ -18,7 +18,7 @@ from foretype_client.session.connecting import Backoff
 from foretype_client.session.session import Session
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import encode_prompt, grammar
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Changed, ChangeReason, Complete, Delta, ErrorCode, Finish
 
 LETTERS = "abcdefgh"
@@ -105,7 +105,7 @@ async def test_superseding_cancels_the_named_request_alone() -> None:
 
 async def test_a_wrong_token_count_is_a_refusal_and_the_connection_lives() -> None:
     async with gateway() as world, connected(world) as session:
-        with pytest.raises(GatewayError) as raised:
+        with pytest.raises(RequestRefusedError) as raised:
             await read(session.complete(call("1", "x = 1\n", "", prompt_tokens=1)))
         assert raised.value.code is ErrorCode.TOKENIZER_MISMATCH
         await read(session.complete(call("2", "x = 1\n", "")))
@@ -134,7 +134,7 @@ async def test_the_tokenizer_comes_from_the_gateway(tmp_path: Path) -> None:
         states: list[bool] = []
         session.connections.add(states.append)
         await session.start()
-        with pytest.raises(GatewayGone, match="check the token"):
+        with pytest.raises(GatewayGoneError, match="check the token"):
             await session.ready()
         await session.close()
         assert states == []

@@ -8,9 +8,9 @@ from client.typing_desk import Desk
 from foretype_client.flow.tracing import FlowTracer, TracedGateway
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError, TracingError
 from foretype_wire.messages import ErrorCode
-from foretype_wire.tracing.opening import TracingUnusable, check_endpoint, open_tracing
+from foretype_wire.tracing.opening import check_endpoint, open_tracing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,7 +83,7 @@ async def test_an_answer_out_of_the_cache_is_one_span_and_a_newer_question_ends_
 
 @virtual.timed
 async def test_a_refusal_is_its_code_and_nothing_else() -> None:
-    refused = Script(error=GatewayError(ErrorCode.OVERLOADED, SECRET, retry_after_ms=10))
+    refused = Script(error=RequestRefusedError(ErrorCode.OVERLOADED, SECRET, retry_after_ms=10))
 
     async with TracedDesk(ScriptedGateway(refused)) as desk:
         desk.type("x = ")
@@ -128,7 +128,7 @@ def test_only_who_is_asked_to_traces() -> None:
     assert opened(OTEL_EXPORTER_OTLP_ENDPOINT="http://collector:4318") is None  # somebody else's, inherited
     assert opened(OTEL_TRACES_EXPORTER="console") is None
     assert opened(OTEL_TRACES_EXPORTER="otlp", OTEL_SDK_DISABLED="TRUE") is None
-    with pytest.raises(TracingUnusable, match="OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' is not spoken"):
+    with pytest.raises(TracingError, match="OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' is not spoken"):
         opened(OTEL_TRACES_EXPORTER="otlp", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
 
 
@@ -148,7 +148,7 @@ def test_an_endpoint_is_a_collector_or_its_url(given: str, posted: str) -> None:
     "bad", ["", "collector:4318", "ftp://c", "http://", "http://user:word@c", "http://c:0", "http://[::"]
 )
 def test_an_endpoint_that_is_none_is_named(bad: str) -> None:
-    with pytest.raises(TracingUnusable, match=r"tracing\.endpoint: .* is no HTTP URL"):
+    with pytest.raises(TracingError, match=r"tracing\.endpoint: .* is no HTTP URL"):
         check_endpoint(bad)
 
 

@@ -1,8 +1,9 @@
 import msgspec
 import pytest
 from context.tiny import tiny
-from foretype_context.assemble import Assembler, Plan, PlanState, ProfileUnusable
+from foretype_context.assemble import Assembler, Plan, PlanState
 from foretype_context.document import Document, Edit, Snapshot
+from foretype_context.errors import ProfileError
 from foretype_context.languages import language_of
 from foretype_context.plan import SuggestionKind
 from foretype_context.profile import Budgets, Profile, StopRules
@@ -424,11 +425,11 @@ def test_one_huge_line_costs_its_neighbourhood() -> None:
 
 
 def test_unusable_profiles_name_the_field() -> None:
-    with pytest.raises(ProfileUnusable, match="layout"):
+    with pytest.raises(ProfileError, match="layout"):
         assembler("codestral", "psm_line_last")
-    with pytest.raises(ProfileUnusable, match="prompt_tokens"):
+    with pytest.raises(ProfileError, match="prompt_tokens"):
         assembler(prompt_tokens=10)
-    with pytest.raises(ProfileUnusable, match="grammar"):
+    with pytest.raises(ProfileError, match="grammar"):
         Assembler(tiny("codellama"), Profile(model="m", grammar="foretype-1", tokenizer_digest=""))
 
 

@@ -2,7 +2,8 @@ import re
 from typing import Any
 
 import pytest
-from foretype_context.document import Document, Edit, EditOutOfRange, Snapshot
+from foretype_context.document import Document, Edit, Snapshot
+from foretype_context.errors import EditRangeError
 from foretype_context.languages import LANGUAGES, language_of, syntax_of
 from foretype_context.lines import LineIndex
 from hypothesis import given, settings
@@ -115,7 +116,7 @@ def test_line_texts_leave_their_endings_out() -> None:
 
 def test_an_edit_outside_the_text_is_refused_whole() -> None:
     document = Document("u", "abc")
-    with pytest.raises(EditOutOfRange):
+    with pytest.raises(EditRangeError):
         document.apply([Edit(0, 1, "x"), Edit(2, 9, "")], 1)
     assert (document.text, document.version) == ("abc", 0)
 

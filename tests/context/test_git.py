@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from foretype_context.git import GitError, Repository, repository_at
+from foretype_context.errors import GitError
+from foretype_context.git import Repository, repository_at
 
 IDENTITY = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "protocol.file.allow=always")
 

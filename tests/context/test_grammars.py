@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 from context.tiny import raw, tiny
-from foretype_context.assemble import Assembler, PlanState, ProfileUnusable
+from foretype_context.assemble import Assembler, PlanState
 from foretype_context.document import Document
-from foretype_context.grammars import GRAMMARS, MAX_BYTES, GrammarError, UnknownGrammar, announced, described
+from foretype_context.errors import GrammarError, ProfileError, SegmentOrderError, UnknownGrammarError
+from foretype_context.grammars import GRAMMARS, MAX_BYTES, announced, described
 from foretype_context.profile import Profile
 from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.templates import Control, SegmentOrder, Text, encode_prompt, grammar, render
+from foretype_context.templates import Control, Text, encode_prompt, grammar, render
 from foretype_context.tokens import tokenizer_from_bytes
 
 NEW: dict[str, Any] = {
@@ -74,9 +75,9 @@ def test_each_family_gets_its_bytes(id: str, segments: list[Segment], wanted: st
 
 @pytest.mark.parametrize("id", ["mellum", "seed-coder"])
 def test_a_family_that_shows_the_suffix_first_takes_no_other_order(id: str) -> None:
-    with pytest.raises(SegmentOrder, match="suffix first"):
+    with pytest.raises(SegmentOrderError, match="suffix first"):
         render(grammar(id), [seg(Kind.PREFIX, "a\n"), seg(Kind.SUFFIX, "b\n")])
-    with pytest.raises(SegmentOrder):
+    with pytest.raises(SegmentOrderError):
         render(grammar("mellum"), [seg(Kind.SUFFIX, "b\n"), seg(Kind.FILE, "x\n", "a.py")])
 
 
@@ -128,7 +129,7 @@ def test_a_grammar_survives_the_wire(id: str) -> None:
 def test_a_client_makes_prompts_for_a_family_that_it_has_never_heard_of() -> None:
     one = described(NEW)
     tokenizer = tokenizer_from_bytes(raw("gpt2", one.controls()))
-    with pytest.raises(UnknownGrammar, match="martian-1"):
+    with pytest.raises(UnknownGrammarError, match="martian-1"):
         announced("martian-1")
     profile = Profile(
         model="m", grammar="martian-1", tokenizer_digest=tokenizer.digest, layout="spm_plain", grammar_rules=NEW
@@ -221,7 +222,7 @@ def test_nonsense_and_too_much_are_refused() -> None:
 def test_a_profile_that_cannot_be_used_is_told_in_a_sentence(changes: dict[str, Any], words: str) -> None:
     tokenizer = tokenizer_from_bytes(raw("gpt2", described(NEW).controls()))
     fields: dict[str, Any] = {"layout": "spm_plain", "grammar_rules": NEW} | changes
-    with pytest.raises(ProfileUnusable, match=words):
+    with pytest.raises(ProfileError, match=words):
         Assembler(tokenizer, Profile(model="m", grammar="martian-1", tokenizer_digest="", **fields))
 
 

@@ -6,18 +6,19 @@ import os
 from pathlib import Path
 
 import pytest
-from foretype_context.small_files import NotSmall, read_small
+from foretype_context.errors import NotSmallError
+from foretype_context.small_files import read_small
 
 
 def test_a_regular_file_is_read_whole_up_to_its_bound(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_bytes(b"x" * 100)
     assert read_small(file, 100) == b"x" * 100
-    with pytest.raises(NotSmall, match="larger than 99"):
+    with pytest.raises(NotSmallError, match="larger than 99"):
         read_small(file, 99)
     with pytest.raises(FileNotFoundError):
         read_small(tmp_path / "none", 1)
-    with pytest.raises(NotSmall):
+    with pytest.raises(NotSmallError):
         read_small("a\0b", 1)
 
 
@@ -38,5 +39,5 @@ def test_links_pipes_devices_and_folders_are_refused_at_once(tmp_path: Path) -> 
 
 def test_a_file_that_says_to_be_empty_and_is_not_is_bounded() -> None:
     assert read_small("/proc/self/status", 1 << 20)
-    with pytest.raises(NotSmall):
+    with pytest.raises(NotSmallError):
         read_small("/proc/self/status", 10)

@@ -3,21 +3,20 @@ from pathlib import Path
 
 import pytest
 from context.tiny import tiny
+from foretype_context.errors import SegmentOrderError, UnknownControlError, UnknownGrammarError
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import (
     GRAMMARS,
     Control,
     PromptEncoder,
-    SegmentOrder,
     Text,
-    UnknownGrammar,
     count_prompt,
     encode_prompt,
     grammar,
     healed_suffix,
     render,
 )
-from foretype_context.tokens import UnknownControl, load_tokenizer
+from foretype_context.tokens import load_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,14 +77,14 @@ def test_codestral_has_its_suffix_first() -> None:
     assert shown("codestral", [SPM[0], *CONTEXT, *SPM[1:]]) == (
         "<s>[SUFFIX]below\n[PREFIX]+++++ lib/a.py\nx = 1\n+++++ app.py\nabove\ntyped"
     )
-    with pytest.raises(SegmentOrder, match="suffix first"):
+    with pytest.raises(SegmentOrderError, match="suffix first"):
         render(grammar("codestral"), HOLE)
 
 
 def test_context_behind_the_hole_is_refused() -> None:
-    with pytest.raises(SegmentOrder, match="before the hole"):
+    with pytest.raises(SegmentOrderError, match="before the hole"):
         render(grammar("foretype-1"), [seg(Kind.SUFFIX, "s"), seg(Kind.FILE, "x\n", "a")])
-    with pytest.raises(SegmentOrder):
+    with pytest.raises(SegmentOrderError):
         render(grammar("foretype-1"), [seg(Kind.MIDDLE, "m"), seg(Kind.SUFFIX, "s")])
 
 
@@ -105,7 +104,7 @@ def test_ranges_cover_all_ids_and_equal_the_counted_ones(
         segments = [*segments, seg(Kind.MIDDLE, "typed")]
     try:
         encoded = encode_prompt(tokenizer, family, segments)
-    except SegmentOrder:
+    except SegmentOrderError:
         assert family.plain and not family.suffix_first  # context behind a prefix that has begun
         return
     assert encoded.ranges == count_prompt(tokenizer, family, segments)
@@ -149,9 +148,9 @@ def test_no_two_tokens_of_the_table_run_into_one() -> None:
 
 
 def test_an_unknown_family_is_told() -> None:
-    with pytest.raises(UnknownGrammar, match="foretype-1"):
+    with pytest.raises(UnknownGrammarError, match="foretype-1"):
         grammar("nope")
-    with pytest.raises(UnknownControl):
+    with pytest.raises(UnknownControlError):
         encode_prompt(tiny("codellama"), grammar("foretype-1"), HOLE)
 
 
@@ -195,8 +194,8 @@ def test_an_encoder_that_remembers_gives_what_one_gives_that_does_not(
         segments = [seg(kind, text, path) for kind, text, path in prompt]
         try:
             wanted = encode_prompt(tiny(id), grammar(id), segments)
-        except SegmentOrder:
-            with pytest.raises(SegmentOrder):
+        except SegmentOrderError:
+            with pytest.raises(SegmentOrderError):
                 remembering.encode(segments)
         else:
             assert remembering.encode(segments) == wanted

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 from context.tiny import KINDS, SAMPLE, raw, tiny
+from foretype_context.errors import TokenizerError, UnknownControlError
 from foretype_context.templates import GRAMMARS, grammar
 from foretype_context.tokens import (
     CutRule,
     StreamDecoder,
-    TokenizerUnusable,
-    UnknownControl,
     cut_points,
     load_tokenizer,
     split_pieces,
@@ -125,9 +124,9 @@ def test_what_is_not_a_tokenizer_is_refused_with_its_name(tmp_path: Path) -> Non
     broken = tmp_path / "tokenizer.json"
     for content in (b"", b"{}", b"[]", b'{"model": {"vocab": {}}}', b"\xff"):
         broken.write_bytes(content)
-        with pytest.raises(TokenizerUnusable, match=r"tokenizer\.json"):
+        with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
             load_tokenizer(broken)
-    with pytest.raises(TokenizerUnusable, match="doctor"):
+    with pytest.raises(TokenizerError, match="doctor"):
         load_tokenizer(tmp_path / "absent.json")
 
 
@@ -140,7 +139,7 @@ def test_a_million_blanks_in_a_row_are_text_like_any_other(name: str, blank: str
 
 
 def test_an_absent_control_token_is_named() -> None:
-    with pytest.raises(UnknownControl, match="<nope>"):
+    with pytest.raises(UnknownControlError, match="<nope>"):
         tiny().control("<nope>")
 
 

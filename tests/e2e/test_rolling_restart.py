@@ -14,7 +14,7 @@ from backend.world import TOKENIZER, profile
 from e2e.lsp_support import GatewayProcess, editor
 from foretype_client.session.session import Session
 from foretype_context.assemble import Assembler
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Delta, Finish
 from msgspec.structs import replace
 
@@ -106,7 +106,7 @@ class Developer:
             await self.session.close()
 
     async def _ask(self, call):
-        """Any refusal ends the test: GatewayError is raised through. Between two connections there is nobody to ask."""
+        """Any refusal ends the test: RequestRefusedError is raised through. Between two connections there is nobody to ask."""
         if not self.session.connected:
             return
         begun = False
@@ -116,7 +116,7 @@ class Developer:
                 if not isinstance(item, Delta):
                     assert item.finish is not Finish.CANCELLED
                     self.done += 1
-        except GatewayGone:
+        except GatewayGoneError:
             self.broken += begun
             self.silent += not begun
 

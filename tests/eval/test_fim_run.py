@@ -12,7 +12,7 @@ from foretype_eval.fim.ask import AskOptions, first_line
 from foretype_eval.fim.baselines import Baseline
 from foretype_eval.fim.run import FimOptions, run_fim
 from foretype_eval.gateway import GatewayOptions
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from typer.testing import CliRunner
 
 
@@ -77,7 +77,7 @@ async def test_a_run_through_the_gateway_writes_rows_without_text(
 async def test_a_gateway_that_is_not_there_ends_the_run(write_rows: Any, single_line_rows: Any) -> None:
     data = write_rows("lines.jsonl", single_line_rows)
     options = FimOptions(data=data, execute=False, gateway=GatewayOptions(url="ws://127.0.0.1:9/v1/stream"))
-    with pytest.raises(GatewayGone):
+    with pytest.raises(GatewayGoneError):
         await run_fim(options)
 
 

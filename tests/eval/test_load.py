@@ -20,7 +20,7 @@ from foretype_eval.load.hostile import quantile
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 from foretype_eval.load.run import LoadOptions, run_load
 from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -112,11 +112,11 @@ async def test_frames_that_come_in_pieces_are_put_together() -> None:
 
 
 async def test_what_is_no_gateway_is_told() -> None:
-    with pytest.raises(GatewayGone, match=r"wss://host/v1/stream: .*ws://"):
+    with pytest.raises(GatewayGoneError, match=r"wss://host/v1/stream: .*ws://"):
         await open_connection(Endpoint("wss://host/v1/stream"))
     async with await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        with pytest.raises(GatewayGone, match=r"hung up|answered"):
+        with pytest.raises(GatewayGoneError, match=r"hung up|answered"):
             await open_connection(Endpoint(f"ws://127.0.0.1:{port}/v1/stream"))
 
 

@@ -16,7 +16,7 @@ from foretype_lab.other_gateways import gateways
 from foretype_lab.other_gateways.measure import PeerOptions, run_peer
 from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, request_bytes
 from foretype_lab.other_gateways.sse_engine import MODEL, serve
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -74,7 +74,7 @@ async def test_one_connection_is_used_again_and_tells_first_text_and_end(engine:
         connection.send(request)
         assert await asyncio.wait_for(ended, 5) is None and said == ["first"] and connection.usable
     connection.close()
-    with pytest.raises(GatewayGone, match=r"http://127\.0\.0\.1:9"):
+    with pytest.raises(GatewayGoneError, match=r"http://127\.0\.0\.1:9"):
         await open_sse("127.0.0.1", 9)
 
 

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from foretype_client.chat import ChatRefused
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_client.errors import ChatRefusedError
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ErrorCode
 
 URI = "file:///w/a.py"
@@ -212,9 +212,9 @@ async def test_without_a_token_the_server_asks_for_one_of_its_own(client, models
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (ChatRefused("pool_missing", "this gateway has no quality pool"), "this gateway has no quality pool"),
-        (GatewayGone("the gateway cannot be reached"), "the gateway cannot be reached"),
-        (GatewayError(ErrorCode.OVERLOADED, "too busy"), "overloaded: too busy"),
+        (ChatRefusedError("pool_missing", "this gateway has no quality pool"), "this gateway has no quality pool"),
+        (GatewayGoneError("the gateway cannot be reached"), "the gateway cannot be reached"),
+        (RequestRefusedError(ErrorCode.OVERLOADED, "too busy"), "overloaded: too busy"),
     ],
 )
 async def test_what_the_gateway_refuses_is_told(client, models, fault, message):

@@ -4,8 +4,9 @@ import ast
 from functools import partial
 
 import pytest
-from foretype_lsp.chat.edits import Impossible, documentation, gap_of, plain
+from foretype_lsp.chat.edits import documentation, gap_of, plain
 from foretype_lsp.chat.targets import definition_at
+from foretype_lsp.errors import ImpossibleError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,9 +105,9 @@ def test_what_would_end_the_comment_early_does_not():
     broken = documented("function f() {\n}\n", "Ends */ here. alert(1)", 0, "javascript")
     assert broken.count("*/") == 1 and broken.startswith("/**\n * Ends * / here")
     ast.parse(documented("def f():\n    pass\n", 'A """ and a \\ and an end "'))
-    with pytest.raises(Impossible, match="no documentation"):
+    with pytest.raises(ImpossibleError, match="no documentation"):
         documented("def f():\n    pass\n", " \n")
-    with pytest.raises(Impossible, match="no room"):
+    with pytest.raises(ImpossibleError, match="no room"):
         documented("def f(): pass\n", "Does.")
 
 
@@ -115,7 +116,7 @@ def test_whatever_a_model_writes_as_documentation_python_stays_the_same_program(
     text = text.replace("'''Old.'''\n        ", "").replace("def f(self):\n", "def f(self):\n        pass\n")
     try:
         after = documented(text, answer)
-    except Impossible:
+    except ImpossibleError:
         return
     before, now = ast.parse(text).body[0], ast.parse(after).body[0]
     assert [ast.dump(one) for one in now.body[1:]] == [ast.dump(one) for one in before.body]
@@ -127,7 +128,7 @@ def test_whatever_a_model_writes_other_languages_get_comments_alone(answer):
     for language, text in {"javascript": "f() {}\nfunction g() {\n}\n", "go": "func g() {\n}\n"}.items():
         try:
             after = documented(text, answer, text.index("g()"), language)
-        except Impossible:
+        except ImpossibleError:
             continue
         added = after.replace(text.splitlines(keepends=True)[-2], "", 1)
         inside = added[: added.rindex("*/")] if language == "javascript" else ""
@@ -168,6 +169,6 @@ def test_no_text_and_no_place_is_a_fault(text, offset):
         for make in (partial(documentation, answer="Does."), gap_of):
             try:
                 made = make(text, language, found)
-            except Impossible:
+            except ImpossibleError:
                 continue
             assert 0 <= made.start <= made.end <= len(text)

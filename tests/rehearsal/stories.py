@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from foretype_client.session.session import Session
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
 from rehearsal.compose import Compose
 from rehearsal.containers import Container, Failed, Host, host, until
@@ -115,9 +115,9 @@ class Typist:
                 answer = await complete(
                     self.session, f"{self.number}-{at}", f"value + {at % 7}", f"file:///w/{self.number}.py"
                 )
-            except GatewayGone:
+            except GatewayGoneError:
                 self.broken += 1
-            except GatewayError as error:
+            except RequestRefusedError as error:
                 self.faults.append(str(error))
             else:
                 if answer.finish.value in ("cancelled", "refused", "expired"):

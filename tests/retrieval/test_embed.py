@@ -5,7 +5,7 @@ import pytest
 from foretype_context.tokens import load_tokenizer
 from foretype_models.artifacts import TamperedArtifactError, locate
 from foretype_retrieval.embed import LazyEmbedder, default_embedder, load_static
-from foretype_retrieval.embedder import EmbedderUnusable
+from foretype_retrieval.errors import EmbedderError
 
 
 def write_table(path: Path, **changed: object) -> Path:
@@ -50,7 +50,7 @@ def test_an_empty_text_has_no_direction(tmp_path: Path) -> None:
 def test_a_table_that_does_not_fit_is_refused_with_its_reason(
     tmp_path: Path, changed: dict[str, object], said: str
 ) -> None:
-    with pytest.raises(EmbedderUnusable, match=said):
+    with pytest.raises(EmbedderError, match=said):
         load_static(write_table(tmp_path / "e.npz", **changed), locate().tokenizer_path)
 
 

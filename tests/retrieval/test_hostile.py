@@ -16,10 +16,11 @@ from foretype_context.parsing import PARSE_STEPS, parse_bounded
 from foretype_retrieval import scan as scanning
 from foretype_retrieval.chunks import chunk_text
 from foretype_retrieval.embed import default_embedder
+from foretype_retrieval.errors import DamagedIndexError, WorkspaceGoneError
 from foretype_retrieval.indexing import open_index, update_workspace
-from foretype_retrieval.scan import WorkspaceGone, scan
+from foretype_retrieval.scan import scan
 from foretype_retrieval.search import query_of_words, search
-from foretype_retrieval.store import FORMAT, IndexDamaged, load, save
+from foretype_retrieval.store import FORMAT, load, save
 from foretype_retrieval.vectors import build_faiss
 from retrieval.workspace import FILES, write_files
 
@@ -218,7 +219,7 @@ def test_nearest_vectors_that_cannot_be_read_are_made_anew_and_told_once(
         other.setattr("foretype_retrieval.store.EXACT_CHUNKS", 0)
         other.setattr("foretype_retrieval.store.build_faiss", lambda vectors: stored)
         update_workspace(root, tmp_path / "i", embedder)
-    with pytest.raises(IndexDamaged, match="FAISS"):
+    with pytest.raises(DamagedIndexError, match="FAISS"):
         open_index(tmp_path / "i", embedder)
     for again in (True, False):
         caplog.clear()
@@ -237,7 +238,7 @@ def test_a_workspace_deleted_while_it_is_read_keeps_the_stored_index_whole(tmp_p
     )
     assert report.removed == 0 and len(index.files()) < len(FILES) + 50
     open_index(tmp_path / "i", None)
-    with pytest.raises(WorkspaceGone):
+    with pytest.raises(WorkspaceGoneError):
         update_workspace(root, tmp_path / "i", None)
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foretype_retrieval.indexing import Cancelled, Progress, open_index, refresh_file, update_workspace
-from foretype_retrieval.scan import WorkspaceGone
+from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, WorkspaceGoneError
+from foretype_retrieval.indexing import Progress, open_index, refresh_file, update_workspace
 from foretype_retrieval.search import query_of_words, search
 from foretype_retrieval.segment import ARRAYS
-from foretype_retrieval.store import IndexBusy, writing
+from foretype_retrieval.store import writing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from retrieval.workspace import FILES, write_files
@@ -104,7 +104,7 @@ def test_cancelling_keeps_the_old_index(tmp_path: Path) -> None:
     before = (tmp_path / "i" / "index.ftx").read_bytes()
     write_files(root, {"new.py": "def fresh(): pass\n"})
     asked = iter(range(1000))
-    with pytest.raises(Cancelled):
+    with pytest.raises(IndexingCancelledError):
         # Late: the scan is over, and files are being read.
         update_workspace(root, tmp_path / "i", None, cancelled=lambda: next(asked) > 3)
     assert (tmp_path / "i" / "index.ftx").read_bytes() == before
@@ -112,12 +112,12 @@ def test_cancelling_keeps_the_old_index(tmp_path: Path) -> None:
 
 def test_two_writers_of_one_workspace_are_told_apart(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w")
-    with writing(tmp_path / "i"), pytest.raises(IndexBusy):
+    with writing(tmp_path / "i"), pytest.raises(BusyIndexError):
         update_workspace(root, tmp_path / "i", None)
 
 
 def test_a_deleted_workspace_is_told(tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceGone):
+    with pytest.raises(WorkspaceGoneError):
         update_workspace(tmp_path / "gone", tmp_path / "i", None)
 
 

@@ -2,7 +2,8 @@ import os
 from pathlib import Path
 
 import pytest
-from foretype_retrieval.scan import MAX_CODE_BYTES, WorkspaceGone, read_source, scan
+from foretype_retrieval.errors import WorkspaceGoneError
+from foretype_retrieval.scan import MAX_CODE_BYTES, read_source, scan
 from retrieval.workspace import FILES, write_files
 
 
@@ -86,7 +87,7 @@ def test_unreadable_folders_and_files_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
-    with pytest.raises(WorkspaceGone, match="not a folder"):
+    with pytest.raises(WorkspaceGoneError, match="not a folder"):
         scan(tmp_path / "gone")
 
 

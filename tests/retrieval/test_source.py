@@ -9,11 +9,12 @@ import pytest
 from foretype_context.document import Document, Snapshot
 from foretype_context.sources import SnippetSource
 from foretype_retrieval.embed import LazyEmbedder, default_embedder
-from foretype_retrieval.indexing import Cancelled, Progress, open_index
+from foretype_retrieval.errors import AbsentIndexError, IndexingCancelledError, WorkerError
+from foretype_retrieval.indexing import Progress, open_index
 from foretype_retrieval.source import RetrievalSource, open_source, path_of_uri
-from foretype_retrieval.store import IndexAbsent, folder_of, writing
+from foretype_retrieval.store import folder_of, writing
 from foretype_retrieval.watch import Workspace
-from foretype_retrieval.worker import WorkerFailed, run_worker
+from foretype_retrieval.worker import run_worker
 from retrieval.workspace import FILES, write_files
 
 PLACE = "from shop.cart import Basket\n\n\ndef pay(basket):\n    total = "
@@ -133,19 +134,19 @@ def test_the_process_reports_and_stores(tmp_path: Path) -> None:
 
 
 def test_the_process_tells_why_it_could_not(tmp_path: Path) -> None:
-    with pytest.raises(WorkerFailed, match="not a folder"):
+    with pytest.raises(WorkerError, match="not a folder"):
         run_worker(tmp_path / "gone", tmp_path / "i")
     root = write_files(tmp_path / "w")
-    with writing(tmp_path / "i"), pytest.raises(WorkerFailed, match="another process"):
+    with writing(tmp_path / "i"), pytest.raises(WorkerError, match="another process"):
         run_worker(root, tmp_path / "i")
 
 
 def test_the_process_ends_when_it_is_cancelled(tmp_path: Path) -> None:
     root = write_files(tmp_path / "w", {f"m{number}.py": "def f(): pass\n" * 200 for number in range(1500)})
     cancelled = threading.Event()
-    with pytest.raises(Cancelled):
+    with pytest.raises(IndexingCancelledError):
         run_worker(root, tmp_path / "i", progress=lambda _: cancelled.set(), cancelled=cancelled)
-    with pytest.raises(IndexAbsent):
+    with pytest.raises(AbsentIndexError):
         open_index(tmp_path / "i", default_embedder())
 
 

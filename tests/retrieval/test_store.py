@@ -6,21 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from foretype_retrieval.errors import (
+    AbsentIndexError,
+    BusyIndexError,
+    DamagedIndexError,
+    OutdatedIndexError,
+    UnsavedIndexError,
+    UnusableIndexError,
+)
 from foretype_retrieval.index import FileState, Index
 from foretype_retrieval.indexing import make_entry
 from foretype_retrieval.segment import ARRAYS, Segment, build
-from foretype_retrieval.store import (
-    IndexAbsent,
-    IndexBusy,
-    IndexDamaged,
-    IndexNotSaved,
-    IndexOutdated,
-    IndexUnusable,
-    folder_of,
-    load,
-    save,
-    writing,
-)
+from foretype_retrieval.store import folder_of, load, save, writing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,20 +48,20 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 
 
 def test_an_absent_index_says_so(tmp_path: Path) -> None:
-    with pytest.raises(IndexAbsent):
+    with pytest.raises(AbsentIndexError):
         load(tmp_path, "")
 
 
 def test_an_index_of_another_embedder_is_outdated(tmp_path: Path) -> None:
     save(tmp_path, segment(), "one")
-    with pytest.raises(IndexOutdated, match="embedder"):
+    with pytest.raises(OutdatedIndexError, match="embedder"):
         load(tmp_path, "other")
 
 
 def test_an_older_format_is_outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path, segment(), "")
     monkeypatch.setattr("foretype_retrieval.store.FORMAT", 99)
-    with pytest.raises(IndexOutdated, match="format"):
+    with pytest.raises(OutdatedIndexError, match="format"):
         load(tmp_path, "")
 
 
@@ -82,7 +79,7 @@ def test_any_changed_byte_that_matters_is_found(
     path.write_bytes(data)
     try:
         stored = load(folder, "")
-    except IndexUnusable:
+    except UnusableIndexError:
         return
     # Padding between arrays is the only part that may change unseen.
     for name in ARRAYS:
@@ -97,7 +94,7 @@ def test_a_file_cut_short_is_damaged(tmp_path_factory: pytest.TempPathFactory, w
     path = folder / "index.ftx"
     data = path.read_bytes()
     path.write_bytes(data[: where % (len(data) - 64)])
-    with pytest.raises(IndexDamaged):
+    with pytest.raises(DamagedIndexError):
         load(folder, "")
 
 
@@ -108,7 +105,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_index(tmp_path: Path) -> None:
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
     try:
-        with pytest.raises(IndexNotSaved, match="full"):
+        with pytest.raises(UnsavedIndexError, match="full"):
             save(tmp_path, segment(200), "")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -119,9 +116,9 @@ def test_a_full_disk_is_told_and_leaves_the_old_index(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(IndexNotSaved, match="--cache-dir"):
+    with pytest.raises(UnsavedIndexError, match="--cache-dir"):
         save(tmp_path / "file" / "index", segment(), "")
-    with pytest.raises(IndexNotSaved), writing(tmp_path / "file" / "index"):
+    with pytest.raises(UnsavedIndexError), writing(tmp_path / "file" / "index"):
         pass
 
 
@@ -138,7 +135,7 @@ def test_one_process_writes_at_a_time(tmp_path: Path) -> None:
             try:
                 with writing(tmp_path):
                     os._exit(1)
-            except IndexBusy:
+            except BusyIndexError:
                 os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     with writing(tmp_path):

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from foretype_retrieval import embedding
 from foretype_retrieval.embed import LazyEmbedder, default_embedder
-from foretype_retrieval.embedder import EmbedderUnusable
 from foretype_retrieval.embedding import ProcessEmbedder
+from foretype_retrieval.errors import EmbedderError, OutdatedIndexError
 from foretype_retrieval.indexing import open_index, update_workspace
 from foretype_retrieval.search import query_of_words, search
-from foretype_retrieval.store import IndexOutdated
 from foretype_retrieval.transformer import load_transformer
 from retrieval.workspace import write_files
 
@@ -71,7 +70,7 @@ def test_nobody_waits_for_an_embedder_that_is_closed_while_they_ask(speaking) ->
             return 0
 
     embedder._numbers = Between()
-    with suppress(EmbedderUnusable):  # either is an answer; silence is none
+    with suppress(EmbedderError):  # either is an answer; silence is none
         embedder._ask(1, ["a"]).result(10)
     closing.join(10)
 
@@ -94,23 +93,23 @@ def test_a_late_vector_is_not_waited_for_and_is_there_the_next_time(speaking) ->
 def test_a_process_that_dies_costs_the_vectors_alone(speaking) -> None:
     embedder = speaking(wait_s=30.0)
     assert embedder.question("die") is None and embedder.question("more") is None
-    with pytest.raises(EmbedderUnusable, match="process ended"):
+    with pytest.raises(EmbedderError, match="process ended"):
         embedder.embed(["x"])
 
 
 @pytest.mark.parametrize("code", ["", "print('no json')", "print('[]')", "import sys; sys.exit(1)"])
 def test_a_process_that_says_nothing_is_unusable(speaking, code: str) -> None:
-    with pytest.raises(EmbedderUnusable, match="did not answer"):
+    with pytest.raises(EmbedderError, match="did not answer"):
         speaking(code)
 
 
 def test_a_process_that_does_not_come_up_in_time_is_unusable(speaking) -> None:
-    with pytest.raises(EmbedderUnusable, match="did not answer"):
+    with pytest.raises(EmbedderError, match="did not answer"):
         speaking("import time; time.sleep(60)", start_s=0.2)
 
 
 def test_the_reason_of_the_process_is_told(speaking) -> None:
-    with pytest.raises(EmbedderUnusable, match="no such model"):
+    with pytest.raises(EmbedderError, match="no such model"):
         speaking(f"print({json.dumps(json.dumps({'error': 'no such model'}))})")
 
 
@@ -119,7 +118,7 @@ def test_the_process_imports_nothing_from_the_folder_it_was_started_in(
 ) -> None:
     (tmp_path / "numpy.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(EmbedderUnusable):
+    with pytest.raises(EmbedderError):
         ProcessEmbedder(str(tmp_path / "no model"))
     assert not (tmp_path / "ran").exists()
 
@@ -176,12 +175,12 @@ def test_a_named_model_indexes_and_answers_from_its_process(checkpoint: Path, tm
         assert hits[0].found.name == "format_price"
     finally:
         outside.close()
-    with pytest.raises(IndexOutdated, match="embedder"):
+    with pytest.raises(OutdatedIndexError, match="embedder"):
         open_index(tmp_path / "i", None)
 
 
 def test_a_folder_without_a_model_is_refused_with_its_reason(checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(EmbedderUnusable, match="cannot be loaded"):
+    with pytest.raises(EmbedderError, match="cannot be loaded"):
         load_transformer(str(tmp_path))
-    with pytest.raises(EmbedderUnusable, match="cannot be loaded"):
+    with pytest.raises(EmbedderError, match="cannot be loaded"):
         ProcessEmbedder("nobody/has-this-model")

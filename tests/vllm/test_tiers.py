@@ -14,8 +14,8 @@ from backend.redis_server import RedisServer, redis_server
 pytest.importorskip("vllm.v1.kv_offload.tiering.manager", reason="vLLM is not in this environment: `make test-vllm`")
 
 from foretype_backend.errors import TierRefusedError
-from foretype_backend.prefix.retire_feed import STREAM, Purge, Retire, encode
-from foretype_backend.prefix.tier_policy import Standing
+from foretype_backend.prefix.retire_feed import STREAM, PurgeNotice, RetireNotice, encode
+from foretype_backend.prefix.tier_policy import TierStanding
 from foretype_backend.vllm_plugin import FEED
 from vllm.v1.kv_offload.base import LookupResult, OffloadKey
 from vllm_world.tiers import PATIENCE_S, SECRET, Tiers, content_of, key_of, tiers
@@ -114,7 +114,7 @@ def test_retired_chunks_leave_the_host_first_and_redis_soon(server: RedisServer)
         listening(world, raw(server))
         stored(world, KEYS[:4], document="kept.py")
         stored(world, KEYS[4:8], document="edited.py")
-        raw(server).xadd(STREAM, encode(Retire("ns", "edited.py", 200), SECRET))  # pyright: ignore[reportArgumentType]
+        raw(server).xadd(STREAM, encode(RetireNotice("ns", "edited.py", 200), SECRET))  # pyright: ignore[reportArgumentType]
         wait(lambda: (world.step(), raw(server).ttl(b"ftk2:ns:" + KEYS[6]) <= 60)[1], "not retired in Redis")
         assert raw(server).ttl(b"ftk2:ns:" + KEYS[5]) > 60
         stored(world, KEYS[20:22], document="new.py")
@@ -126,7 +126,7 @@ def test_a_retired_chunk_that_is_used_again_stays(server: RedisServer) -> None:
     with tiers(None, chunks=4) as world:
         stored(world, KEYS[:2], document="old.py")
         stored(world, KEYS[2:4], document="undone.py")
-        FEED.publish([Retire("ns", "undone.py", 0)])
+        FEED.publish([RetireNotice("ns", "undone.py", 0)])
         stored(world, KEYS[10:11], document="new.py")  # one of the two retired goes
         [left] = [key for key in KEYS[2:4] if world.on_host(key)]
         context = world.request([left], document="undone.py")
@@ -143,7 +143,7 @@ def test_an_edit_of_one_session_leaves_the_other_warm_and_undo_is_warm() -> None
         repository, mine, edited = KEYS[:4], KEYS[4:7], KEYS[7:10]
         stored(world, repository, document="lib.py")
         stored(world, mine, document="mine.py")
-        FEED.publish([Retire("ns", "mine.py", 100)])  # an edit: what stands behind character 100 is old
+        FEED.publish([RetireNotice("ns", "mine.py", 100)])  # an edit: what stands behind character 100 is old
         stored(world, edited, document="mine.py", version=2)
         other = world.request(repository, document="lib.py")
         assert [world.find(other, key) for key in repository] == list(map(content_of, repository))
@@ -156,7 +156,7 @@ def test_a_purge_reaches_every_chunk_of_its_namespace_alone(server: RedisServer)
         listening(world, raw(server))
         stored(world, KEYS[:3], namespace="left")
         stored(world, KEYS[3:6], namespace="stays")
-        raw(server).xadd(STREAM, encode(Purge("left"), SECRET))  # pyright: ignore[reportArgumentType]
+        raw(server).xadd(STREAM, encode(PurgeNotice("left"), SECRET))  # pyright: ignore[reportArgumentType]
         wait(lambda: (world.step(), not raw(server).keys("ftk2:left:*"))[1], "not purged")
         assert len(raw(server).keys("ftk2:stays:*")) == 3
         stored(world, KEYS[10:15], namespace="stays")
@@ -173,14 +173,14 @@ def test_a_redis_that_dies_costs_misses_and_comes_back_by_itself(server: RedisSe
         assert world.store(context, KEYS[:4])  # the host goes on
         world.settle()
         world.finish(context)
-        assert world.redis.statistics().health.standing in (Standing.DOWN, Standing.PROBING)
+        assert world.redis.statistics().health.standing in (TierStanding.DOWN, TierStanding.PROBING)
         server.start()
 
         numbers = itertools.count(1000)
 
         def back() -> bool:
             stored(world, [key_of(next(numbers))])  # any work is a probe
-            return world.redis.statistics().health.standing is Standing.UP
+            return world.redis.statistics().health.standing is TierStanding.UP
 
         wait(back, "the tier does not come back")
         stored(world, KEYS[12:14])
@@ -196,7 +196,7 @@ def test_a_redis_that_begins_to_persist_is_left_alone(server: RedisServer) -> No
         time.sleep(0.6)
         for at in range(4, 20, 2):
             stored(world, KEYS[at : at + 2])
-        assert world.redis.statistics().health.standing is Standing.REFUSED
+        assert world.redis.statistics().health.standing is TierStanding.REFUSED
         assert raw(server).keys("ftk2:*") == []
 
 
@@ -236,9 +236,9 @@ def test_ten_thousand_operations_give_no_wrong_byte_and_no_hang(server: RedisSer
                         found, missed = found + (content is not None), missed + (content is None)
                     world.finish(context)
                 case "retire":
-                    FEED.publish([Retire(namespace, about["document"], rng.randrange(500))])  # pyright: ignore[reportArgumentType]
+                    FEED.publish([RetireNotice(namespace, about["document"], rng.randrange(500))])  # pyright: ignore[reportArgumentType]
                 case "purge":
-                    FEED.publish([Purge(namespace)])
+                    FEED.publish([PurgeNotice(namespace)])
                 case "step":
                     world.step()
                 case _:

@@ -26,8 +26,8 @@ from typing import Final, NamedTuple, cast
 import msgspec
 from foretype_context.segments import Segment
 
-from foretype_wire.codec import Codec, Frame, UnreadableFrame, scrub, scrub_call
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.codec import Codec, Frame, scrub, scrub_call
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError, UnreadableFrameError
 from foretype_wire.messages import (
     MAX_ID_CHARS,
     SEGMENT_CACHE_BYTES,
@@ -77,14 +77,14 @@ class Failed:
     """The call `id` ended without an answer."""
 
     id: str
-    error: GatewayError | GatewayGone
+    error: RequestRefusedError | GatewayGoneError
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
     """The gateway refused something that is not a call; the connection lives on."""
 
-    error: GatewayError
+    error: RequestRefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class ClientProtocol:
             del self._early_cancels[call.id]
             self._events.append(Done(id=call.id, finish=Finish.CANCELLED))
         elif self.state is not State.OPEN:
-            self._fail(call.id, GatewayGone(_WHY_NOT[self.state]))
+            self._fail(call.id, GatewayGoneError(_WHY_NOT[self.state]))
         else:
             self._running[call.id] = _Running(call)
             self._send_call(call, digests=True)
@@ -214,7 +214,7 @@ class ClientProtocol:
         if running is not None:
             if not running.cancelled:
                 self._send(Cancel(id=id))
-            self._fail(id, GatewayError(ErrorCode.EXPIRED, "no answer before the deadline"))
+            self._fail(id, RequestRefusedError(ErrorCode.EXPIRED, "no answer before the deadline"))
 
     def changed(self, documents: Sequence[str], reason: ChangeReason) -> None:
         """Tell which documents changed outside an edit in this editor; dropped while there is no connection."""
@@ -240,7 +240,7 @@ class ClientProtocol:
         self._transition(State.CLOSED)
         self._frames.clear()
         for id in list(self._running):
-            self._fail(id, GatewayGone(reason))
+            self._fail(id, GatewayGoneError(reason))
 
     # Input from the gateway
 
@@ -251,7 +251,7 @@ class ClientProtocol:
             return
         try:
             message = self._codec.decode(frame)
-        except UnreadableFrame as error:
+        except UnreadableFrameError as error:
             self._bad += 1
             self._events.append(BadFrame(str(error)))
             self._fail_named_in(error)
@@ -315,11 +315,11 @@ class ClientProtocol:
         self._running.pop(done.id, None)
         self._events.append(done)
 
-    def _fail(self, id: str, error: GatewayError | GatewayGone) -> None:
+    def _fail(self, id: str, error: RequestRefusedError | GatewayGoneError) -> None:
         self._running.pop(id, None)
         self._events.append(Failed(id, error))
 
-    def _fail_named_in(self, frame: UnreadableFrame) -> None:
+    def _fail_named_in(self, frame: UnreadableFrameError) -> None:
         """A call must not hang because its answer cannot be read: a finish of a later version, a broken delta."""
         running = self._running.get(frame.id)
         if running is None:
@@ -375,9 +375,11 @@ _WHY_NOT: Final = {
 }
 
 
-def _invalid(field: str, message: str) -> GatewayError:
-    return GatewayError(ErrorCode.INVALID_REQUEST, f"{field}: {message}", field=field)
+def _invalid(field: str, message: str) -> RequestRefusedError:
+    return RequestRefusedError(ErrorCode.INVALID_REQUEST, f"{field}: {message}", field=field)
 
 
-def _error_of(message: Error) -> GatewayError:
-    return GatewayError(message.code, message.message, field=message.field, retry_after_ms=message.retry_after_ms)
+def _error_of(message: Error) -> RequestRefusedError:
+    return RequestRefusedError(
+        message.code, message.message, field=message.field, retry_after_ms=message.retry_after_ms
+    )

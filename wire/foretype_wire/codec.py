@@ -5,25 +5,13 @@ from __future__ import annotations
 import msgspec
 from foretype_context.segments import Segment
 
+from foretype_wire.errors import FrameTooLargeError, UnreadableFrameError
 from foretype_wire.messages import MAX_FRAME_BYTES, ClientMessage, Complete, GatewayMessage
 
-__all__ = ["Codec", "Frame", "FrameTooLarge", "UnreadableFrame", "scrub", "scrub_call"]
+__all__ = ["Codec", "Frame", "scrub", "scrub_call"]
 
 Frame = bytes | str
 """One WebSocket frame: bytes are MessagePack, str is JSON."""
-
-
-class UnreadableFrame(ValueError):
-    """A frame that is not of this protocol. `type` and `id` are what could be read of it all the same, else empty."""
-
-    def __init__(self, reason: str, *, type: str = "", id: str = "") -> None:
-        super().__init__(reason)
-        self.type = type
-        self.id = id
-
-
-class FrameTooLarge(ValueError):
-    """A message that needs more than `MAX_FRAME_BYTES`."""
 
 
 class _Envelope(msgspec.Struct):
@@ -50,25 +38,25 @@ class Codec:
         Raises:
             UnicodeEncodeError: a text holds a lone surrogate; see `scrub`.
             OverflowError: an integer beyond 64 bits.
-            FrameTooLarge: more than `MAX_FRAME_BYTES`.
+            FrameTooLargeError: more than `MAX_FRAME_BYTES`.
         """
         encoded = msgspec.json.encode(message) if self.json else msgspec.msgpack.encode(message)
         if len(encoded) > MAX_FRAME_BYTES:
-            raise FrameTooLarge(f"{len(encoded)} bytes in one frame, more than {MAX_FRAME_BYTES}")
+            raise FrameTooLargeError(f"{len(encoded)} bytes in one frame, more than {MAX_FRAME_BYTES}")
         return encoded.decode() if self.json else encoded
 
     def decode(self, frame: Frame) -> GatewayMessage:
         """One message.
 
         Raises:
-            UnreadableFrame: of the other kind, too large, malformed, or of an unknown type.
+            UnreadableFrameError: of the other kind, too large, malformed, or of an unknown type.
         """
         if isinstance(frame, str) is not self.json:
-            raise UnreadableFrame(
+            raise UnreadableFrameError(
                 f"a {'text' if isinstance(frame, str) else 'binary'} frame on the other connection kind"
             )
         if len(frame) > MAX_FRAME_BYTES:
-            raise UnreadableFrame(f"a frame of {len(frame)} bytes, more than {MAX_FRAME_BYTES}")
+            raise UnreadableFrameError(f"a frame of {len(frame)} bytes, more than {MAX_FRAME_BYTES}")
         try:
             if isinstance(frame, str):
                 return self._json_decoder.decode(frame)
@@ -76,7 +64,7 @@ class Codec:
         except _UNREADABLE as error:
             envelope = self._envelope(frame)
             reason = str(error) or type(error).__name__
-            raise UnreadableFrame(reason, type=envelope.type, id=envelope.id) from error
+            raise UnreadableFrameError(reason, type=envelope.type, id=envelope.id) from error
 
     def _envelope(self, frame: Frame) -> _Envelope:
         try:

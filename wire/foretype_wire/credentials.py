@@ -8,7 +8,9 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["TOKEN_IN_CLEAR", "TokenInClear", "allowed_in_clear", "is_loopback", "keep_secret", "without_credentials"]
+from foretype_wire.errors import TokenInClearError
+
+__all__ = ["TOKEN_IN_CLEAR", "allowed_in_clear", "is_loopback", "keep_secret", "without_credentials"]
 
 TOKEN_IN_CLEAR: Final = "FORETYPE_TOKEN_IN_CLEAR"
 """The environment variable by which a user of the command line allows it."""
@@ -16,10 +18,6 @@ TOKEN_IN_CLEAR: Final = "FORETYPE_TOKEN_IN_CLEAR"
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/]*@")
 _CLEAR: Final = frozenset({"ws", "http"})
 _YES: Final = frozenset({"1", "true", "yes", "on"})
-
-
-class TokenInClear(ValueError):
-    """A credential would go over the network for everybody on the way to read; the message has the remedy."""
 
 
 def allowed_in_clear(environ: Mapping[str, str]) -> bool:
@@ -34,13 +32,13 @@ def keep_secret(url: str, token: str | None, *, in_clear: bool) -> None:
         in_clear: the user allows it on any way.
 
     Raises:
-        TokenInClear: the way is neither encrypted nor inside this machine.
+        TokenInClearError: the way is neither encrypted nor inside this machine.
     """
     parts = urlsplit(url)
     if in_clear or parts.scheme not in _CLEAR or (not token and "@" not in parts.netloc) or is_loopback(url):
         return
     shown, safe = without_credentials(url), "wss://" if parts.scheme == "ws" else "https://"
-    raise TokenInClear(
+    raise TokenInClearError(
         f"the token is not sent to {shown} in clear, for everybody on the way to read: use {safe}, or allow it "
         f"with the option tokenInClear ({TOKEN_IN_CLEAR}=1 on the command line)"
     )

@@ -4,7 +4,7 @@
 
 - :class:`Inbox` reads frames into messages and gives every unreadable one a field and an answer
 - :class:`Outbox` holds what is still to be written; deltas of one completion are merged while they wait, never dropped
-- :class:`Session` remembers ids, cancels that came early, and the segment cache
+- :class:`GatewaySession` remembers ids, cancels that came early, and the segment cache
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from foretype_context.profile import Opened
 
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import BadFrameError, InvalidRequestError
 from foretype_wire.messages import (
     MAX_ID_CHARS,
     SEGMENT_CACHE_BYTES,
@@ -37,11 +37,10 @@ from foretype_wire.messages import (
 from foretype_wire.segment_cache import SegmentCache
 
 __all__ = [
-    "BadFrame",
+    "GatewaySession",
     "Inbox",
     "Outbox",
     "OutboxStatistics",
-    "Session",
     "check_complete",
     "check_stop",
     "invalid",
@@ -54,20 +53,6 @@ _REMEMBERED_CANCELS: Final = 256
 _CANCEL_MEMORY_S: Final = 10.0
 _WHERE = re.compile(r" - at `\$\.?(.*?)`$")
 _KNOWN_ID = re.compile(r"[\x21-\x7e]+")
-
-
-class BadFrame(Exception):
-    """A frame that is no message of this protocol.
-
-    Attributes:
-        id: the request it meant, where that could still be read.
-    """
-
-    def __init__(self, message: str, *, field: str | None = None, id: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.field = field
-        self.id = id
 
 
 class _Peek(msgspec.Struct):
@@ -90,16 +75,16 @@ class Inbox:
         self._max_frame_bytes = max_frame_bytes
 
     def decode(self, frame: bytes | str) -> ClientMessage:
-        """Read one frame. Raises BadFrame."""
+        """Read one frame. Raises BadFrameError."""
         binary = isinstance(frame, bytes)
         if self.binary is None:
             self.binary = binary
         if binary is not self.binary:
             spoken = "MessagePack (binary frames)" if self.binary else "JSON (text frames)"
-            raise BadFrame(f"this connection speaks {spoken}; one kind per connection", field="frame")
+            raise BadFrameError(f"this connection speaks {spoken}; one kind per connection", field="frame")
         size = len(frame) if isinstance(frame, bytes) else len(frame.encode("utf-8", "surrogatepass"))
         if size > self._max_frame_bytes:
-            raise BadFrame(f"a frame of {size} bytes; at most {self._max_frame_bytes} are allowed", field="frame")
+            raise BadFrameError(f"a frame of {size} bytes; at most {self._max_frame_bytes} are allowed", field="frame")
         try:
             return _from_msgpack(frame) if isinstance(frame, bytes) else _from_json(frame)
         except msgspec.ValidationError as error:
@@ -111,10 +96,10 @@ class Inbox:
                 field = missing if field == "type" else f"{field}.{missing}"
             elif message.startswith("Expected `object`"):
                 field = "frame"
-            raise BadFrame(_without_values(message), field=field, id=self._peek(frame)) from error
+            raise BadFrameError(_without_values(message), field=field, id=self._peek(frame)) from error
         except _UNREADABLE as error:
             kind = "MessagePack" if binary else "JSON"
-            raise BadFrame(f"no readable {kind}: {type(error).__name__}", field="frame") from error
+            raise BadFrameError(f"no readable {kind}: {type(error).__name__}", field="frame") from error
 
     def _peek(self, frame: bytes | str) -> str | None:
         try:
@@ -140,13 +125,13 @@ def is_id(text: str) -> bool:
 
 
 def check_complete(message: Complete[WireSegment], *, max_tokens: int) -> None:
-    """Check the plain fields of a `complete`. Raises InvalidRequest."""
+    """Check the plain fields of a `complete`. Raises InvalidRequestError."""
     if not is_id(message.id):
-        raise InvalidRequest("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
+        raise InvalidRequestError("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
     if not 0 <= message.max_tokens <= max_tokens:
-        raise InvalidRequest("max_tokens", f"must be 0 (prefill only) to {max_tokens}")
+        raise InvalidRequestError("max_tokens", f"must be 0 (prefill only) to {max_tokens}")
     if not math.isfinite(message.deadline_ms) or message.deadline_ms <= 0:
-        raise InvalidRequest("deadline_ms", "must be a number of milliseconds above zero")
+        raise InvalidRequestError("deadline_ms", "must be a number of milliseconds above zero")
     check_stop(message.stop.strings, message.stop.max_lines, message.stop.min_indent, prefix="stop.")
     if message.stop.opened is not None:
         _check_opened(message.stop.opened, max_tokens)
@@ -155,7 +140,7 @@ def check_complete(message: Complete[WireSegment], *, max_tokens: int) -> None:
 def _check_opened(opened: Opened, max_tokens: int) -> None:
     check_stop(opened.endings, opened.max_lines, opened.min_indent, prefix="stop.opened.", strings_name="endings")
     if not 0 < opened.max_tokens <= max_tokens:
-        raise InvalidRequest("stop.opened.max_tokens", f"must be 1 to {max_tokens}")
+        raise InvalidRequestError("stop.opened.max_tokens", f"must be 1 to {max_tokens}")
 
 
 def check_stop(
@@ -166,18 +151,18 @@ def check_stop(
     prefix: str = "",
     strings_name: str = "strings",
 ) -> None:
-    """Check a stop rule. Raises InvalidRequest."""
+    """Check a stop rule. Raises InvalidRequestError."""
     if len(strings) > MAX_STOP_STRINGS:
-        raise InvalidRequest(
+        raise InvalidRequestError(
             f"{prefix}{strings_name}", f"{len(strings)} strings, at most {MAX_STOP_STRINGS} are allowed"
         )
     for index, string in enumerate(strings):
         if not 0 < len(string) <= MAX_STOP_CHARS:
-            raise InvalidRequest(f"{prefix}{strings_name}[{index}]", f"must have 1 to {MAX_STOP_CHARS} characters")
+            raise InvalidRequestError(f"{prefix}{strings_name}[{index}]", f"must have 1 to {MAX_STOP_CHARS} characters")
     if max_lines is not None and max_lines < 1:
-        raise InvalidRequest(f"{prefix}max_lines", "must be at least 1; leave it out for no limit")
+        raise InvalidRequestError(f"{prefix}max_lines", "must be at least 1; leave it out for no limit")
     if min_indent is not None and min_indent < 0:
-        raise InvalidRequest(f"{prefix}min_indent", "must not be negative; leave it out for no limit")
+        raise InvalidRequestError(f"{prefix}min_indent", "must not be negative; leave it out for no limit")
 
 
 class OutboxStatistics(NamedTuple):
@@ -239,7 +224,7 @@ class Outbox:
         return OutboxStatistics(len(self._messages), self._merged)
 
 
-class Session:
+class GatewaySession:
     """What one connection has said so far.
 
     Args:
@@ -278,24 +263,24 @@ class Session:
         return max(found)[1] if found else ""
 
     def greet(self, hello: Hello) -> None:
-        """Take the first message. Raises InvalidRequest."""
+        """Take the first message. Raises InvalidRequestError."""
         if self.hello is not None:
-            raise InvalidRequest("type", "`hello` was said already")
+            raise InvalidRequestError("type", "`hello` was said already")
         if hello.v != VERSION:
-            raise InvalidRequest("v", f"version {hello.v} is unknown; this gateway speaks version {VERSION}")
+            raise InvalidRequestError("v", f"version {hello.v} is unknown; this gateway speaks version {VERSION}")
         self.hello = hello
         self._placed = ("", "")
 
     def admit(self, message: Complete[WireSegment], now: float) -> bool:
         """Take a `complete` whose segments went through the cache; False when its cancel came before it.
 
-        Raises InvalidRequest or BadFrame (for an id that is live: the answer must not end the live one).
+        Raises InvalidRequestError or BadFrameError (for an id that is live: the answer must not end the live one).
         """
         if self.hello is None:
-            raise InvalidRequest("type", "say `hello` first")
+            raise InvalidRequestError("type", "say `hello` first")
         check_complete(message, max_tokens=self._max_tokens)
         if message.id in self.live:
-            raise BadFrame(f"id {message.id!r} is live already; ids are unique per connection", field="id")
+            raise BadFrameError(f"id {message.id!r} is live already; ids are unique per connection", field="id")
         early = self._early_cancels.pop(message.id, None)
         if early is not None and now - early <= _CANCEL_MEMORY_S:
             return False
@@ -305,7 +290,7 @@ class Session:
     def cancel(self, message: Cancel, now: float) -> str | None:
         """The key of the live request to cancel, or None; then the cancel is remembered, for it may have overtaken it."""
         if not is_id(message.id):
-            raise InvalidRequest("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
+            raise InvalidRequestError("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
         if message.id in self.live:
             return self.key(message.id)
         self._early_cancels.pop(message.id, None)
@@ -318,7 +303,7 @@ class Session:
         self.live.discard(id)
 
 
-def invalid(error: InvalidRequest | BadFrame, *, id: str | None = None) -> Error:
+def invalid(error: InvalidRequestError | BadFrameError, *, id: str | None = None) -> Error:
     """The wire's answer to a bad message."""
     message = error.message
     return Error(code=ErrorCode.INVALID_REQUEST, id=id, field=error.field, message=message)

@@ -7,7 +7,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from foretype_context.git import GitError, repository_at
+from foretype_context.errors import GitError
+from foretype_context.git import repository_at
 
 from foretype_wire.codec import scrub
 from foretype_wire.messages import Workspace

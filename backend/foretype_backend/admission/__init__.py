@@ -1,1 +1,1 @@
-"""Admission: which request runs, waits, or is refused. Pure; `serve` is the only caller."""
+"""Admission: which request runs, waits, or is refused. Pure; `serving.service` is the only caller."""

@@ -8,7 +8,7 @@ import msgspec
 from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.pressure import Pressure
-from foretype_backend.admission.scheduler import Limits, Scheduler
+from foretype_backend.admission.scheduler import Scheduler, SlotLimits
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.config.settings import AdmissionConfig
 
@@ -24,7 +24,7 @@ def objectives_s(admission: AdmissionConfig) -> dict[str, float]:
 
 def make_scheduler(limits: LimitsConfig, admission: AdmissionConfig | None) -> Scheduler:
     """The scheduler of a configuration."""
-    bounds = Limits(max_running=limits.max_running, max_waiting=limits.max_waiting)
+    bounds = SlotLimits(max_running=limits.max_running, max_waiting=limits.max_waiting)
     if admission is None:
         return Scheduler(bounds)
     reserved = {

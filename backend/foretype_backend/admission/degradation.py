@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 from foretype_context.profile import Profile, Service
 
-from foretype_backend.admission.tenant_demand import Demand, Load, heavy
+from foretype_backend.admission.tenant_demand import Demand, TenantLoad, heavy
 
 __all__ = ["RUNGS", "Ladder", "profile_at"]
 
@@ -120,14 +120,14 @@ class Ladder:
         return frozenset(changed)
 
 
-def _wanted(loads: Mapping[str, Load], *, level: int, highest: int) -> dict[str, Service]:
+def _wanted(loads: Mapping[str, TenantLoad], *, level: int, highest: int) -> dict[str, Service]:
     """The rung that each tenant's load asks for, where it is not the full service.
 
     Interactive work suffers only when everything below it is shed already. A tenant that asked too seldom to tell is judged by all that are
     heavy, or are not, as it is.
     """
     too_much = heavy(loads)
-    together = {True: Load(), False: Load()}
+    together = {True: TenantLoad(), False: TenantLoad()}
     for tenant, load in loads.items():
         together[tenant in too_much].add(load)
     found: dict[str, Service] = {}
@@ -142,7 +142,7 @@ def _wanted(loads: Mapping[str, Load], *, level: int, highest: int) -> dict[str,
     return found
 
 
-def _refused_share(loads: Iterable[Load]) -> float:
+def _refused_share(loads: Iterable[TenantLoad]) -> float:
     """Of interactive requests those that were shed, by the first of the loads that has enough of them."""
     return next((load.shed / load.asked for load in loads if load.asked >= _MIN_ASKED), 0.0)
 

@@ -34,7 +34,7 @@ from foretype_backend.admission.pressure import Pressure, Rates
 from foretype_backend.admission.queue import ClassQueue, Ticket
 from foretype_backend.admission.tenant_shares import Shares
 
-__all__ = ["PRIORITY", "Effect", "Limits", "Refuse", "Scheduler", "SchedulerStatistics", "Start", "Stop", "Ticket"]
+__all__ = ["PRIORITY", "Effect", "Refuse", "Scheduler", "SchedulerStatistics", "SlotLimits", "Start", "Stop", "Ticket"]
 
 PRIORITY: Final[Mapping[RequestClass, int]] = {class_: rank for rank, class_ in enumerate(RequestClass)}
 """Rank of each class, 0 highest; also the engine's priority."""
@@ -46,7 +46,7 @@ _SHORT_WAIT: Final = 0.125
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SlotLimits:
     """Bounds: requests in the engine at once, requests waiting, live interactive requests per session and document.
 
     Attributes:
@@ -112,8 +112,8 @@ class Scheduler:
         pressure: watches objectives; None sheds nothing early.
     """
 
-    def __init__(self, limits: Limits | None = None, pressure: Pressure | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, limits: SlotLimits | None = None, pressure: Pressure | None = None) -> None:
+        self.limits = limits or SlotLimits()
         self.pressure = pressure
         self.rates = Rates()
         self._running: dict[str, _Running] = {}

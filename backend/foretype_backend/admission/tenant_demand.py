@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["Demand", "Load", "heavy"]
+__all__ = ["Demand", "TenantLoad", "heavy"]
 
 _WINDOW_S: Final = 3
 _EASE: Final = 0.25
 """Of what was asked: so much less would be a relief. Until as much is shed, parts are those of the rest: an engine that is slow serves all."""
 
 
-class Load:
+class TenantLoad:
     """Of one tenant. Tokens are what the scheduler's turns count in; `asked` and `shed` are interactive requests."""
 
     __slots__ = ("asked", "shed", "shed_tokens", "tokens", "weight")
@@ -32,7 +32,7 @@ class Load:
     def __repr__(self) -> str:
         return f"<Load: {self.tokens} tokens, {self.shed} of {self.asked} shed>"
 
-    def add(self, other: Load) -> None:
+    def add(self, other: TenantLoad) -> None:
         self.tokens += other.tokens
         self.shed_tokens += other.shed_tokens
         self.asked += other.asked
@@ -43,7 +43,7 @@ class Demand:
     """Counts of the last three seconds."""
 
     def __init__(self) -> None:
-        self._seconds: deque[dict[str, Load]] = deque([{}], maxlen=_WINDOW_S)
+        self._seconds: deque[dict[str, TenantLoad]] = deque([{}], maxlen=_WINDOW_S)
         self._second = 0
         self._shed_in = -_WINDOW_S
 
@@ -58,7 +58,7 @@ class Demand:
             return
         load = self._seconds[-1].get(tenant)
         if load is None:
-            load = self._seconds[-1][tenant] = Load(max(weight, 1e-3))
+            load = self._seconds[-1][tenant] = TenantLoad(max(weight, 1e-3))
         load.tokens += tokens
         load.asked += interactive
         if shed:
@@ -72,16 +72,16 @@ class Demand:
             self._seconds.append({})
         self._second = int(now)
 
-    def loads(self) -> dict[str, Load]:
+    def loads(self) -> dict[str, TenantLoad]:
         """Of everybody who asked lately."""
-        found: dict[str, Load] = {}
+        found: dict[str, TenantLoad] = {}
         for second in self._seconds:
             for tenant, load in second.items():
-                found.setdefault(tenant, Load(load.weight)).add(load)
+                found.setdefault(tenant, TenantLoad(load.weight)).add(load)
         return found
 
 
-def heavy(loads: Mapping[str, Load]) -> frozenset[str]:
+def heavy(loads: Mapping[str, TenantLoad]) -> frozenset[str]:
     """Who asks more than its part of what can be served; somebody always does, unless nobody asked."""
     asked = sum(load.tokens for load in loads.values())
     rest = min(asked - _shed_tokens(loads.values()), (1 - _EASE) * asked)
@@ -95,5 +95,5 @@ def heavy(loads: Mapping[str, Load]) -> frozenset[str]:
     return frozenset()
 
 
-def _shed_tokens(loads: Iterable[Load]) -> int:
+def _shed_tokens(loads: Iterable[TenantLoad]) -> int:
     return sum(load.shed_tokens for load in loads)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from foretype_context.profile import Stop
 from foretype_context.tokens import Tokenizer
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from foretype_wire.messages import RequestClass
 from starlette.requests import Request
@@ -25,7 +25,7 @@ from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, Reason
 from foretype_backend.chat.templates import Templates, template_name
 from foretype_backend.doors.answers import ChatCompletion, ChatCompletionChunk, GatewayError
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.contract import Answer, DocumentedApp
+from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import EventStream, all_text, completion_errors, read_body, refused
 from foretype_backend.doors.openai import DONE, StreamOptions, error_body, event, usage_body
 from foretype_backend.errors import BudgetExceededError
@@ -34,7 +34,7 @@ from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.encoding import EncodePool
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
-from foretype_backend.serving.serve import Job, Outcome
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import QualityPool
@@ -104,7 +104,7 @@ class ChatDoor:
 
     def register(self, app: DocumentedApp) -> None:
         answers = {
-            200: Answer("the answer", [ChatCompletion], [ChatCompletionChunk, GatewayError], DONE),
+            200: DocumentedAnswer("the answer", [ChatCompletion], [ChatCompletionChunk, GatewayError], DONE),
             **completion_errors(GatewayError),
         }
         app.door(
@@ -133,7 +133,7 @@ class ChatDoor:
         try:
             body = await read_body(request, ChatRequest, max_bytes=self._max_body_bytes)
             job = await self._job(self._pool, body, request, received)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:
             return refused(limited.outcome, error_body)
@@ -151,7 +151,7 @@ class ChatDoor:
             return self._stream(self._pool, body, job, template, model)
         return await self._whole(self._pool, request, job, template, model)
 
-    async def _job(self, pool: QualityPool, body: ChatRequest, request: Request, received: float) -> Job:
+    async def _job(self, pool: QualityPool, body: ChatRequest, request: Request, received: float) -> AdmittedRequest:
         _check(body)
         principal = principal_of(request.scope)
         limit = pool.config.context_limit_tokens
@@ -165,7 +165,7 @@ class ChatDoor:
             claim.counted(tokens)
             if tokens >= limit:
                 told = f"about {tokens} tokens, and the model takes {limit}; send less history"
-                raise InvalidRequest("messages", told)
+                raise InvalidRequestError("messages", told)
             return self._made(pool, body, request, received, principal, tokens, claim)
 
     async def _count(self, texts: list[str], size: int, tenant: str) -> int:
@@ -184,7 +184,7 @@ class ChatDoor:
         principal: Principal,
         tokens: int,
         claim: Claim,
-    ) -> Job:
+    ) -> AdmittedRequest:
         limit = pool.config.context_limit_tokens
         wanted = body.max_completion_tokens or body.max_tokens or limit
         stops = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
@@ -198,7 +198,7 @@ class ChatDoor:
         if principal.tier is Tier.FREE and pool.config.free_model is not None:
             upstream["model"] = pool.config.free_model
         number = f"chat{next(self._numbers)}"
-        return Job(
+        return AdmittedRequest(
             key=number,
             session=number,
             # The ids are placeholders: the server counts for itself, and admission needs only how many.
@@ -213,7 +213,9 @@ class ChatDoor:
             reservation=claim.take(),
         )
 
-    async def _whole(self, pool: QualityPool, request: Request, job: Job, template: str, model: str) -> Response:
+    async def _whole(
+        self, pool: QualityPool, request: Request, job: AdmittedRequest, template: str, model: str
+    ) -> Response:
         found = await all_text(request, lambda deliver: pool.chat.run(job, deliver))
         if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
@@ -225,7 +227,9 @@ class ChatDoor:
         choice = {"index": 0, "message": message, "finish_reason": _FINISH.get(outcome.reason, "stop")}
         return JSONResponse(_base(job, model, "chat.completion") | {"choices": [choice], "usage": usage_body(outcome)})
 
-    def _stream(self, pool: QualityPool, body: ChatRequest, job: Job, template: str, model: str) -> Response:
+    def _stream(
+        self, pool: QualityPool, body: ChatRequest, job: AdmittedRequest, template: str, model: str
+    ) -> Response:
         base = _base(job, model, "chat.completion.chunk")
         with_usage = body.stream_options is not None and body.stream_options.include_usage
         role: dict[str, str] = {"role": "assistant"}
@@ -235,7 +239,7 @@ class ChatDoor:
             role.clear()
             return event(base | {"choices": [{"index": 0, "delta": content, "finish_reason": None}]})
 
-        def on_end(outcome: Outcome) -> bytes:
+        def on_end(outcome: CompletionOutcome) -> bytes:
             if outcome.refusal is not None:
                 failed = error_body(outcome.refusal.message, str(outcome.refusal.code), None)
                 return event(failed) + b"data: [DONE]\n\n"
@@ -253,7 +257,7 @@ class ChatDoor:
             on_refusal=lambda outcome: refused(outcome, error_body),
         )
 
-    def _note(self, pool: QualityPool, job: Job, template: str, outcome: Outcome) -> None:
+    def _note(self, pool: QualityPool, job: AdmittedRequest, template: str, outcome: CompletionOutcome) -> None:
         usage, timings = outcome.usage, outcome.timings_ms
         self.templates.answered(template, usage.prompt_tokens, usage.cached_tokens)
         ttft_ms = timings.admit + timings.queue + timings.prefill + timings.decode_first
@@ -263,31 +267,31 @@ class ChatDoor:
         pool.chat.metrics.chat(job.principal.tier.value, ttft_ms / 1000, None if tpot_ms is None else tpot_ms / 1000)
 
 
-def _model_of(pool: QualityPool, job: Job) -> str | None:
+def _model_of(pool: QualityPool, job: AdmittedRequest) -> str | None:
     free = job.principal.tier is Tier.FREE and pool.config.free_model
     return free or pool.config.model
 
 
-def _base(job: Job, model: str, kind: str) -> dict[str, Any]:
+def _base(job: AdmittedRequest, model: str, kind: str) -> dict[str, Any]:
     created = int(datetime.now(UTC).timestamp())
     return {"id": f"chatcmpl-{job.key}", "object": kind, "created": created, "model": model}
 
 
 def _check(body: ChatRequest) -> None:
     if not 0 < len(body.messages) <= _MAX_MESSAGES:
-        raise InvalidRequest("messages", f"must be 1 to {_MAX_MESSAGES} messages")
+        raise InvalidRequestError("messages", f"must be 1 to {_MAX_MESSAGES} messages")
     if body.messages[-1].role != "user":
-        raise InvalidRequest(f"messages[{len(body.messages) - 1}].role", "the last message must be the user's")
+        raise InvalidRequestError(f"messages[{len(body.messages) - 1}].role", "the last message must be the user's")
     for name in ("max_tokens", "max_completion_tokens"):
         value = getattr(body, name)
         if value is not None and value < 1:
-            raise InvalidRequest(name, "must be at least 1")
+            raise InvalidRequestError(name, "must be at least 1")
     if body.temperature is not None and not 0 <= body.temperature <= 2:
-        raise InvalidRequest("temperature", "must be between 0 and 2")
+        raise InvalidRequestError("temperature", "must be between 0 and 2")
     if body.top_p is not None and not 0 < body.top_p <= 1:
-        raise InvalidRequest("top_p", "must be above 0 and at most 1")
+        raise InvalidRequestError("top_p", "must be above 0 and at most 1")
     if (body.n or 1) != 1:
-        raise InvalidRequest("n", "one answer per request; ask again for more")
+        raise InvalidRequestError("n", "one answer per request; ask again for more")
     check_stop([body.stop] if isinstance(body.stop, str) else list(body.stop or ()), None, None, prefix="stop.")
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_context.templates import UnknownGrammar, grammar
-from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, load_tokenizer
+from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
+from foretype_context.templates import grammar
+from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_wire.messages import RequestClass
 
 from foretype_backend.admission.accounts import Accounts
@@ -24,7 +25,7 @@ from foretype_backend.engines.port import Engine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.render import Renderer
-from foretype_backend.serving.serve import Service
+from foretype_backend.serving.service import CompletionService
 
 __all__ = ["BlockPool", "QualityParts", "QualityPool", "open_quality", "quality_parts"]
 
@@ -36,7 +37,7 @@ _log = logging.getLogger("foretype.gateway")
 class BlockPool:
     """Whole functions: the pool's own model has its own tokens and grammar."""
 
-    service: Service
+    service: CompletionService
     renderer: Renderer
     fails_over: bool
 
@@ -46,7 +47,7 @@ class QualityPool:
     """`block` is None where no tokenizer is configured: the fast pool then serves that class too."""
 
     config: QualityConfig
-    chat: Service
+    chat: CompletionService
     block: BlockPool | None
     pace: Pace | None
     _coming: asyncio.Task[None] | None = None
@@ -174,7 +175,7 @@ class _Maker:
 
     def service(
         self, engine: Engine, tokenizer: Tokenizer, end_token_ids: frozenset[int], class_: RequestClass
-    ) -> Service:
+    ) -> CompletionService:
         limits = msgspec.structs.replace(
             self.config.limits,
             max_running=self.quality.max_running,
@@ -189,7 +190,7 @@ class _Maker:
         own = msgspec.structs.replace(
             admission, reserved=type(admission.reserved)(), objectives_ms=objectives, shed=admission.shed is not False
         )
-        return Service(
+        return CompletionService(
             engine,
             tokenizer,
             end_token_ids=end_token_ids,
@@ -211,11 +212,11 @@ def _renderer(quality: QualityConfig) -> Renderer | None:
         tokenizer = load_tokenizer(path)
     except OSError as error:
         raise ConfigError("pool.quality.tokenizer", f"cannot read {path}: {error.strerror}; {remedy}") from error
-    except TokenizerUnusable as error:
+    except TokenizerError as error:
         raise ConfigError("pool.quality.tokenizer", f"{error}; {remedy}") from error
     if quality.grammar is None:
         raise ConfigError("pool.quality.grammar", "belongs to the tokenizer; name the FIM grammar of the pool's model")
     try:
         return Renderer(tokenizer, grammar(quality.grammar), context_limit_tokens=quality.context_limit_tokens)
-    except (UnknownGrammar, UnknownControl) as error:
+    except (UnknownGrammarError, UnknownControlError) as error:
         raise ConfigError("pool.quality.grammar", str(error)) from error

@@ -15,9 +15,9 @@ from foretype_context.terminal import say, say_json
 from foretype_backend.config.load import Config, load_config
 from foretype_backend.config.migrate import migrate
 from foretype_backend.config.secret_files import make_secret
-from foretype_backend.config.unknown import Unknown, unknown
+from foretype_backend.config.unchecked import Unknown, unknown
 from foretype_backend.errors import ConfigError
-from foretype_backend.start.plan import Start, plan
+from foretype_backend.start.plan import StartPlan, plan
 
 __all__ = ["Finding", "app", "check_file", "examine", "finding_of", "line_of"]
 
@@ -62,7 +62,7 @@ def check_file(path: Path) -> Finding | None:
     return None
 
 
-def examine(path: Path) -> tuple[Config, Start]:
+def examine(path: Path) -> tuple[Config, StartPlan]:
     """What a gateway would start with. Nothing is asked. Raises ConfigError."""
     config = load_config(profile=path)
     start = plan(config)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from foretype_wire.tracing.opening import TracingUnusable, check_endpoint
+from foretype_wire.errors import TracingError
+from foretype_wire.tracing.opening import check_endpoint
 
 from foretype_backend.config.rules import check_values
 from foretype_backend.config.settings import (
@@ -289,7 +290,7 @@ def _check_tracing(tracing: TracingConfig) -> None:
     if tracing.endpoint is not None:
         try:
             check_endpoint(tracing.endpoint)
-        except TracingUnusable as error:
+        except TracingError as error:
             raise ConfigError(error.field, error.message) from error
 
 

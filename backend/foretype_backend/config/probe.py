@@ -10,7 +10,7 @@ from foretype_backend.config.load import Config
 from foretype_backend.config.tenants import server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError, SaltIgnoredError
 from foretype_backend.start.parts import make_profile
-from foretype_backend.start.plan import Start
+from foretype_backend.start.plan import StartPlan
 
 __all__ = ["probe"]
 
@@ -19,7 +19,7 @@ _ENGINE_S: Final = 30.0
 """A model is loaded from a disk, or a server is seen to keep salts apart."""
 
 
-async def probe(config: Config, start: Start) -> list[ConfigError]:
+async def probe(config: Config, start: StartPlan) -> list[ConfigError]:
     """Ask engines, stores and issuer, all at once, each within its time. Returns what failed, in the order of the file."""
     asked: list[tuple[str, Coroutine[Any, Any, None], float]] = []
     if config.engine.name not in ("scripted", "vllm"):  # vLLM would take the GPU that a gateway here may be using
@@ -51,7 +51,7 @@ async def _within(field: str, asking: Coroutine[Any, Any, None], limit_s: float)
     return None
 
 
-async def _engine(config: Config, start: Start) -> None:
+async def _engine(config: Config, start: StartPlan) -> None:
     engine = start.parts.engine
     try:
         await engine.start()
@@ -64,7 +64,7 @@ async def _engine(config: Config, start: Start) -> None:
         await engine.close()
 
 
-async def _chat(config: Config, start: Start) -> None:
+async def _chat(config: Config, start: StartPlan) -> None:
     from foretype_backend.chat.engine import ChatEngine
 
     quality = config.pool.quality
@@ -107,8 +107,8 @@ async def _redis(field: str, url: str) -> None:
 async def _issuer(config: Config) -> None:
     import httpx
 
+    from foretype_backend.identity.store_watch import http_fetch
     from foretype_backend.identity.tokens import TokenVerifier
-    from foretype_backend.identity.watch import http_fetch
 
     oidc = config.identity.oidc
     assert oidc is not None

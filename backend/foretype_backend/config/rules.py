@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
-from foretype_context.grammars import GrammarError, described
+from foretype_context.errors import GrammarError
+from foretype_context.grammars import described
 from foretype_context.profile import Budgets
 from foretype_context.strategy import STRATEGIES
 

@@ -1,1 +1,1 @@
-"""Doors translate one outside protocol each into ``serve`` and decide nothing."""
+"""Doors translate one outside protocol each into `serving.service` and decide nothing."""

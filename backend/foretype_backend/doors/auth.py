@@ -21,7 +21,7 @@ from foretype_backend.admission.bounds import Bound
 from foretype_backend.config.load import Config, is_loopback
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.playground.logins import BrowserLogins
-from foretype_backend.serving.turns import Turn, Turns
+from foretype_backend.serving.fair_turns import Turn, Turns
 
 if TYPE_CHECKING:  # it brings the database's libraries, which a gateway with one token never loads
     from foretype_backend.identity.identity import Identity

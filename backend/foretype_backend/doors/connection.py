@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 from foretype_context.segments import Segment
-from foretype_wire.errors import InvalidRequest
-from foretype_wire.gateway_protocol import BadFrame, Inbox, Outbox, Session, invalid
+from foretype_wire.errors import BadFrameError, InvalidRequestError
+from foretype_wire.gateway_protocol import GatewaySession, Inbox, Outbox, invalid
 from foretype_wire.messages import (
     Cancel,
     Changed,
@@ -47,17 +47,17 @@ from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, c
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
+from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt, Renderer, SessionEncoder, resolve
-from foretype_backend.serving.serve import Job, Outcome, Service
-from foretype_backend.serving.turns import Turns
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.transport.websocket_frames import Frame, channel_of
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
 
-__all__ = ["Connection", "Host"]
+__all__ = ["ConnectionHost", "StreamConnection"]
 
 HELLO_S: float = 30.0
 """Who connects and says nothing holds a connection no longer than this."""
@@ -74,10 +74,10 @@ _to_msgpack = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
 
 
-class Host(Protocol):
+class ConnectionHost(Protocol):
     """What a connection needs of its door."""
 
-    service: Service
+    service: CompletionService
     renderer: Renderer
     limits: LimitsConfig
     block: BlockPool | None
@@ -93,13 +93,13 @@ class Host(Protocol):
     def disconnect(self, session: str) -> None: ...
 
 
-class Connection:
+class StreamConnection:
     """One open WebSocket, accepted already."""
 
-    def __init__(self, door: Host, websocket: WebSocket, name: str, principal: Principal) -> None:
+    def __init__(self, door: ConnectionHost, websocket: WebSocket, name: str, principal: Principal) -> None:
         self.door = door
         self.principal = principal
-        self.session = Session(name, max_tokens=door.limits.max_tokens)
+        self.session = GatewaySession(name, max_tokens=door.limits.max_tokens)
         self._websocket = websocket
         self._channel = channel_of(websocket.scope)
         self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
@@ -177,10 +177,10 @@ class Connection:
     def _came(self, frame: Frame) -> None:
         try:
             self._take(self._inbox.decode(frame))
-        except BadFrame as error:
+        except BadFrameError as error:
             # an answer with the id of a live request would end that one at the client
             self.send(invalid(error, id=None if error.id in self.session.live else error.id))
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             self.send(invalid(error))
         except Exception as error:  # noqa: BLE001 - a fault of ours; what this connection holds cannot be trusted any more
             log_fault(_log, "a frame failed", error)
@@ -271,18 +271,18 @@ class Connection:
         """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
         received = self.door.service.clock()
         segments: list[Segment] | list[bytes] = []
-        fault: InvalidRequest | None = None
+        fault: InvalidRequestError | None = None
         try:
             if self.session.hello is not None:  # of somebody who has not said it nothing is kept
                 segments = self._resolve(message)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             fault = error
         try:
             wanted = self.session.admit(message, self._loop.time())
             if fault is not None:
                 self.session.ended(message.id)
                 raise fault
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             self.send(invalid(error, id=message.id if message.id not in self.session.live else None))
             return
         if not wanted:
@@ -303,7 +303,7 @@ class Connection:
         known = [segment for segment in segments if isinstance(segment, Segment)]
         try:
             early = self._early(message, known)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             self.session.ended(message.id)
             self.send(invalid(error, id=message.id))
         except BudgetExceededError as limited:
@@ -313,7 +313,7 @@ class Connection:
             self._spawn(self._serve(message, known, early, received))
 
     def _early(self, message: Complete[WireSegment], segments: list[Segment]) -> _Early:
-        """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequest."""
+        """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequestError."""
         claim = self._claim(message, segments, self.door.service)
         if message.class_ is RequestClass.BLOCK and self.door.block is not None:
             return _Early(claim, None)
@@ -323,7 +323,7 @@ class Connection:
             undo.pop_all()
         return _Early(claim, prompt)
 
-    def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: Service) -> Claim:
+    def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: CompletionService) -> Claim:
         opened = message.stop.opened
         most = 0 if _is_warm(message) else max(message.max_tokens, 0 if opened is None else opened.max_tokens)
         characters = sum([len(segment.text) for segment in segments])
@@ -345,7 +345,7 @@ class Connection:
                 answer = await self._answer(message, segments, early, received)
         except BudgetExceededError as limited:
             answer = _answer_of(message.id, limited.outcome)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             answer = (invalid(error, id=message.id),)
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
             log_fault(_log, "completion failed", error)
@@ -363,7 +363,7 @@ class Connection:
         claim = early.claim
         if block is not None:
             outcome = await self._run(message, segments, received, block.service, block.renderer, claim)
-            lost = isinstance(outcome, Outcome) and outcome.reason is Reason.ENGINE_LOST
+            lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over):
                 return _answer_of(message.id, outcome)
             claim = self._claim(message, segments, self.door.service)
@@ -378,11 +378,11 @@ class Connection:
         message: Complete[WireSegment],
         segments: list[Segment],
         received: float,
-        service: Service,
+        service: CompletionService,
         renderer: Renderer,
         claim: Claim,
         prompt: Prompt | None = None,
-    ) -> Outcome | GatewayMessage:
+    ) -> CompletionOutcome | GatewayMessage:
         """Serve in one pool; a message where the request never got so far."""
         deadline = self._loop.time() + min(message.deadline_ms, self.door.limits.max_deadline_ms) / 1000
         own = renderer is self.door.renderer
@@ -398,7 +398,7 @@ class Connection:
             told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
             return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
         room = renderer.context_limit_tokens - len(prompt.ids)
-        job = Job(
+        job = AdmittedRequest(
             key=self.session.key(message.id),
             session=self.session.name,
             prompt=prompt,
@@ -436,8 +436,8 @@ def _delta(id: str, delta: TextDelta) -> Delta:
     return Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens)
 
 
-def _answer_of(id: str, outcome: Outcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
-    if not isinstance(outcome, Outcome):
+def _answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
+    if not isinstance(outcome, CompletionOutcome):
         return (outcome,)
     if outcome.refusal is not None:
         refused = outcome.refusal

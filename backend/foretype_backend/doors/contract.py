@@ -25,7 +25,7 @@ from foretype_backend.doors.answers import GatewayError
 from foretype_backend.doors.auth import needed, principal_of, refusal
 from foretype_backend.identity.directory import Principal
 
-__all__ = ["Answer", "Asks", "DocumentedApp"]
+__all__ = ["Asks", "DocumentedAnswer", "DocumentedApp"]
 
 _REF: Final = "#/components/schemas/{name}"
 _TEXT: Final = """What editors, existing clients and operators ask of a Foretype gateway over HTTP.
@@ -51,7 +51,7 @@ Asks = Annotated[Principal, Depends(_asking)]
 """Who asks: whom the guard let in before the body was read."""
 
 
-class Answer(NamedTuple):
+class DocumentedAnswer(NamedTuple):
     """One status of an operation: what it means, its types, and those of the events of a stream, whose `last` is this text."""
 
     told: str
@@ -62,13 +62,13 @@ class Answer(NamedTuple):
 
 
 _EVERYWHERE: Final = {
-    403: Answer("`Host` or `Origin` is not listed, or the credential lacks the scope", [GatewayError]),
-    413: Answer("the body is too large", [GatewayError]),
+    403: DocumentedAnswer("`Host` or `Origin` is not listed, or the credential lacks the scope", [GatewayError]),
+    413: DocumentedAnswer("the body is too large", [GatewayError]),
 }
 _GUARDED: Final = {
-    401: Answer("no or wrong credential", [GatewayError]),
-    429: Answer("the tenant has as many requests under way as it may", [GatewayError]),
-    503: Answer("the gateway has as many requests under way as it may", [GatewayError]),
+    401: DocumentedAnswer("no or wrong credential", [GatewayError]),
+    429: DocumentedAnswer("the tenant has as many requests under way as it may", [GatewayError]),
+    503: DocumentedAnswer("the gateway has as many requests under way as it may", [GatewayError]),
 }
 
 
@@ -104,7 +104,7 @@ class DocumentedApp(FastAPI):
         endpoint: Callable[..., Awaitable[Response]],
         *,
         tag: str,
-        answers: Mapping[int, Answer],
+        answers: Mapping[int, DocumentedAnswer],
         takes: Any = None,
         guarded: bool = True,
         direct: bool = False,
@@ -172,7 +172,7 @@ class DocumentedApp(FastAPI):
         }
         return document
 
-    def _response(self, answer: Answer) -> dict[str, Any]:
+    def _response(self, answer: DocumentedAnswer) -> dict[str, Any]:
         content: dict[str, Any] = {}
         if answer.types or answer.media != "application/json":
             content[answer.media] = {"schema": self._schema(answer.types) if answer.types else {"type": "string"}}
@@ -196,7 +196,7 @@ class DocumentedApp(FastAPI):
         return refs[0] if len(refs) == 1 else {"anyOf": refs}
 
 
-def _merged(own: Mapping[int, Answer], guards: Mapping[int, Answer]) -> dict[int, Answer]:
+def _merged(own: Mapping[int, DocumentedAnswer], guards: Mapping[int, DocumentedAnswer]) -> dict[int, DocumentedAnswer]:
     """A status that both the door and the guard before it answer is of either's type."""
     found = dict(guards)
     for status, answer in own.items():

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
-from foretype_backend.doors.contract import Answer, DocumentedApp
+from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 
 __all__ = ["DocumentDoor"]
 
@@ -38,9 +38,11 @@ class DocumentDoor:
         self._document = document
 
     def register(self, app: DocumentedApp) -> None:
-        told = Answer("the document", media="application/json")
+        told = DocumentedAnswer("the document", media="application/json")
         app.door("GET", "/openapi.json", self.openapi_json, tag="document", answers={200: told})
-        app.door("GET", "/docs", self.docs, tag="document", answers={200: Answer("the page", media="text/html")})
+        app.door(
+            "GET", "/docs", self.docs, tag="document", answers={200: DocumentedAnswer("the page", media="text/html")}
+        )
 
     async def openapi_json(self) -> Response:
         """This document.

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, GatewayMessage
 from foretype_wire.redaction import log_fault
 
@@ -64,11 +64,11 @@ class FeedbackIntake:
 
 
 def check_feedback(message: Feedback) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequestError."""
     if not 0 < len(message.batch) <= 64:
-        raise InvalidRequest("batch", "must be 1 to 64 characters")
+        raise InvalidRequestError("batch", "must be 1 to 64 characters")
     if len(message.events) > _MAX_EVENTS:
-        raise InvalidRequest("events", f"at most {_MAX_EVENTS} events in a batch")
+        raise InvalidRequestError("events", f"at most {_MAX_EVENTS} events in a batch")
 
 
 def busy() -> Error:

@@ -12,10 +12,10 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.answers import GatewayError, Health, Probe, Unready
 from foretype_backend.doors.auth import Gatekeeper, refusal
-from foretype_backend.doors.contract import Answer, DocumentedApp
+from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.readiness import Readiness
 from foretype_backend.operations.metrics import CONTENT_TYPE
-from foretype_backend.serving.serve import Service
+from foretype_backend.serving.service import CompletionService
 
 __all__ = ["HealthDoor", "gateway_version"]
 
@@ -34,7 +34,7 @@ def gateway_version() -> str:
 class HealthDoor:
     def __init__(
         self,
-        service: Service,
+        service: CompletionService,
         profile: Profile,
         keeper: Gatekeeper,
         *,
@@ -57,16 +57,16 @@ class HealthDoor:
         )
 
     def register(self, app: DocumentedApp) -> None:
-        ok = Answer("yes", [Probe])
+        ok = DocumentedAnswer("yes", [Probe])
         app.door("GET", "/livez", self.livez, tag="health", guarded=False, answers={200: ok})
-        unready = Answer("no, and why in one word", [Unready])
+        unready = DocumentedAnswer("no, and why in one word", [Unready])
         app.door("GET", "/readyz", self.readyz, tag="health", guarded=False, answers={200: ok, 503: unready})
-        health = {200: Answer("it serves", [Health]), 503: Answer("it drains", [Health])}
+        health = {200: DocumentedAnswer("it serves", [Health]), 503: DocumentedAnswer("it drains", [Health])}
         app.door("GET", "/healthz", self.healthz, tag="health", guarded=False, answers=health)
         app.door("GET", "/health", self.healthz, tag="health", guarded=False, answers=health)  # llama.cpp's name for it
-        text = Answer("the Prometheus text format", media="text/plain")
+        text = DocumentedAnswer("the Prometheus text format", media="text/plain")
         app.door("GET", "/metrics", self.metrics, tag="health", answers={200: text})
-        file = {200: Answer("the file"), 404: Answer("no such tokenizer here", [GatewayError])}
+        file = {200: DocumentedAnswer("the file"), 404: DocumentedAnswer("no such tokenizer here", [GatewayError])}
         app.door("GET", "/v1/tokenizers/{digest}", self.tokenizer, tag="health", answers=file)
 
     async def livez(self, request: Request) -> Response:

@@ -13,7 +13,7 @@ import msgspec
 from foretype_context.profile import Stop
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.templates import SPM, Grammar
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import RequestClass
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -22,12 +22,12 @@ from starlette.types import Scope as AsgiScope
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.auth import turn_of
-from foretype_backend.doors.contract import Answer
+from foretype_backend.doors.contract import DocumentedAnswer
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.output_text import TextDelta, joined
 from foretype_backend.serving.render import Prompt, Renderer
-from foretype_backend.serving.serve import Job, Outcome, Service
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
 from foretype_backend.transport.http_protocol import all_here, body_channel
 
 __all__ = [
@@ -54,16 +54,16 @@ _T = TypeVar("_T")
 
 
 async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
-    """Read a JSON body into a struct; unknown fields are ignored. Raises InvalidRequest naming the field."""
+    """Read a JSON body into a struct; unknown fields are ignored. Raises InvalidRequestError naming the field."""
     body = bytearray()
     try:
         async with contextlib.nullcontext() if all_here(request.scope) else asyncio.timeout(BODY_S):
             async for part in request.stream():
                 body += part
                 if len(body) > max_bytes:
-                    raise InvalidRequest("body", f"larger than {max_bytes} bytes")
+                    raise InvalidRequestError("body", f"larger than {max_bytes} bytes")
     except TimeoutError:
-        raise InvalidRequest("body", f"did not arrive within {BODY_S:g} s") from None
+        raise InvalidRequestError("body", f"did not arrive within {BODY_S:g} s") from None
     began = time.perf_counter()
     try:
         return msgspec.json.decode(bytes(body), type=type_)
@@ -72,9 +72,9 @@ async def read_body(request: Request, type_: type[_T], *, max_bytes: int) -> _T:
         field = where.strip("`").removeprefix("$.").removeprefix("$")
         if not field and message.startswith("Object missing required field"):
             field = message.split("`")[1]
-        raise InvalidRequest(field or "body", message) from error
+        raise InvalidRequestError(field or "body", message) from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise InvalidRequest("body", f"no readable JSON: {type(error).__name__}") from error
+        raise InvalidRequestError("body", f"no readable JSON: {type(error).__name__}") from error
     finally:
         turn = turn_of(request.scope)
         if turn is not None:
@@ -125,7 +125,7 @@ def fim_segments(
 class HttpJobs:
     """Makes jobs for requests that have no session: each HTTP request is one of its own."""
 
-    def __init__(self, service: Service, renderer: Renderer) -> None:
+    def __init__(self, service: CompletionService, renderer: Renderer) -> None:
         self.service = service
         self.renderer = renderer
         self._numbers = itertools.count(1)
@@ -152,11 +152,11 @@ class HttpJobs:
         temperature: float = 0.0,
         prefill_only: bool = False,
         traceparent: str = "",
-    ) -> Job:
+    ) -> AdmittedRequest:
         name = f"h{next(self._numbers)}"
         limits = self.service.limits
         room = self.renderer.context_limit_tokens - len(prompt.ids)
-        return Job(
+        return AdmittedRequest(
             key=name,
             session=name,
             prompt=prompt,
@@ -174,8 +174,8 @@ class HttpJobs:
 
 
 async def all_text(
-    request: Request, run: Callable[[Callable[[TextDelta], None]], Awaitable[Outcome]]
-) -> tuple[str, Outcome] | None:
+    request: Request, run: Callable[[Callable[[TextDelta], None]], Awaitable[CompletionOutcome]]
+) -> tuple[str, CompletionOutcome] | None:
     """Run a completion to its end; cancel it and return None when the client leaves first. The body must have been read."""
     parts: list[str] = []
     outcome = await body_channel(request.scope).while_connected(run(lambda delta: parts.append(delta.text)))
@@ -184,24 +184,24 @@ async def all_text(
     return "".join(parts) + (outcome.rest.text if outcome.rest is not None else ""), outcome
 
 
-def completion_errors(form: type) -> dict[int, Answer]:
+def completion_errors(form: type) -> dict[int, DocumentedAnswer]:
     """What the doors of completions answer where there is none; `form` of an error."""
     return {
-        400: Answer("a field is wrong, and which", [form]),
-        408: Answer("too late to be of use", [form]),
-        429: Answer("a budget is used up; `Retry-After` says how long", [form]),
-        499: Answer("ended by the client: it went away", [form]),
-        500: Answer("a fault of the gateway", [form]),
-        503: Answer("overloaded, or no engine", [form]),
+        400: DocumentedAnswer("a field is wrong, and which", [form]),
+        408: DocumentedAnswer("too late to be of use", [form]),
+        429: DocumentedAnswer("a budget is used up; `Retry-After` says how long", [form]),
+        499: DocumentedAnswer("ended by the client: it went away", [form]),
+        500: DocumentedAnswer("a fault of the gateway", [form]),
+        503: DocumentedAnswer("overloaded, or no engine", [form]),
     }
 
 
-def was_shed(outcome: Outcome) -> bool:
+def was_shed(outcome: CompletionOutcome) -> bool:
     """Refused for load alone: a client of the compatibility doors gets an empty completion, for an error it would show or repeat."""
     return outcome.reason is Reason.OVERLOADED
 
 
-def refused(outcome: Outcome, body: Callable[[str, str, str | None], Any]) -> Response:
+def refused(outcome: CompletionOutcome, body: Callable[[str, str, str | None], Any]) -> Response:
     """The HTTP answer to an outcome that is no completion. `body` takes message, code and field."""
     status = HTTP_STATUS[outcome.reason]
     refusal = outcome.refusal
@@ -226,11 +226,11 @@ class EventStream(Response):
 
     def __init__(
         self,
-        run: Callable[[Callable[[TextDelta], None]], Awaitable[Outcome]],
+        run: Callable[[Callable[[TextDelta], None]], Awaitable[CompletionOutcome]],
         *,
         on_delta: Callable[[TextDelta], bytes],
-        on_end: Callable[[Outcome], bytes],
-        on_refusal: Callable[[Outcome], Response],
+        on_end: Callable[[CompletionOutcome], bytes],
+        on_refusal: Callable[[CompletionOutcome], Response],
     ) -> None:
         super().__init__()
         self._run = run

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 from foretype_context.profile import Profile, Stop
 from foretype_context.segments import Kind, Segment
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.answers import InfillAnswer, InfillError
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.contract import Answer, DocumentedApp
+from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import (
     OUTCOME,
     EventStream,
@@ -37,7 +37,7 @@ from foretype_backend.doors.http import (
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import MAX_PATH_CHARS, MAX_PROMPT_CHARS, Prompt
-from foretype_backend.serving.serve import Job, Outcome
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
 
 __all__ = ["InfillDoor"]
 
@@ -91,7 +91,7 @@ class InfillDoor:
 
     def register(self, app: DocumentedApp) -> None:
         answers = {
-            200: Answer("the text", [InfillAnswer], [InfillAnswer, InfillError]),
+            200: DocumentedAnswer("the text", [InfillAnswer], [InfillAnswer, InfillError]),
             **completion_errors(InfillError),
         }
         app.door("POST", "/infill", self.infill, tag="completions", takes=InfillRequest, answers=answers, direct=True)
@@ -123,7 +123,7 @@ class InfillDoor:
                     prefill_only=body.n_predict == 0,
                     traceparent=request.headers.get("traceparent", ""),
                 )
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return JSONResponse(_error(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:
             return refused(limited.outcome, _error)
@@ -154,7 +154,9 @@ class InfillDoor:
             prompt = self._jobs.renderer.encode_now(self._segments(body, files, prefix, suffix))
         if len(prompt.ids) <= limit:
             return prompt, True
-        raise InvalidRequest("prompt", f"the typed line alone is {len(prompt.ids)} tokens, the model takes {limit}")
+        raise InvalidRequestError(
+            "prompt", f"the typed line alone is {len(prompt.ids)} tokens, the model takes {limit}"
+        )
 
     def _limit(self, body: InfillRequest) -> int:
         """Most tokens of a prompt that leave room for what is to be generated."""
@@ -165,7 +167,7 @@ class InfillDoor:
         grammar, layout = self._jobs.renderer.grammar, self._profile.layout
         return fim_segments(grammar, prefix, suffix, typed=body.prompt, files=files, layout=layout)
 
-    async def _whole(self, request: Request, body: InfillRequest, job: Job, truncated: bool) -> Response:
+    async def _whole(self, request: Request, body: InfillRequest, job: AdmittedRequest, truncated: bool) -> Response:
         found = await all_text(request, lambda deliver: self._run(body, job, deliver))
         if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
@@ -175,11 +177,11 @@ class InfillDoor:
         answer = _pick(self._answer(text, outcome, truncated, body.n_predict), body.response_fields)
         return JSONResponse(answer, headers={OUTCOME: str(outcome.reason)} if was_shed(outcome) else None)
 
-    def _stream(self, body: InfillRequest, job: Job, truncated: bool) -> Response:
+    def _stream(self, body: InfillRequest, job: AdmittedRequest, truncated: bool) -> Response:
         def on_delta(delta: TextDelta) -> bytes:
             return _event({"content": delta.text, "stop": False})
 
-        def on_end(outcome: Outcome) -> bytes:
+        def on_end(outcome: CompletionOutcome) -> bytes:
             if outcome.refusal is not None and not was_shed(outcome):
                 return _event(_error(outcome.refusal.message, str(outcome.refusal.code), None))
             return _event(_pick(self._answer("", outcome, truncated, body.n_predict), body.response_fields))
@@ -191,7 +193,9 @@ class InfillDoor:
             on_refusal=lambda outcome: refused(outcome, _error),
         )
 
-    async def _run(self, body: InfillRequest, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
+    async def _run(
+        self, body: InfillRequest, job: AdmittedRequest, deliver: Callable[[TextDelta], None]
+    ) -> CompletionOutcome:
         """Serve; after `t_max_predict_ms` of generation, once a line is complete, the request ends as if at its limit."""
         if body.t_max_predict_ms <= 0:
             return await self._jobs.service.run(job, deliver)
@@ -207,7 +211,7 @@ class InfillDoor:
 
         return await self._jobs.service.run(job, watch)
 
-    def _answer(self, content: str, outcome: Outcome, truncated: bool, predict: int) -> dict[str, Any]:
+    def _answer(self, content: str, outcome: CompletionOutcome, truncated: bool, predict: int) -> dict[str, Any]:
         usage, timings = outcome.usage, outcome.timings_ms
         computed = max(0, usage.prompt_tokens - usage.cached_tokens)
         predicted_ms = timings.decode_first + timings.stream
@@ -235,16 +239,16 @@ class InfillDoor:
 
 
 def _files(body: InfillRequest) -> _Files:
-    """Of a body, checked. Raises InvalidRequest."""
+    """Of a body, checked. Raises InvalidRequestError."""
     given: tuple[ExtraFile | None, ...] = msgspec.structs.astuple(body.input_extra)
     files = [(extra.filename or "extra", extra.text) for extra in given if extra is not None]
     if any("\n" in name or "\r" in name for name, _ in files):
-        raise InvalidRequest("input_extra", "a filename has no line ending")
+        raise InvalidRequestError("input_extra", "a filename has no line ending")
     if any(len(name) > MAX_PATH_CHARS for name, _ in files):
-        raise InvalidRequest("input_extra", f"a filename has at most {MAX_PATH_CHARS} characters")
+        raise InvalidRequestError("input_extra", f"a filename has at most {MAX_PATH_CHARS} characters")
     size = _characters(body, files)
     if size > MAX_PROMPT_CHARS:
-        raise InvalidRequest("body", f"{size} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
+        raise InvalidRequestError("body", f"{size} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
     return files
 
 

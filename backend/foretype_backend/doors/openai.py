@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from foretype_context.profile import Profile, Stop
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
 from foretype_backend.doors.answers import Completion, GatewayError, Models, Usage
 from foretype_backend.doors.auth import principal_of
-from foretype_backend.doors.contract import Answer, DocumentedApp
+from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import (
     OUTCOME,
     EventStream,
@@ -36,7 +36,7 @@ from foretype_backend.doors.http import (
 from foretype_backend.errors import BudgetExceededError
 from foretype_backend.serving.output_text import TextDelta
 from foretype_backend.serving.render import Prompt
-from foretype_backend.serving.serve import Job, Outcome
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome
 
 __all__ = ["DONE", "OpenAIDoor", "StreamOptions", "error_body", "event", "usage_body"]
 
@@ -82,7 +82,7 @@ class OpenAIDoor:
         self._created = int(datetime.now(UTC).timestamp())
 
     def register(self, app: DocumentedApp) -> None:
-        whole = Answer(
+        whole = DocumentedAnswer(
             "the completion; `x-foretype-outcome` says why an empty one is empty",
             [Completion],
             [Completion, GatewayError],
@@ -98,7 +98,9 @@ class OpenAIDoor:
             answers=answers,
             direct=True,
         )
-        app.door("GET", "/v1/models", self.models, tag="completions", answers={200: Answer("the model", [Models])})
+        app.door(
+            "GET", "/v1/models", self.models, tag="completions", answers={200: DocumentedAnswer("the model", [Models])}
+        )
 
     async def models(self, request: Request) -> Response:
         """The one model that this gateway serves, as OpenAI lists models."""
@@ -135,7 +137,7 @@ class OpenAIDoor:
                     prefill_only=body.max_tokens == 0,
                     traceparent=request.headers.get("traceparent", ""),
                 )
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return JSONResponse(error_body(error.message, "invalid_request", error.field), status_code=400)
         except BudgetExceededError as limited:
             return refused(limited.outcome, error_body)
@@ -152,27 +154,27 @@ class OpenAIDoor:
             segments = fim_segments(renderer.grammar, prompt, body.suffix, layout=self._profile.layout)
             return await renderer.encode(segments, tenant=tenant)
         if not prompt:
-            raise InvalidRequest("prompt", "empty; there is nothing to complete")
+            raise InvalidRequestError("prompt", "empty; there is nothing to complete")
         return await renderer.encode_raw(prompt, tenant=tenant)
 
     async def _of_ids(self, given: list[int | str], tenant: str) -> Prompt:
         renderer = self._jobs.renderer
         if len(given) > renderer.context_limit_tokens:
             told = f"{len(given)} tokens; the model's context is {renderer.context_limit_tokens}. Send fewer"
-            raise InvalidRequest("prompt", told)
+            raise InvalidRequestError("prompt", told)
 
         def made() -> Prompt:
             ids = [part for part in given if isinstance(part, int)]
             if len(ids) != len(given) or not ids:
-                raise InvalidRequest("prompt", "must be one text, or one list of token ids")
+                raise InvalidRequestError("prompt", "must be one text, or one list of token ids")
             if min(ids) < 0 or max(ids) >= renderer.tokenizer.vocabulary_tokens:
-                raise InvalidRequest("prompt", f"token ids must be below {renderer.tokenizer.vocabulary_tokens}")
+                raise InvalidRequestError("prompt", f"token ids must be below {renderer.tokenizer.vocabulary_tokens}")
             text = renderer.tokenizer.decode(ids).decode("utf-8", "replace")
             return renderer.check(Prompt(ids=array("Q", ids), text=text), field="prompt")
 
         return made() if len(given) <= _INLINE_IDS else await renderer.pool.run(tenant, made)
 
-    async def _whole(self, request: Request, job: Job) -> Response:
+    async def _whole(self, request: Request, job: AdmittedRequest) -> Response:
         found = await all_text(request, lambda deliver: self._jobs.service.run(job, deliver))
         if found is None:
             return Response(status_code=HTTP_STATUS[Reason.DISCONNECTED])
@@ -182,14 +184,14 @@ class OpenAIDoor:
         headers = {OUTCOME: str(outcome.reason)} if was_shed(outcome) else None
         return JSONResponse(self._answer(text, outcome) | {"usage": usage_body(outcome)}, headers=headers)
 
-    def _stream(self, body: CompletionRequest, job: Job) -> Response:
+    def _stream(self, body: CompletionRequest, job: AdmittedRequest) -> Response:
         base = self._answer("", None)
         with_usage = body.stream_options is not None and body.stream_options.include_usage
 
         def on_delta(delta: TextDelta) -> bytes:
             return event(base | {"choices": [_choice(delta.text, None)]})
 
-        def on_end(outcome: Outcome) -> bytes:
+        def on_end(outcome: CompletionOutcome) -> bytes:
             if outcome.refusal is not None and not was_shed(outcome):
                 return event(error_body(outcome.refusal.message, str(outcome.refusal.code), None)) + b"data: [DONE]\n\n"
             last = event(base | {"choices": [_choice("", outcome)]})
@@ -204,7 +206,7 @@ class OpenAIDoor:
             on_refusal=lambda outcome: refused(outcome, error_body),
         )
 
-    def _answer(self, text: str, outcome: Outcome | None) -> dict[str, Any]:
+    def _answer(self, text: str, outcome: CompletionOutcome | None) -> dict[str, Any]:
         return {
             "id": f"cmpl-{next(self._numbers)}",
             "object": "text_completion",
@@ -222,30 +224,32 @@ def _characters(body: CompletionRequest) -> int:
 
 def _check(body: CompletionRequest) -> None:
     if body.max_tokens is not None and body.max_tokens < 0:
-        raise InvalidRequest("max_tokens", "must not be negative")
+        raise InvalidRequestError("max_tokens", "must not be negative")
     if body.temperature is not None and not 0 <= body.temperature <= 2:
-        raise InvalidRequest("temperature", "must be between 0 and 2")
+        raise InvalidRequestError("temperature", "must be between 0 and 2")
     if (body.n or 1) != 1 or (body.best_of or 1) != 1:
-        raise InvalidRequest("n" if (body.n or 1) != 1 else "best_of", "one completion per request; ask again for more")
+        raise InvalidRequestError(
+            "n" if (body.n or 1) != 1 else "best_of", "one completion per request; ask again for more"
+        )
     if body.echo:
-        raise InvalidRequest("echo", "the prompt is not repeated; leave `echo` out")
+        raise InvalidRequestError("echo", "the prompt is not repeated; leave `echo` out")
 
 
 def _stop(body: CompletionRequest) -> Stop:
     strings = [body.stop] if isinstance(body.stop, str) else list(body.stop or ())
     try:
         check_stop(strings, None, None)
-    except InvalidRequest as error:
-        raise InvalidRequest("stop", error.message) from error
+    except InvalidRequestError as error:
+        raise InvalidRequestError("stop", error.message) from error
     return Stop(strings=strings)
 
 
-def _choice(text: str, outcome: Outcome | None) -> dict[str, Any]:
+def _choice(text: str, outcome: CompletionOutcome | None) -> dict[str, Any]:
     finish = None if outcome is None else _FINISH.get(outcome.reason, "stop")
     return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
 
 
-def usage_body(outcome: Outcome) -> Usage:
+def usage_body(outcome: CompletionOutcome) -> Usage:
     """OpenAI's `usage`."""
     usage = outcome.usage
     return {

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.answers import Cached, GatewayError, Purge
-from foretype_backend.doors.contract import Answer, Asks, DocumentedApp
+from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import read_body
 from foretype_backend.errors import PurgeError
 from foretype_backend.fleet.pool import ReplicaPool
@@ -46,10 +46,10 @@ class PurgeDoor:
 
     def register(self, app: DocumentedApp) -> None:
         answers = {
-            200: Answer("every gateway and worker has followed", [Purge]),
-            202: Answer("kept for good, and not everybody has followed yet", [Purge]),
-            400: Answer("a field is wrong, and which", [GatewayError]),
-            503: Answer("nothing was purged", [GatewayError]),
+            200: DocumentedAnswer("every gateway and worker has followed", [Purge]),
+            202: DocumentedAnswer("kept for good, and not everybody has followed yet", [Purge]),
+            400: DocumentedAnswer("a field is wrong, and which", [GatewayError]),
+            503: DocumentedAnswer("nothing was purged", [GatewayError]),
         }
         app.door("POST", "/admin/prefix/purge", self.purge, tag="operators", takes=PurgeRequest, answers=answers)
 
@@ -60,7 +60,7 @@ class PurgeDoor:
         """
         try:
             body = await read_body(request, PurgeRequest, max_bytes=_MAX_BODY_BYTES)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return _refused(error.field, str(error))
         tenant = _tenant(principal, body.tenant)
         blocks = None if self.blocks is None else self.blocks(tenant, body.repository)
@@ -95,7 +95,9 @@ class PrefixDoor:
         self._clock = clock
 
     def register(self, app: DocumentedApp) -> None:
-        app.door("GET", "/admin/prefix", self.show, tag="operators", answers={200: Answer("by document", [Cached])})
+        app.door(
+            "GET", "/admin/prefix", self.show, tag="operators", answers={200: DocumentedAnswer("by document", [Cached])}
+        )
 
     async def show(self, principal: Asks, repository: str = "", tenant: str | None = None) -> Response:
         """What is cached of a repository, by document, largest first.

@@ -17,7 +17,7 @@ from foretype_wire.redaction import log_fault
 from foretype_backend.engines.port import Engine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
-__all__ = ["Readiness", "Unready"]
+__all__ = ["Readiness", "UnreadyReason"]
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -28,7 +28,7 @@ _CHECK_S: Final = 5.0
 """A server that is busy may take its time: slow is not away."""
 
 
-class Unready(StrEnum):
+class UnreadyReason(StrEnum):
     """The reason that is told; no address or message of what is behind the gateway."""
 
     DRAINING = "draining"
@@ -52,17 +52,17 @@ class Readiness:
         self._found_s = float("-inf")
         self._check: asyncio.Task[None] | None = None
 
-    async def unready(self) -> Unready | None:
+    async def unready(self) -> UnreadyReason | None:
         """Why no completion can be served; None where one can."""
         if self._draining():
-            return Unready.DRAINING
+            return UnreadyReason.DRAINING
         if not self._admits():
-            return Unready.ISSUER
+            return UnreadyReason.ISSUER
         if self._check is None and asyncio.get_running_loop().time() - self._found_s >= _FRESH_S:
             self._check = asyncio.create_task(self._look(), name="readiness")
         if self._check is not None:
             await asyncio.wait({self._check}, timeout=_ANSWER_S)
-        return None if self._able else Unready.ENGINE
+        return None if self._able else UnreadyReason.ENGINE
 
     async def _look(self) -> None:
         try:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from foretype_context.profile import Service as Rung
+from foretype_context.profile import Service
 from foretype_wire.messages import Changed, Goaway, Profile
 from foretype_wire.subscriptions import Subscribers
 from starlette.websockets import WebSocket
@@ -20,13 +20,13 @@ from foretype_backend.admission.bounds import Bound
 from foretype_backend.admission.degradation import profile_at
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
-from foretype_backend.doors.connection import Connection
+from foretype_backend.doors.connection import StreamConnection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.playground.logins import PROTOCOL
+from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.render import Renderer
-from foretype_backend.serving.serve import Service
-from foretype_backend.serving.turns import Turns
+from foretype_backend.serving.service import CompletionService
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
@@ -43,7 +43,7 @@ class StreamDoor:
 
     def __init__(
         self,
-        service: Service,
+        service: CompletionService,
         renderer: Renderer,
         profile: Profile,
         keeper: Gatekeeper,
@@ -59,7 +59,7 @@ class StreamDoor:
         self.renderer = renderer
         self.profile = profile
         """Of the full service."""
-        self._at: dict[Rung, Profile] = {}
+        self._at: dict[Service, Profile] = {}
         self.keeper = keeper
         self.limits = limits
         self.places = Bound(max_connections, max_connections_per_tenant or max_connections)
@@ -77,7 +77,7 @@ class StreamDoor:
         """Told of a session's changed documents, so that caches can retire what they hold of them."""
         self.left: Subscribers[str] = Subscribers()
         """Told when a session has ended."""
-        self.connections: set[Connection] = set()
+        self.connections: set[StreamConnection] = set()
         self.activity = asyncio.Event()
         """Set whenever a connection came or left."""
         self._names = itertools.count(1)
@@ -91,7 +91,7 @@ class StreamDoor:
             code, reason = admitted
             await websocket.close(code, reason)
             return
-        connection = Connection(self, websocket, f"c{next(self._names)}", admitted)
+        connection = StreamConnection(self, websocket, f"c{next(self._names)}", admitted)
         self.connections.add(connection)
         self.places.add(admitted.tenant)
         self.activity.set()
@@ -142,7 +142,7 @@ class StreamDoor:
             [one for one in self.connections if one.principal.tenant in tenants and one.session.hello is not None]
         )
 
-    def _tell(self, connections: Sequence[Connection], told: int = 0) -> None:
+    def _tell(self, connections: Sequence[StreamConnection], told: int = 0) -> None:
         """A few in each turn of the event loop, so that no request waits for all."""
         next_ = told + _TOLD_AT_ONCE
         for connection in connections[told:next_]:

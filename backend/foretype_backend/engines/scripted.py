@@ -19,8 +19,8 @@ from typing import BinaryIO, Final, NamedTuple
 
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
-from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
+from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.chain import ChainMaker
 from foretype_backend.serving.timing_wheel import Alarms

@@ -1,4 +1,4 @@
-"""Whether a replica is in service. Pure: time is passed in; the shell makes the checks that :meth:`ReplicaHealth.due` asks for.
+"""Whether a replica is in service. Pure: time is passed in; the shell makes the checks that :meth:`HealthMonitor.due` asks for.
 
 - A connection that breaks and an answer that is none take a replica out at once.
 - A failure that the replica reports itself, and silence while requests wait, make it *suspect*: it is checked at once and
@@ -17,12 +17,12 @@ from typing import Final, NamedTuple
 
 from foretype_backend.errors import Fault
 
-__all__ = ["HealthOptions", "HealthStatistics", "ReplicaHealth", "Standing"]
+__all__ = ["HealthMonitor", "HealthOptions", "ReplicaHealthStatistics", "ReplicaStanding"]
 
 _OUT_AT_ONCE: Final = frozenset({Fault.LOST, Fault.GARBAGE})
 
 
-class Standing(StrEnum):
+class ReplicaStanding(StrEnum):
     """Also the metric's label."""
 
     IN_SERVICE = "in_service"
@@ -51,20 +51,20 @@ class HealthOptions:
                 raise ValueError(f"{name} must be above zero, not {getattr(self, name)}")
 
 
-class HealthStatistics(NamedTuple):
-    standing: Standing
+class ReplicaHealthStatistics(NamedTuple):
+    standing: ReplicaStanding
     reason: str
     in_flight: int
     outages: int
     checks: int
 
 
-class ReplicaHealth:
+class HealthMonitor:
     """One replica. It starts out of service; the first check it passes brings it in."""
 
     def __init__(self, options: HealthOptions, now: float) -> None:
         self._options = options
-        self._standing = Standing.OUT
+        self._standing = ReplicaStanding.OUT
         self._heard_s = now
         self._due_s = now
         self._pause_s = options.first_pause_s
@@ -75,7 +75,7 @@ class ReplicaHealth:
 
     @property
     def in_service(self) -> bool:
-        return self._standing is not Standing.OUT
+        return self._standing is not ReplicaStanding.OUT
 
     def began(self, now: float) -> None:
         """A request was sent. Silence counts from the first one that waits."""
@@ -97,8 +97,8 @@ class ReplicaHealth:
         """A request failed. True where that takes the replica out of service."""
         if fault in _OUT_AT_ONCE:
             return self._out(reason, now)
-        if fault is not Fault.BUSY and self._standing is Standing.IN_SERVICE:
-            self._standing, self.reason, self._due_s = Standing.SUSPECT, reason, now
+        if fault is not Fault.BUSY and self._standing is ReplicaStanding.IN_SERVICE:
+            self._standing, self.reason, self._due_s = ReplicaStanding.SUSPECT, reason, now
         return False
 
     def due(self, now: float) -> bool:
@@ -106,18 +106,18 @@ class ReplicaHealth:
         if self._checking:
             return False
         quiet_s = now - self._heard_s
-        if self._standing is Standing.IN_SERVICE and self._in_flight and quiet_s >= self._options.silence_s:
-            self._standing, self._due_s = Standing.SUSPECT, now
+        if self._standing is ReplicaStanding.IN_SERVICE and self._in_flight and quiet_s >= self._options.silence_s:
+            self._standing, self._due_s = ReplicaStanding.SUSPECT, now
             self.reason = f"says nothing for {quiet_s:.1f} s while requests wait"
-        wanted = quiet_s >= self._options.idle_s if self._standing is Standing.IN_SERVICE else now >= self._due_s
+        wanted = quiet_s >= self._options.idle_s if self._standing is ReplicaStanding.IN_SERVICE else now >= self._due_s
         self._checking = wanted
         self._checks += wanted
         return wanted
 
     def passed(self, now: float) -> bool:
         """A check went well. True where that brings the replica back into service."""
-        came_back = self._standing is Standing.OUT
-        self._checking, self._standing, self.reason = False, Standing.IN_SERVICE, ""
+        came_back = self._standing is ReplicaStanding.OUT
+        self._checking, self._standing, self.reason = False, ReplicaStanding.IN_SERVICE, ""
         self._heard_s = now
         return came_back
 
@@ -126,8 +126,8 @@ class ReplicaHealth:
         self._checking = False
         return self._out(reason, now)
 
-    def statistics(self) -> HealthStatistics:
-        return HealthStatistics(self._standing, self.reason, self._in_flight, self._outages, self._checks)
+    def statistics(self) -> ReplicaHealthStatistics:
+        return ReplicaHealthStatistics(self._standing, self.reason, self._in_flight, self._outages, self._checks)
 
     def __repr__(self) -> str:
         why = f" ({self.reason})" if self.reason else ""
@@ -139,6 +139,6 @@ class ReplicaHealth:
             # A check costs what it costs an idle replica: one that starts for minutes is not missed for half of one more.
             self._due_s = now + (self._pause_s if was_in else min(self._pause_s, self._options.idle_s))
             self._pause_s = min(2 * self._pause_s, self._options.longest_pause_s)
-        self._standing, self.reason = Standing.OUT, reason
+        self._standing, self.reason = ReplicaStanding.OUT, reason
         self._outages += was_in
         return was_in

@@ -12,7 +12,7 @@ from typing import Protocol
 from foretype_backend.engines.port import Capabilities, Engine
 from foretype_backend.engines.vllm.server import ReplicaIdentity
 from foretype_backend.errors import EngineUnavailableError, SaltIgnoredError
-from foretype_backend.fleet.health import HealthOptions, HealthStatistics, ReplicaHealth
+from foretype_backend.fleet.health import HealthMonitor, HealthOptions, ReplicaHealthStatistics
 
 __all__ = ["Member", "Members", "Replica"]
 
@@ -55,7 +55,7 @@ class Replica(Engine, Protocol):
 @dataclass(slots=True)
 class Member:
     engine: Replica
-    health: ReplicaHealth
+    health: HealthMonitor
     started: bool = False
     process: float | None = None
     check: asyncio.Task[None] | None = None
@@ -80,7 +80,7 @@ class Members:
         went: Callable[[str], None],
         clock: Callable[[], float],
     ) -> None:
-        self._members = {one.name: Member(one, ReplicaHealth(options, clock())) for one in replicas}
+        self._members = {one.name: Member(one, HealthMonitor(options, clock())) for one in replicas}
         self._check_timeout_s = check_timeout_s
         self._came = came
         self._went = went
@@ -175,7 +175,7 @@ class Members:
         reasons = (f"{name} ({one.health.reason})" for name, one in self._members.items())
         return EngineUnavailableError("no replica is in service: " + ", ".join(reasons))
 
-    def statistics(self) -> Mapping[str, HealthStatistics]:
+    def statistics(self) -> Mapping[str, ReplicaHealthStatistics]:
         return {name: one.health.statistics() for name, one in self._members.items()}
 
     async def _start(self, member: Member) -> EngineUnavailableError | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from foretype_backend.fleet.health import Standing
+from foretype_backend.fleet.health import ReplicaStanding
 from foretype_backend.fleet.routing.speculation import SpeculationPolicy
 from foretype_backend.fleet.statistics import PoolStatistics
 
@@ -29,7 +29,7 @@ class PoolCollector(Collector):
         flying = GaugeMetricFamily("foretype_replica_in_flight", "Requests on a replica.", labels=["replica"])
         outages = CounterMetricFamily("foretype_replica_outages", "Times taken out of service.", labels=["replica"])
         for name, replica in statistics.replicas.items():
-            for one in Standing:
+            for one in ReplicaStanding:
                 standing.add_metric([name, one.value], replica.standing is one)
             flying.add_metric([name], replica.in_flight)
             outages.add_metric([name], replica.outages)

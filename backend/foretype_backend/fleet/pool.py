@@ -1,7 +1,7 @@
 """Replicas behind one engine port: each request goes where most of its prompt is cached and there is room.
 
 This is the shell: it asks the router (:mod:`foretype_backend.fleet.routing`), keeps the book of caches
-(:mod:`foretype_backend.prefix.placements`), makes the health checks that :mod:`.health` orders, and hands on what replicas say.
+(:mod:`foretype_backend.prefix.cache_book`), makes the health checks that :mod:`.health` orders, and hands on what replicas say.
 A request whose replica fails before its first token goes to another one, once.
 """
 
@@ -34,8 +34,8 @@ from foretype_backend.fleet.routing.speculation import SpeculationOptions, Specu
 from foretype_backend.fleet.statistics import Agreement, PoolStatistics
 from foretype_backend.fleet.warmup_requests import WarmUps
 from foretype_backend.fleet.warmups import WarmOptions
-from foretype_backend.prefix.placements import CacheBook, LookUp
-from foretype_backend.prefix.retire_feed import Purge, Retire
+from foretype_backend.prefix.cache_book import CacheBook, LookUp
+from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 
 __all__ = ["PoolOptions", "ReplicaPool"]
 
@@ -43,10 +43,10 @@ _log = logging.getLogger("foretype.gateway")
 _TICK_S = 0.1
 
 
-class Sender(Protocol):
+class NoticeSender(Protocol):
     """Takes messages to the tiers; must not block."""
 
-    def tell(self, messages: Iterable[Retire | Purge]) -> None: ...
+    def tell(self, messages: Iterable[RetireNotice | PurgeNotice]) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -89,7 +89,7 @@ class ReplicaPool:
         replicas: Sequence[Replica],
         options: PoolOptions | None = None,
         *,
-        sender: Sender | None = None,
+        sender: NoticeSender | None = None,
         events: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -333,7 +333,7 @@ class ReplicaPool:
         self.book.directory.leave(name)
         self._router.set_replicas(self._members.serving())
 
-    def _tell(self, messages: Iterable[Retire | Purge]) -> None:
+    def _tell(self, messages: Iterable[RetireNotice | PurgeNotice]) -> None:
         if self._sender is not None:
             self._sender.tell(messages)
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from foretype_backend.prefix.retire_feed import STREAM, STREAM_LENGTH, Purge, Retire, encode
+from foretype_backend.prefix.retire_feed import STREAM, STREAM_LENGTH, PurgeNotice, RetireNotice, encode
 
 __all__ = ["RetireSender", "SenderStatistics"]
 
@@ -38,8 +38,8 @@ class RetireSender:
         self._client = client
         self._secret = secret
         self._capacity = capacity
-        self._purges: deque[Purge] = deque()
-        self._retired: deque[Retire] = deque()
+        self._purges: deque[PurgeNotice] = deque()
+        self._retired: deque[RetireNotice] = deque()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._sent = self._dropped = 0
@@ -53,10 +53,10 @@ class RetireSender:
         )
         return cls(redis.asyncio.Redis.from_pool(pool), secret)
 
-    def tell(self, messages: Iterable[Retire | Purge]) -> None:
+    def tell(self, messages: Iterable[RetireNotice | PurgeNotice]) -> None:
         """Never blocks. Call from the event loop."""
         for message in messages:
-            if isinstance(message, Purge):
+            if isinstance(message, PurgeNotice):
                 self._purges.append(message)
             else:
                 self._retired.append(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from foretype_backend.fleet.health import HealthStatistics
+from foretype_backend.fleet.health import ReplicaHealthStatistics
 from foretype_backend.fleet.routing.router import RouterStatistics
 from foretype_backend.fleet.warmups import WarmStatistics
 
@@ -24,7 +24,7 @@ class Agreement(NamedTuple):
 class PoolStatistics(NamedTuple):
     """A consistent snapshot; `replicas` by URL, `retried` requests that a second replica answered, `kv_use` of replicas that say."""
 
-    replicas: Mapping[str, HealthStatistics]
+    replicas: Mapping[str, ReplicaHealthStatistics]
     router: RouterStatistics
     agreement: Agreement
     retried: int

@@ -12,7 +12,7 @@ from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.members import Members
 from foretype_backend.fleet.routing.router import Choice, Route, Router
 from foretype_backend.fleet.warmups import Part, WarmOptions, WarmQueue, WarmStatistics, stable_parts
-from foretype_backend.prefix.placements import CacheBook, LookUp
+from foretype_backend.prefix.cache_book import CacheBook, LookUp
 
 __all__ = ["WarmUps"]
 

@@ -23,7 +23,7 @@ from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.limits_option import parse_limits
-from foretype_backend.identity.report import usage_report
+from foretype_backend.identity.usage_report import usage_report
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore

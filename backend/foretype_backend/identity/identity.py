@@ -10,8 +10,8 @@ from foretype_backend.identity.directory import Denial, Directory, Principal
 from foretype_backend.identity.keys import parse
 from foretype_backend.identity.purges import Presence, Purges
 from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.store_watch import DirectoryWatch, JwksWatch, http_fetch
 from foretype_backend.identity.tokens import TokenVerifier
-from foretype_backend.identity.watch import DirectoryWatch, JwksWatch, http_fetch
 
 __all__ = ["Identity", "open_identity"]
 

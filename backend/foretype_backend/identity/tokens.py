@@ -1,4 +1,4 @@
-"""OIDC bearer tokens: verified with keys in memory. Fetching them is `watch`'s; this module never touches a network.
+"""OIDC bearer tokens: verified with keys in memory. Fetching them is `store_watch`'s; this module never touches a network.
 
 Algorithms are asymmetric alone: a token that names `none` or an HMAC would be signed with what everybody knows.
 """

@@ -10,8 +10,8 @@ from typing import Final
 from foretype_wire.redaction import log_fault
 
 from foretype_backend.admission.metering import Meter
-from foretype_backend.identity.journal import UsageJournal
 from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.usage_journal import UsageJournal
 
 __all__ = ["UsageWriter"]
 

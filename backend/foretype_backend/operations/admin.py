@@ -12,11 +12,11 @@ from starlette.responses import Response
 from foretype_backend.admission.degradation import RUNGS
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.doors.answers import Status
-from foretype_backend.doors.contract import Answer, Asks, DocumentedApp
+from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
-from foretype_backend.operations.worker_peers import Place, Siblings
-from foretype_backend.serving.serve import Service
+from foretype_backend.operations.worker_peers import Siblings, WorkerAddress
+from foretype_backend.serving.service import CompletionService
 
 if TYPE_CHECKING:
     from foretype_backend.identity.identity import Identity
@@ -29,14 +29,14 @@ class AdminDoor:
 
     def __init__(
         self,
-        pools: Mapping[str, Service],
+        pools: Mapping[str, CompletionService],
         stream: StreamDoor,
         chat: ChatDoor,
         *,
         clock: Callable[[], float],
         families: Callable[[], Iterable[Metric]],
         identity: Identity | None = None,
-        place: Place | None = None,
+        place: WorkerAddress | None = None,
     ) -> None:
         self._pools = dict(pools)
         self._stream = stream
@@ -47,7 +47,13 @@ class AdminDoor:
         self.siblings = Siblings(families, self.report, place)
 
     def register(self, app: DocumentedApp) -> None:
-        app.door("GET", "/admin/status", self.status, tag="operators", answers={200: Answer("the report", [Status])})
+        app.door(
+            "GET",
+            "/admin/status",
+            self.status,
+            tag="operators",
+            answers={200: DocumentedAnswer("the report", [Status])},
+        )
 
     async def status(self, principal: Asks) -> Response:
         """A gateway at a glance.
@@ -84,7 +90,7 @@ class AdminDoor:
         }
 
 
-def _pool(service: Service) -> dict[str, Any]:
+def _pool(service: CompletionService) -> dict[str, Any]:
     scheduler, engine = service.scheduler, service.engine.statistics()
     pressure = None if scheduler.pressure is None else scheduler.pressure.statistics()
     replicas: Any = getattr(service.engine, "replicas", None)

@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from foretype_backend.operations.merged_metrics import Family, counters, merged, merged_reports, metrics_of, taken
 
-__all__ = ["Place", "Siblings"]
+__all__ = ["Siblings", "WorkerAddress"]
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -33,7 +33,7 @@ _MOST_BYTES: Final = 16 << 20
 _Answer = TypeVar("_Answer")
 
 
-class Place(msgspec.Struct, frozen=True):
+class WorkerAddress(msgspec.Struct, frozen=True):
     """Where a worker stands among its siblings; as an option, `SLOT/COUNT:FOLDER`."""
 
     folder: Path
@@ -44,7 +44,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.slot}/{self.count}:{self.folder}"
 
     @classmethod
-    def of(cls, text: str) -> Place:
+    def of(cls, text: str) -> WorkerAddress:
         """Raises ValueError."""
         numbers, _, folder = text.partition(":")
         slot, _, count = numbers.partition("/")
@@ -66,7 +66,10 @@ class Siblings:
     """
 
     def __init__(
-        self, families: Callable[[], Iterable[Metric]], report: Callable[[], dict[str, Any]], place: Place | None = None
+        self,
+        families: Callable[[], Iterable[Metric]],
+        report: Callable[[], dict[str, Any]],
+        place: WorkerAddress | None = None,
     ) -> None:
         self._families = families
         self._report = report

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from foretype_backend.operations.worker_peers import Place
+from foretype_backend.operations.worker_peers import WorkerAddress
 
 __all__ = ["end_with_parent", "run_workers"]
 
@@ -63,7 +63,7 @@ class _Workers:
                 "serve",
                 *self._arguments,
                 "--place",
-                str(Place(self._folder, slot, self._count)),
+                str(WorkerAddress(self._folder, slot, self._count)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 pass_fds=self._inherited,

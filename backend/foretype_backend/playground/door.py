@@ -10,17 +10,18 @@ from importlib.resources import files
 from typing import Annotated, Any, Final
 
 import msgspec
-from foretype_context.assemble import Assembler, ProfileUnusable
+from foretype_context.assemble import Assembler
+from foretype_context.errors import ProfileError
 from foretype_context.plan import Plan
 from foretype_context.profile import Profile
 from foretype_context.tokens import Tokenizer
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.answers import FinishedText, Login, LoginCode, PageError, PlannedPrompt
 from foretype_backend.doors.auth import Gatekeeper
-from foretype_backend.doors.contract import Answer, Asks, DocumentedApp
+from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import read_body
 from foretype_backend.identity.directory import Principal
 from foretype_backend.playground.logins import CODE_S, cookie_name
@@ -95,19 +96,29 @@ class PlaygroundDoor:
 
     def register(self, app: DocumentedApp) -> None:
         door = functools.partial(app.door, tag="playground")
-        wrong = {400: Answer("a field is wrong, and which", [PageError])}
+        wrong = {400: DocumentedAnswer("a field is wrong, and which", [PageError])}
         for path, endpoint, media in (
             ("/playground", self.page, "text/html"),
             ("/playground/app.js", self.page_script, "text/javascript"),
             ("/playground/style.css", self.page_style, "text/css"),
         ):
-            door("GET", path, endpoint, guarded=False, answers={200: Answer("the file", media=media)})
-        door("POST", "/playground/code", self.code, answers={200: Answer("the code", [LoginCode]), **wrong})
-        answers = {200: Answer("logged in", [Login]), 401: Answer("not this gateway's", [PageError]), **wrong}
+            door("GET", path, endpoint, guarded=False, answers={200: DocumentedAnswer("the file", media=media)})
+        door("POST", "/playground/code", self.code, answers={200: DocumentedAnswer("the code", [LoginCode]), **wrong})
+        answers = {
+            200: DocumentedAnswer("logged in", [Login]),
+            401: DocumentedAnswer("not this gateway's", [PageError]),
+            **wrong,
+        }
         door("POST", "/playground/login", self.login, guarded=False, takes=LoginRequest, answers=answers)
-        answers = {200: Answer("the prompt", [PlannedPrompt]), 503: Answer("no prompt for this model", [PageError])}
+        answers = {
+            200: DocumentedAnswer("the prompt", [PlannedPrompt]),
+            503: DocumentedAnswer("no prompt for this model", [PageError]),
+        }
         door("POST", "/playground/plan", self.plan, takes=PlanRequest, answers=answers | wrong)
-        answers = {200: Answer("the text", [FinishedText]), 409: Answer("of an older text", [PageError])}
+        answers = {
+            200: DocumentedAnswer("the text", [FinishedText]),
+            409: DocumentedAnswer("of an older text", [PageError]),
+        }
         door("POST", "/playground/finish", self.finish, takes=FinishRequest, answers=answers | wrong)
 
     async def page(self) -> Response:
@@ -136,7 +147,7 @@ class PlaygroundDoor:
         """Change a token or a code for the two halves of a login: a cookie, and what the page keeps."""
         try:
             body = await read_body(request, LoginRequest, max_bytes=_MAX_LOGIN_BYTES)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return _invalid(error)
         logins, token = self._keeper.logins, body.token
         if body.code:
@@ -163,7 +174,7 @@ class PlaygroundDoor:
         """The prompt for a text and a cursor, as a `complete` of the stream and as what the page shows of it."""
         try:
             body = await read_body(request, PlanRequest, max_bytes=_MAX_BODY_BYTES)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return _invalid(error)
         started = time.perf_counter()
         async with self._turn:  # off the loop: a first parse takes milliseconds
@@ -174,7 +185,7 @@ class PlaygroundDoor:
                     _name(principal, body.page),
                     body,
                 )
-            except ProfileUnusable as error:
+            except ProfileError as error:
                 return _error(503, "engine_unavailable", f"no prompt can be made for this model: {error}", None)
         answer = _as_object(plan, version, body)
         answer["timings_ms"]["request"] = (time.perf_counter() - started) * 1e3
@@ -184,7 +195,7 @@ class PlaygroundDoor:
         """What of a generated text an editor would show."""
         try:
             body = await read_body(request, FinishRequest, max_bytes=_MAX_BODY_BYTES)
-        except InvalidRequest as error:
+        except InvalidRequestError as error:
             return _invalid(error)
         async with self._turn:
             finished = self._pages.finish(_name(principal, body.page), body.version, body.text, final=body.final)
@@ -239,7 +250,7 @@ def _json(answer: object) -> Response:
     return Response(msgspec.json.encode(answer), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-def _invalid(error: InvalidRequest) -> Response:
+def _invalid(error: InvalidRequestError) -> Response:
     return _error(400, "invalid_request", str(error), error.field)
 
 

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-__all__ = ["CODE_S", "PAGE_HEADER", "PROTOCOL", "BrowserLogins", "Login", "cookie_name"]
+__all__ = ["CODE_S", "PAGE_HEADER", "PROTOCOL", "BrowserLogins", "PageLogin", "cookie_name"]
 
 CODE_S: Final = 60.0
 PAGE_HEADER: Final = "x-foretype-page"
@@ -35,7 +35,7 @@ _KEPT_S: Final = 8 * 3600.0
 _MOST: Final = 1000
 
 
-class Login(NamedTuple):
+class PageLogin(NamedTuple):
     """The two halves that a browser gets: the cookie's value, and what the page keeps."""
 
     cookie: str
@@ -69,22 +69,22 @@ class BrowserLogins:
         self._clock = clock
         self._kept: _Shelf = _Memory() if folder is None else _Files(folder)
 
-    def open(self, token: str) -> Login:
+    def open(self, token: str) -> PageLogin:
         """A login for a token that was found right."""
-        login = Login(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        login = PageLogin(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         self._keep(login, token, _KEPT_S)
         return login
 
     def code(self, token: str) -> str:
         """What can be changed for this token once, for a minute."""
         code = secrets.token_urlsafe(32)
-        self._keep(Login(code, ""), token, CODE_S)
+        self._keep(PageLogin(code, ""), token, CODE_S)
         return code
 
     def redeem(self, code: str) -> str | None:
         """The token that a code stands for; it stands for none any more."""
         sealed = self._kept.take(_name(code))
-        return None if sealed is None else self._open(Login(code, ""), sealed)
+        return None if sealed is None else self._open(PageLogin(code, ""), sealed)
 
     def token(self, headers: Mapping[str, str]) -> str | None:
         """The token that a request's cookie and page stand for."""
@@ -97,17 +97,17 @@ class BrowserLogins:
             morsel = cookies.get(cookie_name(host, secure=secure))
             sealed = None if morsel is None else self._kept.get(_name(morsel.value))
             if morsel is not None and sealed is not None and page:
-                return self._open(Login(morsel.value, page), sealed)
+                return self._open(PageLogin(morsel.value, page), sealed)
         return None
 
-    def _keep(self, login: Login, token: str, kept_s: float) -> None:
+    def _keep(self, login: PageLogin, token: str, kept_s: float) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 45 ms that only a login takes
 
         nonce = os.urandom(12)
         plain = msgspec.msgpack.encode(_Sealed(self._clock() + kept_s, token))
         self._kept.put(_name(login.cookie), nonce + AESGCM(_key(login)).encrypt(nonce, plain, None))
 
-    def _open(self, login: Login, sealed: bytes) -> str | None:
+    def _open(self, login: PageLogin, sealed: bytes) -> str | None:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -186,7 +186,7 @@ def _name(value: str) -> str:
     return sha256(b"name " + value.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _key(login: Login) -> bytes:
+def _key(login: PageLogin) -> bytes:
     """Both halves are 256 random bits, so that a hash of them is a key."""
     return sha256(f"key {login.cookie} {login.page}".encode("utf-8", "surrogatepass")).digest()
 

@@ -91,7 +91,8 @@ def _id(repository: str) -> str:
 
 def _ask(method: str, gateway: str, path: str, token_file: Path | None, **request: Any) -> dict[str, Any]:
     import httpx
-    from foretype_wire.credentials import TokenInClear, allowed_in_clear, keep_secret, without_credentials
+    from foretype_wire.credentials import allowed_in_clear, keep_secret, without_credentials
+    from foretype_wire.errors import TokenInClearError
 
     from foretype_backend.config.load import read_token
     from foretype_backend.errors import ConfigError
@@ -102,7 +103,7 @@ def _ask(method: str, gateway: str, path: str, token_file: Path | None, **reques
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         response = httpx.request(method, gateway.rstrip("/") + path, headers=headers, timeout=10.0, **request)
         answer: Any = {} if response.status_code == 404 else response.json()
-    except (ConfigError, TokenInClear) as error:
+    except (ConfigError, TokenInClearError) as error:
         _fail(str(error))
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         _fail(

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-__all__ = ["STREAM", "Purge", "Retire", "RetireFeed", "decode", "encode", "read_stream"]
+__all__ = ["STREAM", "PurgeNotice", "RetireFeed", "RetireNotice", "decode", "encode", "read_stream"]
 
 STREAM: Final = "ftk:retire"
 STREAM_LENGTH: Final = 10_000
@@ -22,7 +22,7 @@ _FIELD: Final = b"m"
 _SIGNED: Final = b"s"
 
 
-class Retire(NamedTuple):
+class RetireNotice(NamedTuple):
     """Characters of a document from `first` on are wanted by nobody any more."""
 
     namespace: str
@@ -30,16 +30,16 @@ class Retire(NamedTuple):
     first: int
 
 
-class Purge(NamedTuple):
+class PurgeNotice(NamedTuple):
     namespace: str
 
 
-Message = Retire | Purge
+Message = RetireNotice | PurgeNotice
 
 
 def encode(message: Message, secret: bytes) -> dict[bytes, bytes]:
     """Fields of a stream entry, authenticated with the fleet's secret (see :func:`foretype_backend.prefix.salt.tier_secret`)."""
-    kind = "purge" if isinstance(message, Purge) else "retire"
+    kind = "purge" if isinstance(message, PurgeNotice) else "retire"
     said = msgspec.json.encode([kind, *message])
     return {_FIELD: said, _SIGNED: hmac.digest(secret, said, "sha256")}
 
@@ -52,12 +52,12 @@ def decode(fields: dict[bytes, bytes], secret: bytes) -> Message | None:
             return None
         kind, *rest = msgspec.json.decode(said, type=list[Any])
         if kind == "purge" and len(rest) == 1 and isinstance(rest[0], str):
-            return Purge(rest[0])
+            return PurgeNotice(rest[0])
         namespace, document, first = rest
     except (KeyError, ValueError, msgspec.MsgspecError):
         return None
     fits = kind == "retire" and isinstance(namespace, str) and isinstance(document, str) and type(first) is int
-    return Retire(namespace, document, first) if fits else None
+    return RetireNotice(namespace, document, first) if fits else None
 
 
 class RetireFeed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["CostGate", "Health", "HealthStatistics", "Standing"]
+__all__ = ["CostGate", "TierHealth", "TierHealthStatistics", "TierStanding"]
 
 _SMOOTHING: Final = 0.2
 
@@ -52,21 +52,21 @@ def _blend(before: float | None, now: float) -> float:
     return now if before is None else before + _SMOOTHING * (now - before)
 
 
-class Standing(StrEnum):
+class TierStanding(StrEnum):
     UP = "up"
     PROBING = "probing"  # was down; one question may find out whether it is back
     DOWN = "down"
     REFUSED = "refused"  # it is there, and must not be used: persistence is on, or another format lies in it
 
 
-class HealthStatistics(NamedTuple):
-    standing: Standing
+class TierHealthStatistics(NamedTuple):
+    standing: TierStanding
     reason: str
     failures: int
     retry_s: float
 
 
-class Health:
+class TierHealth:
     """Whether a store is asked. Down after a failure, for half a second at first and up to 30 s; one success brings it back.
 
     Args:
@@ -82,20 +82,20 @@ class Health:
         self._refused = False
         self.reason = ""
 
-    def standing(self, now: float) -> Standing:
+    def standing(self, now: float) -> TierStanding:
         if self._refused and now < self._retry_s:
-            return Standing.REFUSED
+            return TierStanding.REFUSED
         if not self.reason:
-            return Standing.UP
-        return Standing.DOWN if now < self._retry_s or self._probe_out else Standing.PROBING
+            return TierStanding.UP
+        return TierStanding.DOWN if now < self._retry_s or self._probe_out else TierStanding.PROBING
 
     def may_ask(self, now: float) -> bool:
         """True while up, and once when the pause is over; the answer must come back as :meth:`succeeded` or :meth:`failed`."""
         standing = self.standing(now)
-        if standing is Standing.PROBING:
+        if standing is TierStanding.PROBING:
             self._probe_out = True
             return True
-        return standing is Standing.UP
+        return standing is TierStanding.UP
 
     def succeeded(self) -> None:
         self.reason, self._pause_s, self._probe_out, self._refused = "", self._first_s, False, False
@@ -111,5 +111,5 @@ class Health:
         self.reason, self._refused, self._probe_out = reason, True, False
         self._retry_s = now + self._longest_s
 
-    def statistics(self, now: float) -> HealthStatistics:
-        return HealthStatistics(self.standing(now), self.reason, self._failures, max(0.0, self._retry_s - now))
+    def statistics(self, now: float) -> TierHealthStatistics:
+        return TierHealthStatistics(self.standing(now), self.reason, self._failures, max(0.0, self._retry_s - now))

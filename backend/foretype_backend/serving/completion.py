@@ -21,7 +21,7 @@ from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.render import Prompt
 from foretype_backend.serving.timing_wheel import Deadline
 
-__all__ = ["Claim", "Job", "Outcome", "Record", "estimated_tokens", "rate_limited"]
+__all__ = ["AdmittedRequest", "Claim", "CompletionOutcome", "Record", "estimated_tokens", "rate_limited"]
 
 _RETRY_AFTER_MS = 1000.0
 
@@ -31,7 +31,7 @@ _NO_USAGE = Usage()
 _NO_TIMINGS = Timings()
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One completion to serve.
 
     Attributes:
@@ -93,7 +93,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class CompletionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a completion ended: `finish` or `refusal`, never both.
 
     Attributes:
@@ -146,13 +146,13 @@ def estimated_tokens(characters: int) -> int:
     return characters // 4
 
 
-def rate_limited(denied: Denied, timings: Timings = _NO_TIMINGS) -> Outcome:
+def rate_limited(denied: Denied, timings: Timings = _NO_TIMINGS) -> CompletionOutcome:
     """The principal's budget is used up; the refusal says for how long."""
     what = denied.name.partition(":")[0]
     retry_ms = None if math.isinf(denied.retry_after_s) else max(1.0, denied.retry_after_s * 1000)
     message = f"the {what}'s budget is used up" if retry_ms else f"larger than the burst of the {what}'s budget"
     refused = refusal(Reason.RATE_LIMITED, message, retry_after_ms=retry_ms)
-    return Outcome(reason=Reason.RATE_LIMITED, finish=None, refusal=refused, timings_ms=timings)
+    return CompletionOutcome(reason=Reason.RATE_LIMITED, finish=None, refusal=refused, timings_ms=timings)
 
 
 @dataclass(slots=True, eq=False)
@@ -170,7 +170,7 @@ class Record:
         traceparent: the gateway's own span of it; "" where nothing is traced.
     """
 
-    job: Job
+    job: AdmittedRequest
     output: OutputText
     arrived: float
     decision: asyncio.Future[Reason | None]
@@ -247,17 +247,19 @@ class Record:
         *,
         field: str | None = None,
         rest: TextDelta | None = None,
-    ) -> Outcome:
+    ) -> CompletionOutcome:
         """The outcome for `reason`. A deadline that passed after the first text is a finish, before it a refusal."""
         usage, timings = self.usage(), self.timings(now)
         finish = FINISHES.get(reason)
         if reason is Reason.EXPIRED and self.first_text is None:
             finish = None
         if finish is not None:
-            return Outcome(reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings, rest=rest)
+            return CompletionOutcome(
+                reason=reason, finish=finish, refusal=None, usage=usage, timings_ms=timings, rest=rest
+            )
         retry = _RETRY_AFTER_MS if reason in (Reason.OVERLOADED, Reason.ENGINE_LOST) else None
         refused = refusal(reason, message, field=field, retry_after_ms=retry)
-        return Outcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
+        return CompletionOutcome(reason=reason, finish=None, refusal=refused, usage=usage, timings_ms=timings)
 
     def timings(self, now: float) -> Timings:
         """Split the time of a request into its stages; they add up to `now - received`, in milliseconds."""

@@ -15,7 +15,7 @@ from foretype_backend.config.load import LimitsConfig
 from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.serving.completion import Job, Outcome, Record
+from foretype_backend.serving.completion import AdmittedRequest, CompletionOutcome, Record
 from foretype_backend.serving.output_text import TextDelta, joined
 
 __all__ = ["Generation"]
@@ -58,7 +58,7 @@ class Generation:
         self._retried = retried
         self._clock = clock
 
-    async def run(self, record: Record, deliver: Callable[[TextDelta], None]) -> Outcome:
+    async def run(self, record: Record, deliver: Callable[[TextDelta], None]) -> CompletionOutcome:
         """Generate; when the engine is lost before the first token, once more as soon as it is back.
 
         An engine that died a second time since then is not asked again: this prompt may be what kills it. Raises what the engine raises.
@@ -90,7 +90,7 @@ class Generation:
 
     async def _attempt(
         self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
-    ) -> Outcome:
+    ) -> CompletionOutcome:
         job = record.job
         record.attempts += 1
         record.engine_done = False
@@ -121,7 +121,7 @@ class Generation:
         finally:
             await self._release(record, stream)
 
-    def _salt(self, job: Job) -> str | None:
+    def _salt(self, job: AdmittedRequest) -> str | None:
         return None if self._salts is None else self._salts.salt(self._salts.namespace(job.tenant, job.repository))
 
     async def _consume(
@@ -130,7 +130,7 @@ class Generation:
         stream: AsyncIterator[Chunk],
         deliver: Callable[[TextDelta], None],
         loop: asyncio.AbstractEventLoop,
-    ) -> Outcome:
+    ) -> CompletionOutcome:
         output = record.output
         async for chunk in stream:
             record.note(chunk, self._clock())
@@ -183,5 +183,7 @@ class Generation:
         except EngineUnavailableError:
             _log.warning("the engine was lost while a request was being closed")
 
-    def _ended(self, record: Record, reason: Reason, message: str = "", *, rest: TextDelta | None = None) -> Outcome:
+    def _ended(
+        self, record: Record, reason: Reason, message: str = "", *, rest: TextDelta | None = None
+    ) -> CompletionOutcome:
         return record.ended(reason, self._clock(), message, rest=rest)

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from foretype_context.errors import SegmentOrderError
 from foretype_context.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
-from foretype_context.templates import Grammar, PromptEncoder, SegmentOrder, encode_prompt
+from foretype_context.templates import Grammar, PromptEncoder, encode_prompt
 from foretype_context.tokens import Tokenizer
-from foretype_wire.errors import InvalidRequest
+from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import WireSegment
 from foretype_wire.segment_cache import SegmentCache
 
@@ -62,13 +63,13 @@ def resolve(
         The segments with their texts, or the digests that are unknown (then nothing else is wrong).
 
     Raises:
-        InvalidRequest: naming the field of the first offending segment.
+        InvalidRequestError: naming the field of the first offending segment.
     """
     if len(segments) > max_segments:
-        raise InvalidRequest("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
+        raise InvalidRequestError("segments", f"{len(segments)} segments, at most {max_segments} are allowed")
     found: list[Segment] = []
     missing: dict[bytes, None] = {}
-    fault: InvalidRequest | None = None
+    fault: InvalidRequestError | None = None
     size = 0
     for index, wire in enumerate(segments):
         text, problem = _look_up(cache, wire, index)
@@ -85,7 +86,7 @@ def resolve(
     if fault is not None:
         raise fault
     if not segments:
-        raise InvalidRequest("segments", "empty; a prompt has at least one segment")
+        raise InvalidRequestError("segments", "empty; a prompt has at least one segment")
     _check_size(size, "segments")
     check_order([wire.kind for wire in segments], grammar)
     return list(missing) or found
@@ -93,7 +94,7 @@ def resolve(
 
 def _check_size(characters: int, field: str) -> None:
     if characters > MAX_PROMPT_CHARS:
-        raise InvalidRequest(field, f"{characters} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
+        raise InvalidRequestError(field, f"{characters} characters of text, at most {MAX_PROMPT_CHARS} are allowed")
 
 
 def check_order(kinds: Sequence[Kind], grammar: Grammar) -> None:
@@ -103,7 +104,7 @@ def check_order(kinds: Sequence[Kind], grammar: Grammar) -> None:
     at the start of its suffix; a suffix-first family puts the suffix before everything, a plain one before the prefix.
 
     Raises:
-        InvalidRequest: naming the first segment that is out of order.
+        InvalidRequestError: naming the first segment that is out of order.
     """
     below = (Kind.SUFFIX, Kind.TAIL) if grammar.tail else (Kind.TAIL, Kind.SUFFIX)
     spm = Kind.SUFFIX in kinds and Kind.PREFIX in kinds and kinds.index(Kind.SUFFIX) < kinds.index(Kind.PREFIX)
@@ -117,9 +118,9 @@ def check_order(kinds: Sequence[Kind], grammar: Grammar) -> None:
     for index, kind in enumerate(kinds):
         rank = order.index(kind)
         if rank < highest:
-            raise InvalidRequest(f"segments[{index}].kind", f"`{kind}` may not stand after `{kinds[index - 1]}`")
+            raise InvalidRequestError(f"segments[{index}].kind", f"`{kind}` may not stand after `{kinds[index - 1]}`")
         if rank == highest and kind in _SINGLE:
-            raise InvalidRequest(f"segments[{index}].kind", f"a second `{kind}`; there is at most one")
+            raise InvalidRequestError(f"segments[{index}].kind", f"a second `{kind}`; there is at most one")
         highest = rank
 
 
@@ -127,28 +128,28 @@ _CONTEXT: Final = (Kind.REPOSITORY, Kind.FILE, Kind.PATH)
 _SINGLE: Final = frozenset({Kind.REPOSITORY, Kind.PATH, Kind.TAIL})
 
 
-def _look_up(cache: SegmentCache, wire: WireSegment, index: int) -> tuple[str | None, InvalidRequest | None]:
+def _look_up(cache: SegmentCache, wire: WireSegment, index: int) -> tuple[str | None, InvalidRequestError | None]:
     if (wire.digest is None) == (wire.text is None):
-        return None, InvalidRequest(f"segments[{index}]", "exactly one of `digest` and `text` must be present")
+        return None, InvalidRequestError(f"segments[{index}]", "exactly one of `digest` and `text` must be present")
     if wire.text is not None:
         cache.receive_text(wire.kind, wire.text)
         return wire.text, None
     digest = wire.digest or b""
     if wire.kind not in STABLE_KINDS:
-        return None, InvalidRequest(f"segments[{index}].digest", f"a `{wire.kind}` always travels as text")
+        return None, InvalidRequestError(f"segments[{index}].digest", f"a `{wire.kind}` always travels as text")
     if len(digest) != DIGEST_BYTES:
-        return None, InvalidRequest(f"segments[{index}].digest", f"{len(digest)} bytes, must be {DIGEST_BYTES}")
+        return None, InvalidRequestError(f"segments[{index}].digest", f"{len(digest)} bytes, must be {DIGEST_BYTES}")
     return cache.receive_digest(wire.kind, digest), None
 
 
-def _check_source(wire: WireSegment, index: int) -> InvalidRequest | None:
+def _check_source(wire: WireSegment, index: int) -> InvalidRequestError | None:
     path = wire.source.path
     if len(path) > MAX_PATH_CHARS:
-        return InvalidRequest(f"segments[{index}].source.path", f"longer than {MAX_PATH_CHARS} characters")
+        return InvalidRequestError(f"segments[{index}].source.path", f"longer than {MAX_PATH_CHARS} characters")
     if "\n" in path or "\r" in path:
-        return InvalidRequest(f"segments[{index}].source.path", "a path has no line ending")
+        return InvalidRequestError(f"segments[{index}].source.path", "a path has no line ending")
     if wire.kind is Kind.REPOSITORY and wire.text is not None and "\n" in wire.text:
-        return InvalidRequest(f"segments[{index}].text", "a repository's name has no line ending")
+        return InvalidRequestError(f"segments[{index}].text", "a repository's name has no line ending")
     return None
 
 
@@ -209,7 +210,7 @@ class Renderer:
     async def encode(
         self, segments: Sequence[Segment], *, encoder: SessionEncoder | None = None, tenant: str = ""
     ) -> Prompt:
-        """Render and encode. Raises InvalidRequest when the prompt leaves no room for a single token of output.
+        """Render and encode. Raises InvalidRequestError when the prompt leaves no room for a single token of output.
 
         Args:
             encoder: one that remembers, used for all but very long prompts.
@@ -224,8 +225,8 @@ class Renderer:
                 encoded = encode_prompt(self.tokenizer, self.grammar, segments)
             else:
                 encoded = encoder.encode(segments)
-        except SegmentOrder as error:
-            raise InvalidRequest("segments", str(error)) from error
+        except SegmentOrderError as error:
+            raise InvalidRequestError("segments", str(error)) from error
         placed = tuple(
             PlacedSegment(segment=segment, start=start, end=end)
             for segment, (start, end) in zip(segments, encoded.ranges, strict=True)
@@ -254,7 +255,7 @@ class Renderer:
 
     def check(self, prompt: Prompt, *, field: str = "segments") -> Prompt:
         if len(prompt.ids) >= self.context_limit_tokens:
-            raise InvalidRequest(
+            raise InvalidRequestError(
                 field,
                 f"{len(prompt.ids)} tokens; the model's context of {self.context_limit_tokens} must hold prompt and "
                 "output. Send fewer or shorter segments",

@@ -39,9 +39,9 @@ from foretype_backend.playground.door import PlaygroundDoor
 from foretype_backend.playground.logins import BrowserLogins
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.encoding import EncodePool
+from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.render import Renderer
-from foretype_backend.serving.serve import Service
-from foretype_backend.serving.turns import Turns
+from foretype_backend.serving.service import CompletionService
 from foretype_backend.telemetry.intake import Sender
 
 if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
 
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.identity.identity import Identity
-    from foretype_backend.operations.worker_peers import Place
+    from foretype_backend.operations.worker_peers import WorkerAddress
 
 __all__ = ["create_app", "stream_door"]
 
@@ -67,7 +67,7 @@ def create_app(
     salts: SaltBook | None = None,
     accounts: Accounts | None = None,
     quality: QualityPool | None = None,
-    place: Place | None = None,
+    place: WorkerAddress | None = None,
     tracing: Tracing | None = None,
 ) -> DocumentedApp:
     """Put the gateway together.
@@ -100,7 +100,7 @@ def create_app(
     logins = BrowserLogins(None if place is None else place.folder)
     keeper = Gatekeeper(config, identity, denied=denied, logins=logins)
     requests = Bound(config.gateway.max_requests, _per_tenant(keeper, config)[1])
-    service = Service(
+    service = CompletionService(
         engine,
         tokenizer,
         end_token_ids=renderer.end_token_ids,
@@ -175,7 +175,12 @@ def create_app(
 
 
 def _use(
-    service: Service, stream: StreamDoor, keeper: Gatekeeper, requests: Bound, config: Config, profile: Profile
+    service: CompletionService,
+    stream: StreamDoor,
+    keeper: Gatekeeper,
+    requests: Bound,
+    config: Config,
+    profile: Profile,
 ) -> None:
     """Put another configuration in place while connections stay open."""
     keeper.use(config)
@@ -215,7 +220,7 @@ def _per_tenant(keeper: Gatekeeper, config: Config) -> tuple[int, int]:
     return gateway.max_connections_per_tenant, gateway.max_requests_per_tenant
 
 
-def _services(fast: Service, quality: QualityPool | None) -> dict[str, Service]:
+def _services(fast: CompletionService, quality: QualityPool | None) -> dict[str, CompletionService]:
     """Every service of a gateway, by the name of its pool."""
     found = {"fast": fast} | ({} if quality is None else {"quality": quality.chat})
     return found if quality is None or quality.block is None else found | {"block": quality.block.service}

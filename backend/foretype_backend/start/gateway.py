@@ -20,7 +20,7 @@ from foretype_backend.start.plan import plan, salted
 from foretype_backend.transport.sockets import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
 
 if TYPE_CHECKING:
-    from foretype_backend.operations.worker_peers import Place
+    from foretype_backend.operations.worker_peers import WorkerAddress
 
 __all__ = ["run_gateway"]
 
@@ -63,12 +63,12 @@ async def run_gateway(
 
         from foretype_backend.doors.health import gateway_version
         from foretype_backend.operations.reload import Reloader
-        from foretype_backend.operations.worker_peers import Place
+        from foretype_backend.operations.worker_peers import WorkerAddress
         from foretype_backend.start import optional_parts
         from foretype_backend.start.app import create_app
         from foretype_backend.transport.server import serve_until_told
 
-        where = None if inherited.place is None else Place.of(inherited.place)
+        where = None if inherited.place is None else WorkerAddress.of(inherited.place)
         identity = await optional_parts.start_identity(config, _name(address_of(listener), where), closing)
         telemetry = await optional_parts.open_telemetry(config, closing)
         salts = optional_parts.make_salts(config, identity) if salted(config) else None
@@ -168,7 +168,7 @@ async def _given_up(loading: asyncio.Future[None]) -> None:
     await asyncio.gather(loading, return_exceptions=True)
 
 
-def _name(address: Address, place: Place | None) -> str:
+def _name(address: Address, place: WorkerAddress | None) -> str:
     """Of this process among all gateways: where it listens, and which worker it is."""
     name = f"{socket.gethostname()}:{address[1]}"
     return name if place is None else f"{name}/{place.slot}"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from foretype_backend.identity.identity import Identity
     from foretype_backend.prefix.purge import Purger
     from foretype_backend.prefix.salt import SaltBook
-    from foretype_backend.start.plan import Start
+    from foretype_backend.start.plan import StartPlan
     from foretype_backend.telemetry.sink import TelemetrySink
 
 __all__ = [
@@ -83,9 +83,9 @@ async def open_accounts(config: Config, closing: AsyncExitStack) -> Accounts:
     from datetime import UTC, datetime
 
     from foretype_backend.admission.accounts import Accounts
-    from foretype_backend.identity.journal import UsageJournal
     from foretype_backend.identity.store import IdentityStore
     from foretype_backend.identity.usage import UsageWriter
+    from foretype_backend.identity.usage_journal import UsageJournal
 
     accounts = Accounts(day=lambda: datetime.now(UTC).strftime("%Y-%m-%d"))
     store = await IdentityStore.open(identity_url(config))
@@ -127,7 +127,7 @@ def open_leases(config: Config, accounts: Accounts, closing: AsyncExitStack) -> 
 
 
 async def open_quality_pool(
-    config: Config, start: Start, accounts: Accounts | None, salts: SaltBook | None, closing: AsyncExitStack
+    config: Config, start: StartPlan, accounts: Accounts | None, salts: SaltBook | None, closing: AsyncExitStack
 ) -> QualityPool | None:
     """Chat and whole blocks. A server that is away ends the start only where blocks may go nowhere else."""
     if start.quality is None:
@@ -149,7 +149,8 @@ async def open_quality_pool(
 
 def open_traces(config: Config, closing: AsyncExitStack) -> Tracing | None:
     """Where spans go. A file that asks for what cannot be ends the start; an environment, which may be inherited, does not."""
-    from foretype_wire.tracing.opening import TracingUnusable, open_tracing
+    from foretype_wire.errors import TracingError
+    from foretype_wire.tracing.opening import open_tracing
 
     wanted = config.tracing
     try:
@@ -160,7 +161,7 @@ def open_traces(config: Config, closing: AsyncExitStack) -> Tracing | None:
             endpoint=wanted.endpoint,
             sample_share=wanted.sample_share,
         )
-    except TracingUnusable as error:
+    except TracingError as error:
         if wanted.endpoint is not None:
             raise ConfigError(error.field, error.message) from error
         _log.warning("no traces: %s", error)

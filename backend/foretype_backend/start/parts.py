@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError, UnknownLayoutError
 from foretype_context.families import Evidence, detect
-from foretype_context.grammars import Grammar, UnknownGrammar, UnknownLayout, described, grammar
+from foretype_context.grammars import Grammar, described, grammar
 from foretype_context.profile import MinMeanLogprob, Profile
-from foretype_context.tokens import Tokenizer, TokenizerUnusable, UnknownControl, tokenizer_from_bytes
+from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
 
 from foretype_backend.config.load import Config, ModelConfig, read_token
@@ -56,7 +57,7 @@ def prepare(config: Config) -> Parts:
     name, tokenizer_file = _tokenizer_file(config, artifact)
     try:
         tokenizer = tokenizer_from_bytes(tokenizer_file, name=name)
-    except TokenizerUnusable as error:
+    except TokenizerError as error:
         raise ConfigError("model.tokenizer", f"{error}; name the tokenizer.json of the model") from error
     chosen = _grammar(config, artifact, tokenizer, tokenizer_file)
     model = config.engine.model or (str(artifact.path) if artifact is not None else None)
@@ -128,7 +129,7 @@ def _context_limit(model: ModelConfig, engine_tokens: int) -> int:
 def _layout(config: Config, parts: Parts) -> str:
     try:
         return parts.grammar.layout(config.model.layout, parts.measured.get("layout"))
-    except UnknownLayout as error:
+    except UnknownLayoutError as error:
         raise ConfigError("engine.model", f"the model's own layout: {error}; name one as model.layout") from error
 
 
@@ -233,7 +234,7 @@ def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer, fi
         chosen = grammar(named or "") if rules is None else described(rules)
         for token in sorted(chosen.needed()):  # clients need them all; say so now and not to each of them
             tokenizer.control(token)
-    except (UnknownGrammar, UnknownControl) as error:
+    except (UnknownGrammarError, UnknownControlError) as error:
         raise ConfigError("model.grammar", str(error)) from error
     return chosen
 

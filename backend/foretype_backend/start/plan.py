@@ -22,11 +22,11 @@ from foretype_backend.start.parts import Parts, check_profile, prepare
 if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
     from foretype_backend.chat.pool import QualityParts
 
-__all__ = ["Start", "plan", "salted"]
+__all__ = ["StartPlan", "plan", "salted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class StartPlan:
     """What a gateway starts with. Nothing of it is started.
 
     Attributes:
@@ -38,7 +38,7 @@ class Start:
     quality: QualityParts | None
 
 
-def plan(config: Config) -> Start:
+def plan(config: Config) -> StartPlan:
     """Read every file that a configuration names, and make what needs no other process. Nothing is written.
 
     Raises:
@@ -59,7 +59,7 @@ def plan(config: Config) -> Start:
     _check_leases(config)
     _check_state(config)
     _check_traces(config)
-    return Start(certificate=certificate, parts=parts, quality=quality)
+    return StartPlan(certificate=certificate, parts=parts, quality=quality)
 
 
 def salted(config: Config) -> bool:
@@ -131,11 +131,12 @@ def _check_state(config: Config) -> None:
 def _check_traces(config: Config) -> None:
     if config.tracing.endpoint is None:
         return
-    from foretype_wire.tracing.opening import TracingUnusable, check_tracing
+    from foretype_wire.errors import TracingError
+    from foretype_wire.tracing.opening import check_tracing
 
     try:
         check_tracing(os.environ, config.tracing.endpoint)
-    except TracingUnusable as error:
+    except TracingError as error:
         raise ConfigError(error.field, error.message) from error
 
 

@@ -6,7 +6,7 @@ pings, closing and whatever is wrong with a frame are its. It offers an applicat
 `scope["extensions"]`) with two shorter ways, for whole messages of a connection that was accepted: :meth:`FrameProtocol.listen` and
 :meth:`FrameProtocol.write`. Closing, and learning of the end, stay with ASGI.
 
-No read holds the event loop longer than a turn (:mod:`foretype_backend.serving.turns`): a quarter of a megabyte of tiny frames would take
+No read holds the event loop longer than a turn (:mod:`foretype_backend.serving.fair_turns`): a quarter of a megabyte of tiny frames would take
 seconds. What is left of it waits, and nothing more is read meanwhile. Pings of a peer that does not read are answered once, when it reads.
 
 A message that is one frame is unmasked here; its library reads every frame through five generators. All else goes to it, frame by
@@ -27,7 +27,7 @@ from websockets.frames import Frame as LibraryFrame
 from websockets.http11 import Request
 from websockets.protocol import State
 
-from foretype_backend.serving.turns import TURN_S, Turn
+from foretype_backend.serving.fair_turns import TURN_S, Turn
 
 try:
     from websockets.speedups import apply_mask

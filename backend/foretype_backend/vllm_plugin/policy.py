@@ -8,7 +8,7 @@ from vllm.v1.kv_offload.base import OffloadKey, ReqContext
 from vllm.v1.kv_offload.cpu.policies.base import ChunkStatus
 from vllm.v1.kv_offload.cpu.policies.lru import LRUCachePolicy
 
-from foretype_backend.prefix.retire_feed import Purge
+from foretype_backend.prefix.retire_feed import PurgeNotice
 from foretype_backend.prefix.spans import SpanIndex
 from foretype_backend.vllm_plugin import FEED
 from foretype_backend.vllm_plugin.requests import placement_in, positions_of
@@ -62,7 +62,7 @@ class RetiringCachePolicy(LRUCachePolicy):
 
     def _retire(self) -> None:
         for message in self._taken():
-            if isinstance(message, Purge):
+            if isinstance(message, PurgeNotice):
                 keys = self._spans.forget_namespace(message.namespace)
             else:
                 keys = self._spans.at(message.namespace, message.document, message.first)

@@ -34,10 +34,10 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager, Tra
 
 from foretype_backend.errors import TierRefusedError, TierUnavailableError
 from foretype_backend.prefix.redis_chunks import RedisChunks
-from foretype_backend.prefix.retire_feed import Purge, Retire, read_stream
+from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice, read_stream
 from foretype_backend.prefix.salt import tier_secret
 from foretype_backend.prefix.spans import SpanIndex
-from foretype_backend.prefix.tier_policy import CostGate, Health, HealthStatistics
+from foretype_backend.prefix.tier_policy import CostGate, TierHealth, TierHealthStatistics
 from foretype_backend.vllm_plugin import FEED
 from foretype_backend.vllm_plugin.requests import placement_in, positions_of
 
@@ -55,7 +55,7 @@ _RETIRED_TTL_S = 60
 
 
 class TierStatistics(NamedTuple):
-    health: HealthStatistics
+    health: TierHealthStatistics
     in_flight: int
     dropped: int
     lookups: int
@@ -113,7 +113,7 @@ class RedisTier(SecondaryTierManager):
         self._chunks = RedisChunks(
             url, secret=self._secret, ttl_s=ttl_s, timeout_s=timeout_s, compress=compress, unverified=unverified
         )
-        self._health = Health(time.monotonic())
+        self._health = TierHealth(time.monotonic())
         try:
             self._chunks.check()
         except TierUnavailableError as error:
@@ -336,8 +336,8 @@ class RedisTier(SecondaryTierManager):
             _log.warning("the Redis tier is away (%s); completions go on without it", reason)
         self._health.failed(reason, time.monotonic())
 
-    def _heed(self, message: Retire | Purge) -> None:
-        if isinstance(message, Purge):
+    def _heed(self, message: RetireNotice | PurgeNotice) -> None:
+        if isinstance(message, PurgeNotice):
             self._spans.forget_namespace(message.namespace)
             self._start(lambda: self._ignore(lambda: self._chunks.purge(message.namespace)))
             return

@@ -18,8 +18,9 @@ import numpy.typing as npt
 from foretype_context.lexemes import FILE_START, REFERENCES_MAX, SYMBOLS_EXTRA, hash_contexts, is_word
 
 from foretype_client.adaptive.lexemes import Vocabulary
+from foretype_client.errors import TableError
 
-__all__ = ["HISTORY_MAX", "CorpusTable", "Row", "TableError", "shipped_table"]
+__all__ = ["HISTORY_MAX", "CorpusTable", "Row", "shipped_table"]
 
 _logger = logging.getLogger(__name__)
 
@@ -29,10 +30,6 @@ HISTORY_MAX: Final = 64
 _ORDER_MAX: Final = 8
 _MAGIC: Final = b"FTTABLE1"
 _SPAN: Final = REFERENCES_MAX + 1
-
-
-class TableError(Exception):
-    """The table cannot be read; the message names the file and the remedy."""
 
 
 class Row(NamedTuple):

@@ -74,7 +74,7 @@ async def ask(
         max_tokens: in place of the plan's.
 
     Raises:
-        GatewayError, GatewayGone: there is no answer.
+        RequestRefusedError, GatewayGoneError: there is no answer.
     """
     call = Complete(
         id=secrets.token_hex(8),

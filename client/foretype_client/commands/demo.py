@@ -24,7 +24,6 @@ from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.commands.demo_screen import Figures, frame, summary
 from foretype_client.commands.demo_typist import Typist, region_of
 from foretype_client.commands.shared import (
-    BadInput,
     GatewayOption,
     ModelOption,
     StateDirOption,
@@ -34,6 +33,7 @@ from foretype_client.commands.shared import (
     read_source,
     shown_path,
 )
+from foretype_client.errors import InputError
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions
@@ -100,7 +100,7 @@ def demo(
         path = file or Path(foretype_wire.segment_cache.__file__)
         text = read_source(path)
         if not text.strip():
-            raise BadInput(f"{path} is empty: there is nothing to type")
+            raise InputError(f"{path} is empty: there is nothing to type")
         options = client_options("demo", gateway, token_file, model, state_dir)
         # As in an editor: the neighbours of the file are known. The file itself is what is typed, never what is on disk.
         # Unlike in an editor the model is seen at work however unsure it is: its latency is what this is for.
@@ -210,4 +210,4 @@ def _write_svg(run: _Run, path: Path) -> None:
     try:
         path.write_text(console.export_svg(title="foretype demo"), encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"cannot write {path}: {error}") from error
+        raise InputError(f"cannot write {path}: {error}") from error

@@ -17,12 +17,10 @@ import httpx
 import msgspec
 import platformdirs
 import typer
-from foretype_context.assemble import ProfileUnusable
+from foretype_context.errors import ProfileError, TokenizerError, UnknownControlError, UnknownGrammarError
 from foretype_context.languages import LANGUAGES, missing_syntaxes
-from foretype_context.templates import UnknownGrammar
 from foretype_context.terminal import console, say_json
-from foretype_context.tokens import TokenizerUnusable, UnknownControl
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.text import Text
 
 from foretype_client.client import Client, ClientOptions, open_client
@@ -36,9 +34,9 @@ from foretype_client.commands.shared import (
     errors_told,
     release,
 )
+from foretype_client.errors import TokenizerFetchError
 from foretype_client.private_gateway.finding import default_state_dir
 from foretype_client.session.connecting import http_base, is_loopback, without_credentials
-from foretype_client.session.tokenizers import TokenizerUnavailable
 
 __all__ = ["Finding", "Verdict", "doctor"]
 
@@ -249,13 +247,13 @@ def _failing(findings: list[Finding], name: str, remedy: str) -> Generator[None]
     try:
         yield
     except (
-        GatewayGone,
-        GatewayError,
-        TokenizerUnavailable,
-        TokenizerUnusable,
-        UnknownGrammar,
-        ProfileUnusable,
-        UnknownControl,
+        GatewayGoneError,
+        RequestRefusedError,
+        TokenizerFetchError,
+        TokenizerError,
+        UnknownGrammarError,
+        ProfileError,
+        UnknownControlError,
     ) as error:
         findings.append(Finding(name=name, status=Verdict.FAIL, detail=str(error), remedy=remedy))
 

@@ -38,7 +38,7 @@ class ProbeResult:
 
 
 async def probe(session: Session, assembler: Assembler) -> ProbeResult:
-    """Ask for the hole in `PREFIX … SUFFIX` and judge the answer. Raises GatewayError or GatewayGone."""
+    """Ask for the hole in `PREFIX … SUFFIX` and judge the answer. Raises RequestRefusedError or GatewayGoneError."""
     snapshot = Document("foretype:doctor.py", PREFIX + SUFFIX, path="doctor.py", language="python").snapshot()
     plan, _ = plan_at(assembler, snapshot, len(PREFIX))
     answer = await ask(session, plan, snapshot, len(PREFIX))

@@ -11,7 +11,7 @@ import msgspec
 import typer
 from foretype_context.plan import Plan
 from foretype_context.terminal import console, say_json
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Profile, RequestClass
 from rich.table import Table
 
@@ -87,7 +87,7 @@ async def _explain(location: Location, options: ClientOptions, *, retrieval: boo
         cached_tokens, cached_source = None, "unknown"
         try:
             probe = await ask(client.session, plan, snapshot, offset, class_=RequestClass.SPECULATIVE, max_tokens=1)
-        except GatewayError as error:
+        except RequestRefusedError as error:
             cached_source = f"unknown: {error}"
         else:
             usage = probe.done.usage

@@ -15,8 +15,8 @@ import httpx
 import msgspec
 import typer
 from foretype_context.terminal import say
-from foretype_wire.credentials import TokenInClear, is_loopback, without_credentials
-from foretype_wire.errors import GatewayGone
+from foretype_wire.credentials import is_loopback, without_credentials
+from foretype_wire.errors import GatewayGoneError, TokenInClearError
 
 from foretype_client.client import open_client
 from foretype_client.commands.shared import (
@@ -67,7 +67,7 @@ async def page_address(endpoint: Endpoint) -> str:
     """The playground's address, with a code where the gateway asks for a token.
 
     Raises:
-        GatewayGone: it cannot be reached, or gives no code.
+        GatewayGoneError: it cannot be reached, or gives no code.
     """
     base = without_credentials(http_base(endpoint.url))
     if endpoint.token is None:
@@ -76,10 +76,12 @@ async def page_address(endpoint: Endpoint) -> str:
         async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=not is_loopback(endpoint.url)) as http:
             answer = await http.post(f"{http_base(endpoint.url)}/playground/code", headers=endpoint.headers())
         if answer.status_code != 200:
-            raise GatewayGone(f"{base} gives no code for its playground ({answer.status_code}): is it of this version?")
+            raise GatewayGoneError(
+                f"{base} gives no code for its playground ({answer.status_code}): is it of this version?"
+            )
         code = msgspec.json.decode(answer.content, type=_Code).code
-    except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, TokenInClear) as error:
-        raise GatewayGone(f"the playground of {base} cannot be opened: {error or type(error).__name__}") from error
+    except (httpx.HTTPError, httpx.InvalidURL, msgspec.MsgspecError, TokenInClearError) as error:
+        raise GatewayGoneError(f"the playground of {base} cannot be opened: {error or type(error).__name__}") from error
     return f"{base}/playground#code={code}"
 
 

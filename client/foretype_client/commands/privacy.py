@@ -13,7 +13,8 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Table
 
-from foretype_client.commands.shared import BadInput, StateDirOption, errors_told
+from foretype_client.commands.shared import StateDirOption, errors_told
+from foretype_client.errors import InputError
 from foretype_client.private_gateway.finding import default_state_dir
 from foretype_client.telemetry.spool import Spool, user_in
 
@@ -90,7 +91,7 @@ def set_(
         given = {"store_text": store_text, "train": train, "events_days": events_days, "text_days": text_days}
         changes = {name: value for name, value in given.items() if value is not None}
         if not changes:
-            raise BadInput("nothing to change: give --store-text, --train, --events-days or --text-days")
+            raise InputError("nothing to change: give --store-text, --train, --events-days or --text-days")
         gateway = _gateway(_folder(state_dir), store, texts, key_file)
         _done(_told(lambda: gateway.set(tenant, **changes)), as_json=as_json)
 
@@ -110,12 +111,12 @@ def delete(
     """Remove everything of a user, or of a whole tenant, from the store, the texts and this machine's spool."""
     with errors_told():
         if user is None and tenant is None:
-            raise BadInput("whose? give --user ID (or `--user me`), or --tenant NAME")
+            raise InputError("whose? give --user ID (or `--user me`), or --tenant NAME")
         folder = _folder(state_dir)
         own = user_in(folder)
         if user == "me":
             if not own:
-                raise BadInput(f"nothing was ever recorded under {folder}; give --user ID")
+                raise InputError(f"nothing was ever recorded under {folder}; give --user ID")
             user = own
         spool = Spool(folder / "spool")
         spooled = spool.names() if user in (None, own) else []
@@ -157,10 +158,10 @@ def _gateway(folder: Path, store: str | None, texts: str | None, key_file: Path 
         except ImportError as error:
             if not needed and store is None:
                 return None
-            raise BadInput(f"the gateway is not installed here ({error}); pip install 'foretype[gateway]'") from error
+            raise InputError(f"the gateway is not installed here ({error}); pip install 'foretype[gateway]'") from error
         return make(folder, url=store, text_url=texts, key_file=key_file)
     if needed or store is not None:
-        raise BadInput("the gateway is not installed here; pip install 'foretype[gateway]'")
+        raise InputError("the gateway is not installed here; pip install 'foretype[gateway]'")
     return None
 
 
@@ -168,7 +169,7 @@ def _told(work: Any) -> Any:
     try:
         return work()
     except ValueError as error:
-        raise BadInput(str(error)) from error
+        raise InputError(str(error)) from error
 
 
 def _done(result: dict[str, Any], *, as_json: bool) -> None:

@@ -11,23 +11,20 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from foretype_context.assemble import ProfileUnusable
 from foretype_context.document import Document, Snapshot
+from foretype_context.errors import ProfileError, TokenizerError, UnknownControlError, UnknownGrammarError
 from foretype_context.exclude import MAX_CURRENT_BYTES, reason_to_exclude
 from foretype_context.small_files import read_small
-from foretype_context.templates import UnknownGrammar
 from foretype_context.terminal import console
-from foretype_context.tokens import TokenizerUnusable, UnknownControl
 from foretype_wire.credentials import allowed_in_clear
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.text import Text
 
 from foretype_client.client import ClientOptions
+from foretype_client.errors import InputError, TokenizerFetchError
 from foretype_client.session.connecting import check_url
-from foretype_client.session.tokenizers import TokenizerUnavailable
 
 __all__ = [
-    "BadInput",
     "GatewayOption",
     "Location",
     "ModelOption",
@@ -71,10 +68,6 @@ StateDirOption = Annotated[
 ]
 
 
-class BadInput(Exception):
-    """What the user gave cannot be worked on; the message says what is wrong and what would be right."""
-
-
 @dataclass(frozen=True, slots=True)
 class Location:
     """A place in a file: `line` and `column` count from 1, `column` in characters; the one behind the last is allowed."""
@@ -88,11 +81,11 @@ def parse_location(text: str) -> Location:
     """`FILE:LINE:COL`; FILE may contain colons.
 
     Raises:
-        BadInput: not of this form.
+        InputError: not of this form.
     """
     file, *numbers = text.rsplit(":", 2)
     if len(numbers) != 2 or not file or not all(number.isdecimal() and len(number) <= 9 for number in numbers):
-        raise BadInput(f"{text!r} is not FILE:LINE:COL, e.g. src/app.py:12:5 (line and column count from 1)")
+        raise InputError(f"{text!r} is not FILE:LINE:COL, e.g. src/app.py:12:5 (line and column count from 1)")
     return Location(Path(file), int(numbers[0]), int(numbers[1]))
 
 
@@ -100,27 +93,27 @@ def read_source(path: Path) -> str:
     """The text of a source file, line endings as they are.
 
     Raises:
-        BadInput: no such file, no file, not readable, too large, binary, secret, or not UTF-8.
+        InputError: no such file, no file, not readable, too large, binary, secret, or not UTF-8.
     """
     try:
         if path.is_dir():
-            raise BadInput(f"{path} is a folder, not a file")
+            raise InputError(f"{path} is a folder, not a file")
         size_bytes = path.stat().st_size
         if size_bytes > MAX_CURRENT_BYTES:
-            raise BadInput(f"{path} is {size_bytes:,} bytes; completion stops at {MAX_CURRENT_BYTES:,}")
+            raise InputError(f"{path} is {size_bytes:,} bytes; completion stops at {MAX_CURRENT_BYTES:,}")
         data = read_small(path, MAX_CURRENT_BYTES, links=True)
     except FileNotFoundError:
-        raise BadInput(f"no such file: {path}") from None
+        raise InputError(f"no such file: {path}") from None
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot read {path}: {error}") from error
+        raise InputError(f"cannot read {path}: {error}") from error
     if b"\0" in data[:_HEAD_BYTES] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise BadInput(f"{path} is a binary file")
+        raise InputError(f"{path} is a binary file")
     if (reason := reason_to_exclude(str(path), len(data), data[:_HEAD_BYTES])) not in (None, "generated", "minified"):
-        raise BadInput(f"{path} is never sent to a model: {reason}")
+        raise InputError(f"{path} is never sent to a model: {reason}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(
+        raise InputError(
             f"{path} is not UTF-8: byte {error.start + 1} is 0x{data[error.start]:02x}; convert it first"
         ) from error
 
@@ -129,16 +122,16 @@ def open_location(location: Location) -> tuple[Snapshot, int]:
     """The document at `location` and the character offset of the place in it.
 
     Raises:
-        BadInput: the file cannot be worked on, or the place is outside of it.
+        InputError: the file cannot be worked on, or the place is outside of it.
     """
     text = read_source(location.path)
     absolute = location.path.absolute()
     snapshot = Document(absolute.as_uri(), text, path=shown_path(absolute)).snapshot()
     if not 1 <= location.line <= snapshot.line_count:
-        raise BadInput(f"line {location.line} is outside {location.path}: its lines are 1 to {snapshot.line_count}")
+        raise InputError(f"line {location.line} is outside {location.path}: its lines are 1 to {snapshot.line_count}")
     start, end = snapshot.line_start(location.line - 1), snapshot.line_end(location.line - 1)
     if not 1 <= location.column <= end - start + 1:
-        raise BadInput(
+        raise InputError(
             f"column {location.column} is outside line {location.line} of {location.path}: "
             f"its columns are 1 to {end - start + 1}"
         )
@@ -151,15 +144,15 @@ def client_options(
     """What a command's options and the environment say of a gateway. A token is no option: everybody can list processes.
 
     Raises:
-        BadInput: one of them cannot be used.
+        InputError: one of them cannot be used.
     """
     if gateway is not None:
         try:
             check_url(gateway)
         except ValueError as error:
-            raise BadInput(str(error)) from error
+            raise InputError(str(error)) from error
     if model is not None and not model.is_file():
-        raise BadInput(f"no such model file: {model}")
+        raise InputError(f"no such model file: {model}")
     return ClientOptions(
         gateway=gateway,
         token=os.environ.get("FORETYPE_TOKEN") or None if token_file is None else _read_token(token_file),
@@ -175,11 +168,11 @@ def _read_token(path: Path) -> str:
     try:
         token = path.read_text("utf-8").split("\n", 1)[0].strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
+        raise InputError(
             f"--token-file: cannot read {path} ({error}); name the file that holds the gateway's token"
         ) from error
     if not token:
-        raise BadInput(f"--token-file: {path} is empty; its first line is the gateway's token")
+        raise InputError(f"--token-file: {path} is empty; its first line is the gateway's token")
     return token
 
 
@@ -197,20 +190,20 @@ def errors_told() -> Generator[None]:
     errors = console(stderr=True, soft_wrap=True)
     try:
         yield
-    except BadInput as error:
+    except InputError as error:
         errors.print(Text.assemble(("error:", "red"), f" {error}"))
         raise typer.Exit(2) from None
     except (
-        GatewayGone,
-        TokenizerUnavailable,
-        TokenizerUnusable,
-        UnknownGrammar,
-        ProfileUnusable,
-        UnknownControl,
+        GatewayGoneError,
+        TokenizerFetchError,
+        TokenizerError,
+        UnknownGrammarError,
+        ProfileError,
+        UnknownControlError,
     ) as error:
         errors.print(Text.assemble(("error:", "red"), f" {error}"))
         raise typer.Exit(1) from None
-    except GatewayError as error:
+    except RequestRefusedError as error:
         wait = "" if error.retry_after_ms is None else f"; try again in {error.retry_after_ms:.0f} ms"
         errors.print(Text.assemble(("error:", "red"), f" the gateway refused: {error}{wait}"))
         raise typer.Exit(1) from None

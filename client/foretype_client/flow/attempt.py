@@ -13,7 +13,7 @@ import msgspec
 from foretype_context.plan import SuggestionKind
 from foretype_context.profile import Profile
 from foretype_context.segments import Kind, Segment
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import RequestClass
 
 from foretype_client.flow.collaborators import Collaborators
@@ -257,9 +257,9 @@ def _begin_with(begun: str, segments: list[Segment]) -> str:
 
 def _failure(flight: Flight) -> str:
     """Why a request that ended without an answer did."""
-    if isinstance(flight.error, GatewayGone):
+    if isinstance(flight.error, GatewayGoneError):
         return Outcome.GATEWAY_GONE
-    if isinstance(flight.error, GatewayError):
+    if isinstance(flight.error, RequestRefusedError):
         return flight.error.code
     if flight.done is not None:
         return Outcome.EMPTY if flight.complete else flight.done.finish

@@ -13,7 +13,7 @@ from typing import Final
 
 from foretype_context.document import Snapshot
 from foretype_context.profile import Profile
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import RequestClass
 
 from foretype_client.flow.after_accepting import Way, WayPoint, way_after
@@ -119,7 +119,7 @@ class Background:
 
     def landed(self, flight: Flight, now: float) -> None:
         """A request of these classes is over."""
-        if isinstance(flight.error, GatewayError):
+        if isinstance(flight.error, RequestRefusedError):
             retry_after_ms = flight.error.retry_after_ms
             pause_s = _PAUSE_S if retry_after_ms is None else retry_after_ms / 1000
             self._paused_until_s = max(self._paused_until_s, now + pause_s)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from foretype_context.document import Snapshot
 from foretype_context.profile import Profile
 from foretype_context.syntax import in_comment_or_string
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 
 from foretype_client.feedback.feedback import Accepted, Ended, FeedbackEvent, PartiallyAccepted, Taken
 from foretype_client.flow.attempt import Attempt
@@ -55,7 +55,7 @@ class Deciding:
         if (accepted or refused) and event.served_from != Origin.LOCAL:
             self._policy_state = self._shared.policy.reacted(self._policy_state, accepted=accepted, now=now)
 
-    def refused(self, error: GatewayError, now: float) -> None:
+    def refused(self, error: RequestRefusedError, now: float) -> None:
         """The gateway did not serve a request of the user's; it may have said when to come again."""
         if error.retry_after_ms is not None:
             self._policy_state = self._shared.policy.pause(

@@ -15,7 +15,7 @@ from typing import Any
 from foretype_context.document import Snapshot
 from foretype_context.finish import finish as finish_text
 from foretype_context.profile import Profile
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import RequestClass
 from foretype_wire.subscriptions import Subscribers
 
@@ -303,7 +303,7 @@ class CompletionFlow:
             self._background.landed(
                 flight, now
             )  # that these are refused first says nothing about what the user asks for
-        elif isinstance(flight.error, GatewayError):
+        elif isinstance(flight.error, RequestRefusedError):
             self._deciding.refused(flight.error, now)
         if flight.error is not None:
             self._tally.detail = str(flight.error) or type(flight.error).__name__

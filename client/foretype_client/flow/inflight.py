@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 from foretype_context.plan import Plan, SuggestionKind
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Delta, Done, Finish, RequestClass
 
 from foretype_client.flow.cache import Entry
@@ -70,7 +70,7 @@ class Flight:
     first_s: float | None = None
     ended_s: float | None = None
     done: Done | None = None
-    error: GatewayError | GatewayGone | None = None
+    error: RequestRefusedError | GatewayGoneError | None = None
     logprob: float = 0.0
     tokens: int = 0
     healed: str = ""

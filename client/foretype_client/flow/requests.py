@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from foretype_context.plan import Plan
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Delta
 from foretype_wire.subscriptions import Subscribers
 
@@ -127,7 +127,7 @@ class Requests:
                     self.progressed.tell(document, flight)
                 else:
                     flight.done = item
-        except (GatewayError, GatewayGone) as error:
+        except (RequestRefusedError, GatewayGoneError) as error:
             flight.error = error
         except asyncio.CancelledError:
             self.drop([flight])

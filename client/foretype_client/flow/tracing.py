@@ -22,7 +22,7 @@ import msgspec
 from foretype_context.document import Snapshot
 from foretype_context.profile import Profile
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Finish, RequestClass
 
 from foretype_client.feedback.events import FeedbackEvent
@@ -120,7 +120,7 @@ class FlowTracer:
             self._tracing.mark(span, "first_token", flight.first_s)
         ended_s = self._clock() if flight.ended_s is None else flight.ended_s
         if flight.error is not None:
-            code = flight.error.code.value if isinstance(flight.error, GatewayError) else "gateway_gone"
+            code = flight.error.code.value if isinstance(flight.error, RequestRefusedError) else "gateway_gone"
             self._tracing.end(span, ended_s, error=code)
             return
         finish = Finish.CANCELLED if flight.done is None else flight.done.finish

@@ -30,14 +30,13 @@ import httpx
 import msgspec
 import platformdirs
 from foretype_wire.announcement import FILE_NAME, Announcement
-from foretype_wire.errors import GatewayGone
 
+from foretype_client.errors import GatewayStartError
 from foretype_client.ports import Clock, Endpoint
 
 __all__ = [
     "LOG_NAME",
     "PROFILE_NAME",
-    "GatewayNotStarted",
     "chosen_profile",
     "default_state_dir",
     "ensure_gateway",
@@ -59,10 +58,6 @@ _HEALTH_TIMEOUT_S: Final = 2.0
 _HEALTH_ATTEMPTS: Final = 3
 _LOG_LIMIT_BYTES: Final = 1 << 20
 _TAIL_LINES: Final = 12
-
-
-class GatewayNotStarted(GatewayGone):
-    """The private gateway could not be started; the message carries its last words and where to read more."""
 
 
 def _endpoint_of(record: Announcement) -> Endpoint:
@@ -110,7 +105,7 @@ async def ensure_gateway(
         arguments: more arguments for it.
 
     Raises:
-        GatewayNotStarted: it ended or did not get ready; the message quotes its last lines of output.
+        GatewayStartError: it ended or did not get ready; the message quotes its last lines of output.
     """
     state_dir = state_dir or default_state_dir()
     if model is None and (chosen := chosen_profile(state_dir)) is not None:
@@ -128,7 +123,7 @@ async def replace_gateway(
         The new one; None where none ran: the next client starts it.
 
     Raises:
-        GatewayNotStarted: it ended or did not get ready; the former one goes on.
+        GatewayStartError: it ended or did not get ready; the former one goes on.
     """
     former = await find_gateway(state_dir)
     if former is None:
@@ -145,12 +140,12 @@ async def replace_gateway(
 async def _ensure(
     state_dir: Path, command: list[str], *, clock: Clock, timeout_s: float, former: str | None = None
 ) -> Announcement:
-    """A live gateway that is not the `former` one, by its token: joined, else started. Raises GatewayNotStarted."""
+    """A live gateway that is not the `former` one, by its token: joined, else started. Raises GatewayStartError."""
     deadline = clock() + timeout_s
     try:
         await asyncio.to_thread(_make_private, state_dir)
     except OSError as error:
-        raise GatewayNotStarted(f"cannot use the state directory {state_dir}: {error}") from error
+        raise GatewayStartError(f"cannot use the state directory {state_dir}: {error}") from error
     lock = filelock.FileLock(state_dir / _LOCK, mode=0o600, thread_local=False, blocking=False)
     while True:
         if (record := await _find_other(state_dir, former)) is not None:
@@ -161,10 +156,10 @@ async def _ensure(
         except filelock.Timeout:
             if clock() >= deadline:
                 message = f"another process has been starting a gateway for {timeout_s:g} s; see {state_dir / LOG_NAME}"
-                raise GatewayNotStarted(message) from None
+                raise GatewayStartError(message) from None
             await asyncio.sleep(_POLL_S)
         except OSError as error:
-            raise GatewayNotStarted(f"cannot lock {state_dir / _LOCK}: {error}") from error
+            raise GatewayStartError(f"cannot lock {state_dir / _LOCK}: {error}") from error
     try:
         if (record := await _find_other(state_dir, former)) is not None:  # the former holder of the lock started it
             return record
@@ -197,7 +192,7 @@ async def _start(
     try:
         child, log_start = await asyncio.to_thread(_spawn, command, log)
     except OSError as error:
-        raise GatewayNotStarted(f"cannot start {command[0]}: {error}") from error
+        raise GatewayStartError(f"cannot start {command[0]}: {error}") from error
     while True:
         if (record := await _find_other(state_dir, former)) is not None:
             return record
@@ -205,12 +200,12 @@ async def _start(
             words = await asyncio.to_thread(_tail, log, log_start)
             if status == _REFUSED and _SAID in (last := words.splitlines()[-1]):
                 choose = "" if chosen_profile(state_dir) is None else "; or choose another model: `foretype use`"
-                raise GatewayNotStarted(f"{last.partition(_SAID)[2]}{choose}")
-            raise GatewayNotStarted(f"the gateway ended at once with status {status}\n{words}\nfull log: {log}")
+                raise GatewayStartError(f"{last.partition(_SAID)[2]}{choose}")
+            raise GatewayStartError(f"the gateway ended at once with status {status}\n{words}\nfull log: {log}")
         if clock() >= deadline:
             child.terminate()
             words = await asyncio.to_thread(_tail, log, log_start)
-            raise GatewayNotStarted(f"the gateway was not ready in time and was stopped\n{words}\nfull log: {log}")
+            raise GatewayStartError(f"the gateway was not ready in time and was stopped\n{words}\nfull log: {log}")
         await asyncio.sleep(_POLL_S)
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Delta, Done, Timings
 
 __all__ = ["AnswerStream", "with_network"]
@@ -22,7 +22,7 @@ class AnswerStream:
     def __init__(self, id: str, cancel: Callable[[str], None]) -> None:
         self._id = id
         self._cancel = cancel
-        self._items: deque[Delta | Done | GatewayError | GatewayGone] = deque()
+        self._items: deque[Delta | Done | RequestRefusedError | GatewayGoneError] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._over = False
 
@@ -33,7 +33,7 @@ class AnswerStream:
     def cancel(self) -> None:
         self._cancel(self._id)
 
-    def put(self, item: Delta | Done | GatewayError | GatewayGone) -> None:
+    def put(self, item: Delta | Done | RequestRefusedError | GatewayGoneError) -> None:
         self._items.append(item)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -53,7 +53,7 @@ class AnswerStream:
         item = self._items.popleft()
         if not isinstance(item, Delta):
             self._over = True
-        if isinstance(item, GatewayError | GatewayGone):
+        if isinstance(item, RequestRefusedError | GatewayGoneError):
             raise item
         return item
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from foretype_wire.credentials import TokenInClear, is_loopback, without_credentials
-from foretype_wire.errors import GatewayGone
+from foretype_wire.credentials import is_loopback, without_credentials
+from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from websockets.exceptions import ConnectionClosed, InvalidProxy, InvalidStatus, InvalidURI, WebSocketException
 
 __all__ = ["Backoff", "check_url", "http_base", "is_loopback", "mapped", "without_credentials"]
@@ -58,24 +58,28 @@ def http_base(url: str) -> str:
 
 @contextmanager
 def mapped() -> Generator[None]:
-    """Whatever ends a connection comes out as `GatewayGone` with what a person can do about it."""
+    """Whatever ends a connection comes out as `GatewayGoneError` with what a person can do about it."""
     try:
         yield
     except ConnectionClosed as error:
         code = None if error.rcvd is None else error.rcvd.code
         if code in _CREDENTIAL_CODES:
-            raise GatewayGone(f"the gateway refused this client ({code}): check the token") from error
-        raise GatewayGone(f"the connection to the gateway was lost: {error}") from error
+            raise GatewayGoneError(f"the gateway refused this client ({code}): check the token") from error
+        raise GatewayGoneError(f"the connection to the gateway was lost: {error}") from error
     except InvalidStatus as error:
         status = error.response.status_code
         if status in _CREDENTIAL_CODES:
-            raise GatewayGone(f"the gateway refused this client ({status}): check the token") from error
-        raise GatewayGone(f"the gateway answered {status} instead of opening a WebSocket: check the URL") from error
-    except TokenInClear as error:
-        raise GatewayGone(str(error)) from error
+            raise GatewayGoneError(f"the gateway refused this client ({status}): check the token") from error
+        raise GatewayGoneError(
+            f"the gateway answered {status} instead of opening a WebSocket: check the URL"
+        ) from error
+    except TokenInClearError as error:
+        raise GatewayGoneError(str(error)) from error
     except (InvalidURI, InvalidProxy) as error:  # their own messages quote the URL, which may hold a password
         whose = "gateway's" if isinstance(error, InvalidURI) else "proxy's"
-        raise GatewayGone(f"the {whose} URL cannot be used: {error.msg}") from error
+        raise GatewayGoneError(f"the {whose} URL cannot be used: {error.msg}") from error
     except (OSError, TimeoutError, WebSocketException) as error:
         reason = str(error) or type(error).__name__
-        raise GatewayGone(f"the gateway cannot be reached: {reason}: does it run, and is its URL right?") from error
+        raise GatewayGoneError(
+            f"the gateway cannot be reached: {reason}: does it run, and is its URL right?"
+        ) from error

@@ -4,7 +4,7 @@ The shell owns the socket, the clock and the randomness; every decision about me
 reconnecting until it is closed, with full-jitter back-off, so that a gateway that comes back is not run over. A call
 made while there is no connection fails at once: nobody waits for a suggestion that long.
 
-Exceptions of `websockets` and of sockets are mapped to `GatewayGone` here and never leave this module.
+Exceptions of `websockets` and of sockets are mapped to `GatewayGoneError` here and never leave this module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 import platformdirs
 from foretype_context.segments import Segment
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import (
     MAX_FRAME_BYTES,
     Ack,
@@ -154,19 +154,19 @@ class Session:
         """Wait for the gateway's profile.
 
         Raises:
-            GatewayGone: the attempt under way failed, or `timeout_s` passed. The session goes on trying.
+            GatewayGoneError: the attempt under way failed, or `timeout_s` passed. The session goes on trying.
         """
         failures = self._failures
         try:
             async with asyncio.timeout(timeout_s):
                 while (profile := self._protocol.profile) is None:
                     if self._failures > failures:
-                        raise GatewayGone(self._last_error)
+                        raise GatewayGoneError(self._last_error)
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError as error:
             where = without_credentials(self._endpoint.url) or "the gateway"
-            raise GatewayGone(f"no profile from {where} within {timeout_s:g} s") from error
+            raise GatewayGoneError(f"no profile from {where} within {timeout_s:g} s") from error
         return profile
 
     async def close(self) -> None:
@@ -198,7 +198,7 @@ class Session:
     def complete(self, call: Complete[Segment]) -> AnswerStream:
         stream = AnswerStream(call.id, self._cancel)
         if call.id in self._streams:
-            error = GatewayError(ErrorCode.INVALID_REQUEST, "id: a call of this id is running", field="id")
+            error = RequestRefusedError(ErrorCode.INVALID_REQUEST, "id: a call of this id is running", field="id")
             stream.put(error)
             return stream
         self._streams[call.id] = stream
@@ -225,12 +225,12 @@ class Session:
         """The tokenizer of `profile`, by default the current one, on disk.
 
         Raises:
-            GatewayGone: there is no profile yet.
-            TokenizerUnavailable: it could not be downloaded or kept.
+            GatewayGoneError: there is no profile yet.
+            TokenizerFetchError: it could not be downloaded or kept.
         """
         profile = profile or self.profile
         if profile is None:
-            raise GatewayGone("no profile yet: the gateway was never reached")
+            raise GatewayGoneError("no profile yet: the gateway was never reached")
         return await self._tokenizers.fetch(self._endpoint, profile.tokenizer_digest)
 
     def statistics(self) -> SessionStatistics:
@@ -299,7 +299,7 @@ class Session:
             case BadFrame():
                 _logger.warning("a frame of the gateway cannot be read: %s", event.reason)
 
-    def _finish(self, id: str, end: Done | GatewayError | GatewayGone) -> None:
+    def _finish(self, id: str, end: Done | RequestRefusedError | GatewayGoneError) -> None:
         self._started_at.pop(id, None)
         if (guard := self._guards.pop(id, None)) is not None:
             guard.cancel()
@@ -332,7 +332,7 @@ class Session:
                 if self._locate is not None:
                     self._endpoint = await self._locate()
                 await self._converse()
-        except GatewayGone as error:
+        except GatewayGoneError as error:
             return str(error)
         return "the gateway closed the connection"
 

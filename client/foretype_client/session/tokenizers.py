@@ -11,21 +11,19 @@ from pathlib import Path
 from typing import Final
 
 import httpx
-from foretype_wire.credentials import TokenInClear, is_loopback, without_credentials
+from foretype_wire.credentials import is_loopback, without_credentials
+from foretype_wire.errors import TokenInClearError
 
+from foretype_client.errors import TokenizerFetchError
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import http_base
 
-__all__ = ["MAX_TOKENIZER_BYTES", "TokenizerStore", "TokenizerUnavailable"]
+__all__ = ["MAX_TOKENIZER_BYTES", "TokenizerStore"]
 
 MAX_TOKENIZER_BYTES: Final = 64 << 20
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{32}")
 _TIMEOUT: Final = httpx.Timeout(10.0, read=30.0)
-
-
-class TokenizerUnavailable(Exception):
-    """The tokenizer could not be had: no connection, a refusal, or bytes that are not those of the digest."""
 
 
 class TokenizerStore:
@@ -38,22 +36,22 @@ class TokenizerStore:
         """The path of the tokenizer with this digest, downloaded if it is not there yet.
 
         Raises:
-            TokenizerUnavailable: with the reason.
+            TokenizerFetchError: with the reason.
         """
         if _DIGEST.fullmatch(digest) is None:
-            raise TokenizerUnavailable(f"tokenizer_digest {digest!r} is not 32 hexadecimal digits")
+            raise TokenizerFetchError(f"tokenizer_digest {digest!r} is not 32 hexadecimal digits")
         path = self.directory / f"{digest}.json"
         if await asyncio.to_thread(_is_intact, path, digest):
             return path
         data = await self._download(endpoint, digest)
         if _digest_of(data) != digest:
-            raise TokenizerUnavailable(
+            raise TokenizerFetchError(
                 f"the gateway sent a tokenizer whose digest is not {digest}; is a proxy in between?"
             )
         try:
             await asyncio.to_thread(_write, path, data)
         except OSError as error:
-            raise TokenizerUnavailable(f"cannot keep the tokenizer in {self.directory}: {error}") from error
+            raise TokenizerFetchError(f"cannot keep the tokenizer in {self.directory}: {error}") from error
         return path
 
     async def _download(self, endpoint: Endpoint, digest: str) -> bytes:
@@ -65,14 +63,14 @@ class TokenizerStore:
                 client.stream("GET", url, headers=endpoint.headers()) as response,
             ):
                 if response.status_code != 200:
-                    raise TokenizerUnavailable(f"{shown} answered {response.status_code}")
+                    raise TokenizerFetchError(f"{shown} answered {response.status_code}")
                 data = bytearray()
                 async for chunk in response.aiter_bytes():
                     data += chunk
                     if len(data) > MAX_TOKENIZER_BYTES:
-                        raise TokenizerUnavailable(f"{shown} sent more than {MAX_TOKENIZER_BYTES} bytes")
-        except (httpx.HTTPError, httpx.InvalidURL, TokenInClear) as error:
-            raise TokenizerUnavailable(f"{shown}: {error or type(error).__name__}") from error
+                        raise TokenizerFetchError(f"{shown} sent more than {MAX_TOKENIZER_BYTES} bytes")
+        except (httpx.HTTPError, httpx.InvalidURL, TokenInClearError) as error:
+            raise TokenizerFetchError(f"{shown}: {error or type(error).__name__}") from error
         return bytes(data)
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from foretype_context.document import Snapshot
+from foretype_context.errors import GitError
 from foretype_context.exclude import MAX_CONTEXT_BYTES
-from foretype_context.git import GitError, repository_at
+from foretype_context.git import repository_at
 from foretype_context.ignored import Ignored
 from foretype_context.repository import MANIFESTS, RepositorySource
 from foretype_context.sources import Snippet

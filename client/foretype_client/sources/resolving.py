@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
+from foretype_context.errors import NotSmallError
 from foretype_context.exclude import reason_to_exclude
-from foretype_context.small_files import NotSmall, read_small
+from foretype_context.small_files import read_small
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import Import
@@ -93,7 +94,7 @@ class Files:
         try:
             text = self._shown(path, read_small(path, _BYTES_MAX, links=True), installed)
         except OSError as error:
-            if not isinstance(error, NotSmall):
+            if not isinstance(error, NotSmallError):
                 return ""
             text = ""
         self._read[path] = state, text

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from foretype_context.document import Snapshot
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete
 from foretype_wire.telemetry import (
     Accept,
@@ -205,7 +205,7 @@ class Recorder:
         error = flight.error
         finish = "dropped" if flight.dropped else "" if done is None else str(done.finish)
         if error is not None:
-            finish = str(error.code) if isinstance(error, GatewayError) else "gateway_gone"
+            finish = str(error.code) if isinstance(error, RequestRefusedError) else "gateway_gone"
         logprob = flight.mean_logprob
         self._add(
             Result,

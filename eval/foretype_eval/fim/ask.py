@@ -14,7 +14,7 @@ from foretype_context.assemble import Assembler, PlanState
 from foretype_context.document import Document
 from foretype_context.finish import finish
 from foretype_context.profile import Stop
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, Delta, Done
 
 from foretype_eval.fim.items import Item, StopRule
@@ -96,7 +96,7 @@ async def ask(session: Session, assembler: Assembler, item: Item, id_: str, opti
                     stream.cancel()
             else:
                 done = event
-    except GatewayError as error:
+    except RequestRefusedError as error:
         return Answer(text="", error=str(error.code))
     text = "".join(parts)
     if whole_line:

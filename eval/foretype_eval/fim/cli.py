@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -59,7 +59,7 @@ def fim(
         )
         with progress_bars() as progress:
             summary = asyncio.run(run_fim(options, progress=progress))
-    except (DataError, SandboxError, GatewayGone, OSError) as error:
+    except (DataError, SandboxError, GatewayGoneError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(summary)

@@ -63,7 +63,7 @@ async def run_fim(options: FimOptions, *, progress: Progress = lambda _step, _do
     Raises:
         DataError: the data file cannot be read.
         SandboxError: programs cannot be executed here.
-        GatewayGone: the gateway cannot be reached or started.
+        GatewayGoneError: the gateway cannot be reached or started.
     """
     items = _spread(load_items(options.data), options.limit)
     started = time.perf_counter()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway import connected
@@ -30,7 +30,7 @@ async def run_latency(
     """Measure everything and return the report.
 
     Raises:
-        GatewayGone, GatewayError: the gateway cannot be reached, or refused a request.
+        GatewayGoneError, RequestRefusedError: the gateway cannot be reached, or refused a request.
         LspGone, LspError: the language server ended, or answered with an error.
         WorkloadError: there is no code here to type.
     """
@@ -72,7 +72,7 @@ def latency(
             result = asyncio.run(run_latency(options, progress=progress))
         if out is not None:
             out.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-    except (GatewayGone, GatewayError, LspGone, LspError, WorkloadError, TimeoutError, OSError) as error:
+    except (GatewayGoneError, RequestRefusedError, LspGone, LspError, WorkloadError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json:
         print_json(result)

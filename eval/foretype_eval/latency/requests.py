@@ -96,7 +96,7 @@ class Stopwatch:
     """Sends calls through a session and measures them.
 
     Raises:
-        GatewayError, GatewayGone: from the session; a bench that loses requests has no figures.
+        RequestRefusedError, GatewayGoneError: from the session; a bench that loses requests has no figures.
     """
 
     def __init__(self, session: Session) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -72,7 +72,7 @@ def load(
                 result = _run(run_scenario(scenario, wanted, progress=progress))
             else:
                 result = _run(run_load(options, progress=progress))
-    except (GatewayGone, GatewayError, WorkloadError, TimeoutError, OSError) as error:
+    except (GatewayGoneError, RequestRefusedError, WorkloadError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json or scenario is not None:
         print_json(result)

@@ -14,8 +14,8 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from foretype_client.ports import Endpoint
-from foretype_wire.credentials import TokenInClear, without_credentials
-from foretype_wire.errors import GatewayGone
+from foretype_wire.credentials import without_credentials
+from foretype_wire.errors import GatewayGoneError, TokenInClearError
 
 __all__ = ["Connection", "open_connection"]
 
@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         reason = str(exc) if exc is not None else "closed"
         if not self.opened.done():
-            self.opened.set_exception(GatewayGone(f"the gateway hung up before the handshake was over: {reason}"))
+            self.opened.set_exception(GatewayGoneError(f"the gateway hung up before the handshake was over: {reason}"))
         self.on_lost(reason)
 
     def data_received(self, data: bytes) -> None:
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         status = bytes(self._buffer[: self._buffer.find(b"\r\n")]).decode("latin-1")
         del self._buffer[: end + 4]
         if " 101 " not in status + " ":
-            self.opened.set_exception(GatewayGone(f"the gateway answered {status!r}; is this a /v1/stream URL?"))
+            self.opened.set_exception(GatewayGoneError(f"the gateway answered {status!r}; is this a /v1/stream URL?"))
             self.abort()
             return False
         self._open = True
@@ -119,22 +119,22 @@ async def open_connection(endpoint: Endpoint) -> Connection:
     """Connect and shake hands.
 
     Raises:
-        GatewayGone: nobody listens, or it is no gateway.
+        GatewayGoneError: nobody listens, or it is no gateway.
     """
     url = urlsplit(endpoint.url)
     if url.scheme != "ws" or url.hostname is None:
-        raise GatewayGone(
+        raise GatewayGoneError(
             f"{without_credentials(endpoint.url)}: a load test speaks ws:// to a gateway without TLS in front"
         )
     try:
         headers = endpoint.headers()
-    except TokenInClear as error:
-        raise GatewayGone(str(error)) from error
+    except TokenInClearError as error:
+        raise GatewayGoneError(str(error)) from error
     loop = asyncio.get_running_loop()
     try:
         _, connection = await loop.create_connection(Connection, url.hostname, url.port or 80)
     except OSError as error:
-        raise GatewayGone(f"{without_credentials(endpoint.url)}: {error}") from error
+        raise GatewayGoneError(f"{without_credentials(endpoint.url)}: {error}") from error
     lines = [
         f"GET {url.path or '/v1/stream'} HTTP/1.1",
         f"Host: {url.netloc}",

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.latency.requests import engine_counters
@@ -96,7 +96,7 @@ class Crowd:
         self._aborts = None if found.abort_log is None else AbortLog(found.abort_log)
 
     async def connect(self, progress: Progress) -> None:
-        """Open every connection, and wait for every profile. Raises GatewayGone."""
+        """Open every connection, and wait for every profile. Raises GatewayGoneError."""
         total = self._options.developers + self._options.idle
         while len(self._connections) < total:
             batch = min(_AT_ONCE, total - len(self._connections))
@@ -117,7 +117,7 @@ class Crowd:
         deadline = time.monotonic() + 30
         while not all(developer.profile_came for developer in self.developers):
             if time.monotonic() > deadline:
-                raise GatewayGone("not every connection got its profile within 30 s")
+                raise GatewayGoneError("not every connection got its profile within 30 s")
             await asyncio.sleep(0.05)
 
     @property

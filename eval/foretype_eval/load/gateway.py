@@ -17,7 +17,7 @@ import msgspec
 import psutil
 from foretype_client.ports import Endpoint
 from foretype_client.private_gateway.finding import find_gateway
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.gateway import GatewayOptions, private_gateway
 
@@ -99,7 +99,7 @@ async def target(
         waiting: of the private one: requests that may wait.
 
     Raises:
-        GatewayNotStarted: with its last words.
+        GatewayStartError: with its last words.
     """
     if options.url is not None:
         yield Target(Endpoint(options.url, options.token, options.token_in_clear), None)
@@ -131,7 +131,7 @@ async def team_target(
         workers: processes; with several of them `core` is left alone.
 
     Raises:
-        GatewayGone: it did not start; its last words are on standard error.
+        GatewayGoneError: it did not start; its last words are on standard error.
     """
     with tempfile.TemporaryDirectory(prefix="foretype-load-") as name:
         folder, token = Path(name), secrets.token_hex(16)
@@ -164,7 +164,7 @@ async def team_target(
             async with asyncio.timeout(_START_S):
                 line = (await process.stdout.readline()).decode()
             if not line.startswith("ready "):
-                raise GatewayGone("the team's gateway did not start")
+                raise GatewayGoneError("the team's gateway did not start")
             if core is not None and workers == 1:
                 for thread in psutil.Process(process.pid).threads():
                     os.sched_setaffinity(thread.id, {core})

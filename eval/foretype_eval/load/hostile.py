@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx
 import msgspec
 from foretype_client.ports import Endpoint
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.load.attack import Orders, Report
 from foretype_eval.load.crowd import Crowd
@@ -128,7 +128,7 @@ async def _attack(found: Target, key: str, seconds: float, idle: int) -> Report:
     )
     said, _ = await process.communicate(msgspec.json.encode(orders))
     if process.returncode:
-        raise GatewayGone(f"the attack ended with {process.returncode}")
+        raise GatewayGoneError(f"the attack ended with {process.returncode}")
     return msgspec.json.decode(said, type=Report)
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 import psutil
 from foretype_client.session.session import Session
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Delta, Done
 
 from foretype_eval.load.drive import Progress
@@ -81,7 +81,7 @@ async def rolling(
 
 
 async def _restart_all(parent: psutil.Process, progress: Progress) -> int:
-    """SIGTERM to each worker in turn; the next when the one before has been replaced. Raises GatewayGone where it never is."""
+    """SIGTERM to each worker in turn; the next when the one before has been replaced. Raises GatewayGoneError where it never is."""
     await asyncio.sleep(_SETTLE_S)
     former = _workers(parent)
     for done, worker in enumerate(former):
@@ -90,7 +90,7 @@ async def _restart_all(parent: psutil.Process, progress: Progress) -> int:
         deadline = time.perf_counter() + _PATIENCE_S
         while worker.is_running() or len(_workers(parent)) < len(former):
             if time.perf_counter() > deadline:
-                raise GatewayGone("a worker that was told to end was not replaced within 30 s")
+                raise GatewayGoneError("a worker that was told to end was not replaced within 30 s")
             await asyncio.sleep(0.05)
         await asyncio.sleep(_SETTLE_S)
     return len(former)
@@ -158,10 +158,10 @@ async def _ask(session: Session, step: Step, id: str, books: _Books) -> None:
             if isinstance(event, Done):
                 outcome = "answered"
                 books.total_s.append(time.perf_counter() - began)
-    except GatewayError as error:
+    except RequestRefusedError as error:
         outcome = "lost" if text else error.code.value
         books.errors[str(error)] += 1
-    except GatewayGone as error:
+    except GatewayGoneError as error:
         outcome = "lost" if text or connected else "away"
         books.errors[str(error)] += 1
     books.outcomes[outcome] += 1

@@ -16,7 +16,7 @@ async def run_load(options: LoadOptions, *, progress: Progress) -> dict[str, Any
     """Run, and report.
 
     Raises:
-        GatewayGone: the gateway cannot be reached or started.
+        GatewayGoneError: the gateway cannot be reached or started.
         WorkloadError: there is no code here to type.
     """
     places = cores() if options.pin else []

@@ -74,7 +74,7 @@ async def run_scenario(name: str, options: ScenarioOptions, *, progress: Progres
     """Run one of :data:`SCENARIOS`, and report.
 
     Raises:
-        GatewayGone: the gateway cannot be started, or broke connections that it must not.
+        GatewayGoneError: the gateway cannot be started, or broke connections that it must not.
         WorkloadError: there is no code here to type.
     """
     run = {

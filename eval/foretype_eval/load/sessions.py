@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 from foretype_eval.load.crowd import Crowd
 from foretype_eval.load.drive import Progress
@@ -25,7 +25,7 @@ async def sessions(
     memory after `idle_s` of silence, by session), and those of an ordinary run at `rate` while all are open.
 
     Raises:
-        GatewayGone: connections were refused or lost.
+        GatewayGoneError: connections were refused or lost.
     """
     before = found.resident_bytes()
     loop = asyncio.get_running_loop()
@@ -37,7 +37,7 @@ async def sessions(
         await asyncio.sleep(1)
     after = found.resident_bytes()
     if crowd.recorder.lost_connections:
-        raise GatewayGone(f"{crowd.recorder.lost_connections} of {count} connections were lost in silence")
+        raise GatewayGoneError(f"{crowd.recorder.lost_connections} of {count} connections were lost in silence")
     grown = None if before is None or after is None else round((after - before) / count)
     report = await crowd.measure(rate, progress)
     return {

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from foretype_client.policy.switches import Switches
 from foretype_context.terminal import console
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -90,7 +90,7 @@ def replay(
         )
         with progress_bars() as progress:
             result = run_replay(options, progress=progress)
-    except (RepositoryError, TraceError, GatewayGone, OSError) as error:
+    except (RepositoryError, TraceError, GatewayGoneError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(result)

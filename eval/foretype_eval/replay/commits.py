@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from foretype_client.adaptive.neighbours import BYTES_MAX, FILE_BYTES_MAX, FILES_MAX
-from foretype_context.git import GitError, Repository, repository_at
+from foretype_context.errors import GitError
+from foretype_context.git import Repository, repository_at
 
 __all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "files_before", "load_commit", "stretches_of"]
 

@@ -92,7 +92,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
     """Replay, and report per system.
 
     Raises:
-        RepositoryError, TraceError, GatewayGone: with what is wrong and what to do.
+        RepositoryError, TraceError, GatewayGoneError: with what is wrong and what to do.
     """
     if options.simulate and options.save_trace is not None:
         raise TraceError(

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 from foretype_client.ports import Gateway
 from foretype_context.segments import Segment
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, Profile, Usage
 
 from foretype_eval.replay.virtual import VirtualLoop
@@ -208,7 +208,7 @@ async def measure(gateway: Gateway, call: Complete[Segment]) -> Answer:
                 done = event
             else:
                 deltas.append(((time.perf_counter() - began) * 1000, event))
-    except (GatewayError, GatewayGone):
+    except (RequestRefusedError, GatewayGoneError):
         deltas = []
     return deltas, (time.perf_counter() - began) * 1000, done
 

@@ -10,11 +10,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import typer
-from foretype_context.assemble import ProfileUnusable
+from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
 from foretype_context.profile import Profile
-from foretype_context.templates import UnknownGrammar
 from foretype_context.terminal import console
-from foretype_context.tokens import TokenizerUnusable, load_tokenizer
+from foretype_context.tokens import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.edit_events import RecordingError
@@ -76,7 +75,7 @@ def run_counters(options: CountersOptions, *, progress: Progress = lambda _step,
 
     Raises:
         VllmError: the engine is not there, or failed.
-        RecordingError, RepositoryError, ExportError, ProfileUnusable, OSError: with what is wrong.
+        RecordingError, RepositoryError, ExportError, ProfileError, OSError: with what is wrong.
     """
     shipped = locate()
     tokenizer = load_tokenizer(shipped.tokenizer_path)
@@ -166,9 +165,9 @@ def counters(
         RepositoryError,
         ArtifactError,
         ExportError,
-        TokenizerUnusable,
-        ProfileUnusable,
-        UnknownGrammar,
+        TokenizerError,
+        ProfileError,
+        UnknownGrammarError,
         OSError,
     ) as error:
         fail(str(error))

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from email import message_from_string
 from pathlib import Path
 
-from foretype_context.git import GitError, Repository, repository_at
+from foretype_context.errors import GitError
+from foretype_context.git import Repository, repository_at
 
 from foretype_lab.corpus.filters import MAX_FILE_BYTES
 

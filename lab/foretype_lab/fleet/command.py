@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from foretype_context.errors import TokenizerError
 from foretype_context.profile import Profile
 from foretype_context.terminal import console
-from foretype_context.tokens import TokenizerUnusable, load_tokenizer
+from foretype_context.tokens import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.replay.commits import RepositoryError
 from foretype_models.artifacts import ArtifactError, locate
@@ -81,7 +82,7 @@ def routing(
                     size, max(capacity // block, 1), block_tokens=block, pace=pace, gateways=gateways
                 )
                 rows[str(size)] = {name: simulate(crowd, name, options) for name in policies}
-    except (RepositoryError, ArtifactError, TokenizerUnusable, OSError) as error:
+    except (RepositoryError, ArtifactError, TokenizerError, OSError) as error:
         fail(str(error))
     result = {
         "repositories": [repo.resolve().name for repo in repos],
@@ -141,7 +142,7 @@ def prefix_cache(
     try:
         with progress_bars() as progress:
             calls = spread(_calls(repos, developers, commits, requests, block, progress), tenants)
-    except (RepositoryError, ArtifactError, TokenizerUnusable, OSError) as error:
+    except (RepositoryError, ArtifactError, TokenizerError, OSError) as error:
         fail(str(error))
     for name, retirement in (("lru", False), ("range_retirement", True)):
         rows[name] = run_tiers(calls, blocks, block_tokens=block, retirement=retirement)

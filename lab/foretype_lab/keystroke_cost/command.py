@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from foretype_context.grammars import UnknownGrammar, UnknownLayout, grammar
+from foretype_context.errors import TokenizerError, UnknownGrammarError, UnknownLayoutError
+from foretype_context.grammars import grammar
 from foretype_context.terminal import console
-from foretype_context.tokens import TokenizerUnusable, load_tokenizer
+from foretype_context.tokens import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_models.artifacts import ArtifactError, locate
 from rich.table import Table
@@ -35,7 +36,7 @@ def context(
                 lines=lines, keys=keys, snippets=snippets, grammar=family.id, layout=layout, seed=seed
             )
             result = measure_context(tokenizer, options, progress=progress)
-    except (ArtifactError, TokenizerUnusable, UnknownGrammar, UnknownLayout, OSError) as error:
+    except (ArtifactError, TokenizerError, UnknownGrammarError, UnknownLayoutError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(result)

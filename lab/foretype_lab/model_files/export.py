@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from foretype_context.grammars import UnknownLayout, grammar
+from foretype_context.errors import UnknownLayoutError
+from foretype_context.grammars import grammar
 from foretype_models.artifacts import digest_file
 from foretype_models.pull.write import permute
 
@@ -315,7 +316,7 @@ def write_index(
 def _known(layout: str | None) -> str | None:
     try:
         return None if layout is None else grammar(GRAMMAR).known_layout(layout)
-    except UnknownLayout as error:
+    except UnknownLayoutError as error:
         raise ExportError(f"--layout: {error}") from error
 
 

@@ -9,7 +9,7 @@ import uvloop
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.latency.workload import WorkloadError
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.table import Table
 
 from foretype_lab.other_gateways.measure import PeerOptions, run_peer
@@ -46,7 +46,7 @@ def peer_load(
     try:
         with progress_bars() as progress:
             result = uvloop.run(run_peer(options, progress=progress))
-    except (GatewayGone, GatewayError, WorkloadError, TimeoutError, OSError) as error:
+    except (GatewayGoneError, RequestRefusedError, WorkloadError, TimeoutError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json:
         print_json(result)

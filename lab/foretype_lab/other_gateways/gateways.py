@@ -23,7 +23,7 @@ from foretype_client.ports import Endpoint
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.load.gateway import Target, pinned, target
 from foretype_models.artifacts import locate
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, request_bytes
 from foretype_lab.other_gateways.sse_engine import MODEL
@@ -88,7 +88,7 @@ def scripted_server(frame_ms: float, core: int | None) -> Generator[str]:
     try:
         port = process.stdout.readline().strip() if process.stdout is not None else ""
         if not port:
-            raise GatewayGone("the scripted engine did not start")
+            raise GatewayGoneError("the scripted engine did not start")
         yield f"http://127.0.0.1:{port}"
     finally:
         _stop(process)
@@ -99,7 +99,7 @@ async def peer(name: str, engine: str, folder: Path, core: int | None, *, chat: 
     """The gateway `name` in front of `engine`, on `core`, for completions or for `chat`; a URL names one that runs already.
 
     Raises:
-        GatewayGone: it is not installed or does not start; with its last words and the remedy.
+        GatewayGoneError: it is not installed or does not start; with its last words and the remedy.
     """
     if name.startswith("http://"):
         url = urlsplit(name)
@@ -118,14 +118,14 @@ async def peer(name: str, engine: str, folder: Path, core: int | None, *, chat: 
         async with _started(name, engine, folder, core, chat=chat) as place:
             yield place
     else:
-        raise GatewayGone(f"{name}: none of {', '.join(PEERS)}, and no http:// URL of a running gateway")
+        raise GatewayGoneError(f"{name}: none of {', '.join(PEERS)}, and no http:// URL of a running gateway")
 
 
 @contextlib.asynccontextmanager
 async def _started(name: str, engine: str, folder: Path, core: int | None, *, chat: bool) -> AsyncGenerator[Place]:
     program = (ENVIRONMENTS / name / "bin" / name).absolute()
     if not program.exists():
-        raise GatewayGone(f"{program} is not there; `make peer-gateways-env` installs it")
+        raise GatewayGoneError(f"{program} is not there; `make peer-gateways-env` installs it")
     port, key, log = _free_port(), f"sk-{secrets.token_hex(16)}", folder / f"{name}.log"
     with pinned(core):
         process = _launch([str(program), *_arguments(name, engine, port, key, folder, chat=chat)], key, log)
@@ -133,9 +133,9 @@ async def _started(name: str, engine: str, folder: Path, core: int | None, *, ch
         place = Place("127.0.0.1", port, {"Authorization": f"Bearer {key}"}, psutil.Process(process.pid))
         try:
             await _answers(place, process, chat=chat)
-        except GatewayGone as error:
+        except GatewayGoneError as error:
             words = log.read_text("utf-8", "replace").strip()[-600:]
-            raise GatewayGone(f"{name} does not serve: {error}; it said: {words}") from None
+            raise GatewayGoneError(f"{name} does not serve: {error}; it said: {words}") from None
         yield place
     finally:
         _stop(process)
@@ -160,19 +160,19 @@ def _arguments(name: str, engine: str, port: int, key: str, folder: Path, *, cha
 
 
 async def _answers(place: Place, process: subprocess.Popen[bytes], *, chat: bool) -> None:
-    """Wait until a completion comes back. Raises GatewayGone."""
+    """Wait until a completion comes back. Raises GatewayGoneError."""
     request = request_bytes(place.host, "ready?", model=MODEL, max_tokens=1, headers=place.headers, chat=chat)
     problem: str | None = "it never answered"
     deadline = asyncio.get_running_loop().time() + _START_S
     while asyncio.get_running_loop().time() < deadline:
         if process.poll() is not None:
-            raise GatewayGone(f"it ended with {process.returncode}")
-        with contextlib.suppress(GatewayGone, TimeoutError):
+            raise GatewayGoneError(f"it ended with {process.returncode}")
+        with contextlib.suppress(GatewayGoneError, TimeoutError):
             problem = await _once(await open_sse(place.host, place.port), request)
             if problem is None:
                 return
         await asyncio.sleep(0.3)
-    raise GatewayGone(problem or "")
+    raise GatewayGoneError(problem or "")
 
 
 async def _once(connection: SseConnection, request: bytes) -> str | None:

@@ -17,7 +17,7 @@ from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, sc
 from foretype_eval.load.gateway import cores, pinned
 from foretype_eval.load.recorder import Recorder, percentiles_ms
 from foretype_eval.load.search import LOWEST_RATE, highest_rate
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 from foretype_lab.other_gateways.gateways import Place, peer, scripted_server, version_of
 from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, request_bytes
@@ -67,7 +67,7 @@ async def run_peer(options: PeerOptions, *, progress: Progress) -> dict[str, Any
     """Run, and report. `direct` is the engine asked without any gateway: what of `added_ms` is not the gateway's.
 
     Raises:
-        GatewayGone: the peer is not installed, or does not start.
+        GatewayGoneError: the peer is not installed, or does not start.
         WorkloadError: there is no code here to send.
     """
     places = cores() if options.pin else []
@@ -197,7 +197,7 @@ class _Line:
         self._open += 1
         try:
             connection = await open_sse(self._place.host, self._place.port)
-        except GatewayGone as error:
+        except GatewayGoneError as error:
             self._open -= 1
             self._book(recorder, str(error))
             return

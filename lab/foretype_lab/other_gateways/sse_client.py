@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 import msgspec
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 __all__ = ["SseConnection", "request_bytes"]
 
@@ -174,9 +174,9 @@ def _nothing_of(_problem: str | None) -> None:
 
 
 async def open_sse(host: str, port: int) -> SseConnection:
-    """Connect. Raises GatewayGone."""
+    """Connect. Raises GatewayGoneError."""
     try:
         _, connection = await asyncio.get_running_loop().create_connection(SseConnection, host, port)
     except OSError as error:
-        raise GatewayGone(f"http://{host}:{port}: {error}") from error
+        raise GatewayGoneError(f"http://{host}:{port}: {error}") from error
     return connection

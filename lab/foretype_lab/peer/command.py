@@ -12,7 +12,7 @@ from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.edit_events import RecordingError
 from foretype_models.artifacts import ArtifactError
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_lab.other_engines.llama_server import LlamaServerError
@@ -64,7 +64,7 @@ def peer(
     try:
         with progress_bars() as progress:
             result = run_peer(options, progress=progress)
-    except (LlamaServerError, RecordingError, RepositoryError, ArtifactError, GatewayGone, OSError) as error:
+    except (LlamaServerError, RecordingError, RepositoryError, ArtifactError, GatewayGoneError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(result)

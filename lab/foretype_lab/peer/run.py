@@ -71,7 +71,7 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
 
     Raises:
         LlamaServerError: the peer is not built, or failed; the message says what to do.
-        RecordingError, RepositoryError, GatewayGone, OSError: with what is wrong.
+        RecordingError, RepositoryError, GatewayGoneError, OSError: with what is wrong.
     """
     binary = find_llama_server() if "llama_vim" in options.systems else None
     shipped = locate()

@@ -9,11 +9,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import typer
-from foretype_context.assemble import ProfileUnusable
+from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
 from foretype_context.profile import Budgets
-from foretype_context.templates import UnknownGrammar
 from foretype_context.terminal import console
-from foretype_context.tokens import TokenizerUnusable, load_tokenizer
+from foretype_context.tokens import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.edit_events import Recording, RecordingError
@@ -78,9 +77,9 @@ def run_prefill(options: PrefillOptions, *, progress: Progress = lambda _step, _
 
     Raises:
         RecordingError, RepositoryError, OSError: the input cannot be read.
-        ArtifactError, TokenizerUnusable: no tokenizer.
-        ProfileUnusable: the budget is too small, or the grammar has no such layout.
-        UnknownGrammar: no such family.
+        ArtifactError, TokenizerError: no tokenizer.
+        ProfileError: the budget is too small, or the grammar has no such layout.
+        UnknownGrammarError: no such family.
     """
     shipped = locate()
     tokenizer, grammar = load_tokenizer(shipped.tokenizer_path), options.grammar or shipped.grammar
@@ -190,12 +189,12 @@ def prefill(
         with progress_bars() as progress:
             result = run_prefill(options, progress=progress)
     except (
-        UnknownGrammar,
+        UnknownGrammarError,
         RecordingError,
         RepositoryError,
         ArtifactError,
-        TokenizerUnusable,
-        ProfileUnusable,
+        TokenizerError,
+        ProfileError,
         OSError,
     ) as error:
         fail(str(error))

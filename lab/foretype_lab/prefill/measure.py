@@ -156,7 +156,7 @@ def measure(
     Each layout has a cache of its own. Generated tokens are not in it: what they are depends on the model.
 
     Raises:
-        ProfileUnusable: grammar and tokenizer do not go together.
+        ProfileError: grammar and tokenizer do not go together.
     """
     remembering = _Remembering(tokenizer)
     capacity = options.capacity_tokens

@@ -27,7 +27,7 @@ def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any
     Raises:
         CardError: one is missing, or was made from another file than the one that ships, or in another layout than it is
             served in.
-        UnknownLayout: the model's entry names one that its grammar lacks.
+        UnknownLayoutError: the model's entry names one that its grammar lacks.
     """
     served = grammar(artifact.grammar).layout(own=artifact.profile.get("layout"))
     results: dict[str, Mapping[str, Any]] = {}

@@ -12,7 +12,7 @@ from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, TokenFile, gateway_options
 from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.trace import TraceError
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 
 from foretype_lab.results.page import page
 from foretype_lab.results.sweep import SweepOptions, run_sweep
@@ -54,7 +54,7 @@ def results(
         )
         with progress_bars() as progress:
             report = run_sweep(options, progress=progress)
-    except (RepositoryError, TraceError, GatewayGone, OSError) as error:
+    except (RepositoryError, TraceError, GatewayGoneError, OSError) as error:
         fail(str(error))
     given = [f"--repo {name.rpartition('/')[2]}" for name in report["repositories"]]
     given += [f"--keys {keys}", *(f"--layout {name}" for name in layout or ())]

@@ -91,7 +91,7 @@ def run_sweep(
     """Run what is not there yet, and report.
 
     Raises:
-        RepositoryError, TraceError, GatewayGone: with what is wrong and what to do.
+        RepositoryError, TraceError, GatewayGoneError: with what is wrong and what to do.
     """
     over_s = clock() + (float("inf") if options.minutes is None else options.minutes * 60)
     share = options.keys // len(options.repos)

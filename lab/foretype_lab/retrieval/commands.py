@@ -13,7 +13,7 @@ from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.embedder import Embedder
-from foretype_wire.errors import GatewayGone
+from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_lab.retrieval.crossfile import CrossfileError, CrossfileOptions, run_crossfile
@@ -130,7 +130,7 @@ def crossfile(
         )
         with progress_bars() as progress:
             report = asyncio.run(run_crossfile(sources, _embedder(embedder), options, progress=progress))
-    except (SourceError, CrossfileError, GatewayGone, msgspec.ValidationError, OSError) as error:
+    except (SourceError, CrossfileError, GatewayGoneError, msgspec.ValidationError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(report)

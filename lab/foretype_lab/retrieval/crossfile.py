@@ -28,7 +28,7 @@ from foretype_eval.statistics import cluster_bootstrap, mcnemar, paired_differen
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import Index
 from foretype_retrieval.search import query_at, search
-from foretype_wire.errors import GatewayError
+from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, Delta
 
 from foretype_lab.retrieval.repositories import Repository, SourceError, index_of, load_repositories
@@ -123,7 +123,7 @@ async def run_crossfile(
     Raises:
         SourceError: nothing here to cut.
         CrossfileError: `out` holds the rows of another run.
-        GatewayGone: the gateway cannot be reached or started.
+        GatewayGoneError: the gateway cannot be reached or started.
     """
     repositories = {one.name: one for one in load_repositories(sources)}
     cuts = choose_cuts(list(repositories.values()), options.limit, options.seed)
@@ -255,7 +255,7 @@ async def _ask(
     )
     try:
         parts = [event.text async for event in gateway.session.complete(call) if isinstance(event, Delta)]
-    except GatewayError as error:
+    except RequestRefusedError as error:
         return msgspec.structs.replace(row, error=str(error.code))
     text = "".join(parts)
     line = (strip_healed(text, plan.healed) or "").split("\n", 1)[0].rstrip()

@@ -13,28 +13,28 @@ from contextlib import aclosing
 from typing import Any, Final, Protocol
 
 import msgspec
+from foretype_client.errors import ChatRefusedError
 from foretype_context.document import Document, Snapshot
 from foretype_context.outline import defines
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException
 
 from foretype_lsp import messages
-from foretype_lsp.chat.edits import Impossible, Insertion, documentation, gap_of
+from foretype_lsp.chat.edits import Insertion, documentation, gap_of
 from foretype_lsp.chat.progress import Progress
 from foretype_lsp.chat.prompts import CODE_CHARS_MAX, DOCUMENT, EXPLAIN, Prompt
 from foretype_lsp.chat.targets import Definition, definition_at
 from foretype_lsp.documents.documents import Held
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
+from foretype_lsp.errors import CommandRefusedError, ImpossibleError, InvalidParamsError
 
-__all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Models", "Refused"]
+__all__ = ["ACTION_KINDS", "COMPLETE", "DOCUMENT_COMMAND", "EXPLAIN_COMMAND", "Chat", "Models"]
 
 EXPLAIN_COMMAND: Final = "foretype.chat.explain"
 DOCUMENT_COMMAND: Final = "foretype.chat.document"
 COMPLETE: Final = "foretype.chat.completeFunction"
 
-_REQUEST_FAILED: Final = -32803
 _CONTENT_MODIFIED: Final = -32801
 _AUTOMATIC: Final = 2
 
@@ -44,13 +44,6 @@ _ACTIONS: Final = {
     COMPLETE: ("Foretype: complete this function", "refactor.rewrite.foretype.completeFunction"),
 }
 ACTION_KINDS: Final = [kind for _, kind in _ACTIONS.values()]
-
-
-class Refused(JsonRpcException):
-    """An answer that is an error of LSP (3.17: RequestFailed, ContentModified), with what a person needs to know."""
-
-    def __init__(self, message: str, code: int = _REQUEST_FAILED) -> None:
-        super().__init__(message, code)
 
 
 class Models(Protocol):
@@ -153,16 +146,16 @@ class Chat:
             """Takes what it needs of the document now; the coroutine waits for the model."""
             try:
                 asked = messages.read(self._editor.raw_params, _Command)
-            except messages.InvalidParams as error:
-                raise messages.InvalidParams(f"{name} takes [{{textDocument, range, show?}}]: {error}") from None
+            except InvalidParamsError as error:
+                raise InvalidParamsError(f"{name} takes [{{textDocument, range, show?}}]: {error}") from None
             if len(asked.arguments) != 1:
-                raise messages.InvalidParams(f"{name} takes [{{textDocument, range, show?}}]: one argument")
+                raise InvalidParamsError(f"{name} takes [{{textDocument, range, show?}}]: one argument")
             target = asked.arguments[0]
             held = self._documents.usable(target.text_document.uri)
             if isinstance(held, str):
-                raise Refused(f"nothing is sent of this document: {held}")
+                raise CommandRefusedError(f"nothing is sent of this document: {held}")
             if self._models is None:
-                raise Refused("not connected to a gateway yet; `foretype/status` says why")
+                raise CommandRefusedError("not connected to a gateway yet; `foretype/status` says why")
             progress = Progress(
                 self._editor,
                 _ACTIONS[name][0],
@@ -178,17 +171,15 @@ class Chat:
         self, work: Coroutine[Any, Any, dict[str, Any]], progress: Progress, *, show: bool
     ) -> dict[str, Any]:
         """Wait for a command; whatever goes wrong with the gateway is an error that names it."""
-        from foretype_client.chat import ChatRefused  # brings an HTTP client, which a start need not wait for
-
         task = asyncio.ensure_future(work)
         if progress.token is not None:
             self._running[progress.token] = task
         try:
             result = await task
-        except (ChatRefused, GatewayError, GatewayGone) as error:
-            raise Refused(str(error)) from error
-        except Impossible as error:
-            raise Refused(str(error)) from error
+        except (ChatRefusedError, RequestRefusedError, GatewayGoneError) as error:
+            raise CommandRefusedError(str(error)) from error
+        except ImpossibleError as error:
+            raise CommandRefusedError(str(error)) from error
         finally:
             task.cancel()
             progress.end()
@@ -210,7 +201,7 @@ class Chat:
         if start == end:
             found = await asyncio.to_thread(definition_at, snapshot.text, snapshot.language, start)
             if found is None:
-                raise Impossible("nothing is selected, and the cursor stands in no function or class")
+                raise ImpossibleError("nothing is selected, and the cursor stands in no function or class")
             start, end = found.start, found.end
         answer = await self._answer(EXPLAIN, snapshot, snapshot.text[start:end], models, progress)
         return {"kind": "explain", "text": answer}
@@ -219,7 +210,7 @@ class Chat:
         snapshot, at = held.snapshot(), _span(held, target.range)[0]
         found = await _definition(snapshot, at)
         if found.documented:
-            raise Impossible(f"{found.name or 'this'} is documented already; remove that to get another")
+            raise ImpossibleError(f"{found.name or 'this'} is documented already; remove that to get another")
         answer = await self._answer(DOCUMENT, snapshot, snapshot.text[found.start : found.end], models, progress)
         made = documentation(snapshot.text, snapshot.language, found, answer)
         return await self._apply("document", held, snapshot, made)
@@ -237,14 +228,16 @@ class Chat:
         )
         written, reason = await models.block(opened.snapshot(), gap.start + len(gap.lead))
         if not written:
-            raise Impossible(f"the model has nothing to add to {found.name or 'this function'}: {reason or 'empty'}")
+            raise ImpossibleError(
+                f"the model has nothing to add to {found.name or 'this function'}: {reason or 'empty'}"
+            )
         progress.wrote(written, written)
         return await self._apply("completeFunction", held, snapshot, gap.filled(written))
 
     async def _answer(self, prompt: Prompt, snapshot: Snapshot, code: str, models: Models, progress: Progress) -> str:
         """The whole answer of a chat model."""
         if len(code) > CODE_CHARS_MAX:
-            raise Impossible(
+            raise ImpossibleError(
                 f"{len(code):,} characters are more than the {CODE_CHARS_MAX:,} that are asked about at once"
             )
         asked = prompt.messages(snapshot.path, snapshot.language, code)
@@ -254,13 +247,15 @@ class Chat:
                 text += piece
                 progress.wrote(piece, text)
         if not text.strip():
-            raise Impossible("the model wrote nothing")
+            raise ImpossibleError("the model wrote nothing")
         return text.strip()
 
     async def _apply(self, kind: str, held: Held, snapshot: Snapshot, made: Insertion) -> dict[str, Any]:
         """Hand an edit to the editor, unless the document is not what it was made for."""
         if self._documents.usable(snapshot.uri) is not held or held.document.text != snapshot.text:
-            raise Refused("the document changed meanwhile; nothing was applied, ask again", _CONTENT_MODIFIED)
+            raise CommandRefusedError(
+                "the document changed meanwhile; nothing was applied, ask again", _CONTENT_MODIFIED
+            )
         edit = _workspace_edit(held, made)
         told = {"kind": kind, "text": made.text, "edit": edit}
         if not (self._edits and self._versioned):
@@ -270,7 +265,7 @@ class Chat:
         answered: Any = await asyncio.wrap_future(self._editor.send_request(types.WORKSPACE_APPLY_EDIT, asked))
         if not answered.applied:
             why = answered.failure_reason or "it gave no reason"
-            raise Refused(f"the editor did not apply the edit: {why}", _CONTENT_MODIFIED)
+            raise CommandRefusedError(f"the editor did not apply the edit: {why}", _CONTENT_MODIFIED)
         return told | {"applied": True}
 
 
@@ -278,7 +273,7 @@ async def _definition(snapshot: Snapshot, at: int, *, function: bool = False) ->
     found = await asyncio.to_thread(definition_at, snapshot.text, snapshot.language, at, function=function)
     if found is None:
         what = "function" if function else "function or class"
-        raise Impossible(f"the cursor stands in no {what}")
+        raise ImpossibleError(f"the cursor stands in no {what}")
     return found
 
 

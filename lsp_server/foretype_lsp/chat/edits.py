@@ -12,8 +12,9 @@ from foretype_context.languages import language_spec
 from foretype_context.outline import defines
 
 from foretype_lsp.chat.targets import Definition
+from foretype_lsp.errors import ImpossibleError
 
-__all__ = ["Gap", "Impossible", "Insertion", "documentation", "gap_of", "plain"]
+__all__ = ["Gap", "Insertion", "documentation", "gap_of", "plain"]
 
 _FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)[^\n]*\n(.*?)^[ \t]*(?:```|~~~)[ \t]*$", re.DOTALL | re.MULTILINE)
 _QUOTED: Final = re.compile(r'[rRuU]?("""|\'\'\')(.*?)\1', re.DOTALL)
@@ -25,10 +26,6 @@ _UNPRINTED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029]")
 _MAX_LINES: Final = 60
 _LINE_CHARS: Final = 88
 _PLACEHOLDER: Final = re.compile(r"(?:pass|\.\.\.|raise NotImplementedError(?:\([^\n]*\))?)[ \t]*;?")
-
-
-class Impossible(Exception):
-    """It cannot be done here; the message says why, to a person."""
 
 
 class Insertion(NamedTuple):
@@ -76,16 +73,16 @@ def plain(answer: str) -> list[str]:
 
 
 def documentation(text: str, language: str, found: Definition, answer: str) -> Insertion:
-    """The documentation that an answer is, for a definition that has none. Raises Impossible."""
+    """The documentation that an answer is, for a definition that has none. Raises ImpossibleError."""
     lines = plain(answer)
     if not lines:
-        raise Impossible("the model wrote no documentation")
+        raise ImpossibleError("the model wrote no documentation")
     newline, spec = _newline(text), language_spec(language)
     if spec.id != "python":
         made = newline.join(found.indent + line for line in _comment(lines, spec.id, spec.line_comment))
         return Insertion(found.start, found.start, made + newline)
     if found.body is not None and "\n" not in text[found.header_end : found.body[0]]:
-        raise Impossible("the body stands in the line of the header; there is no room for a docstring")
+        raise ImpossibleError("the body stands in the line of the header; there is no room for a docstring")
     indent = _body_indent(text, found)
     lines = [line.replace("\\", "\\\\").replace('"""', "'''") for line in lines]
     if lines[-1].endswith('"'):
@@ -101,11 +98,11 @@ def documentation(text: str, language: str, found: Definition, answer: str) -> I
 
 
 def gap_of(text: str, language: str, found: Definition) -> Gap:
-    """Where a function goes on: behind what it has, in the place of a body that is only a placeholder. Raises Impossible."""
+    """Where a function goes on: behind what it has, in the place of a body that is only a placeholder. Raises ImpossibleError."""
     if not found.function:
-        raise Impossible(f"{found.name or 'this'} is no function; put the cursor into one")
+        raise ImpossibleError(f"{found.name or 'this'} is no function; put the cursor into one")
     if found.body is not None and "\n" not in text[found.header_end : found.body[0]]:
-        raise Impossible("the function stands in one line; there is nothing to complete")
+        raise ImpossibleError("the function stands in one line; there is nothing to complete")
     newline, indent = _newline(text), _body_indent(text, found)
     start = end = found.header_end
     if found.body is not None:

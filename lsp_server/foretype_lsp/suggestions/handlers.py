@@ -17,6 +17,7 @@ from foretype_lsp import messages
 from foretype_lsp.documents.documents import Open
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
+from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.settings import Settings
 from foretype_lsp.status import StatusMachine
 from foretype_lsp.suggestions.items import ACCEPT_COMMAND, EXPLAIN_COMMAND, cursor_line, menu_item
@@ -142,7 +143,7 @@ class Suggestions:
 
     def _on_accepted(self, *arguments: Any) -> None:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
-            raise messages.InvalidParams(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
+            raise InvalidParamsError(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
         self.counts["accepted"] += 1
         if self._documents.flow is not None:
             self._documents.flow.accepted(arguments[0])
@@ -150,7 +151,7 @@ class Suggestions:
     def _on_explain(self, *arguments: Any) -> dict[str, Any] | None:
         """What a suggestion was made from: of the id in its item's command, or of the last one."""
         if len(arguments) > 1 or not all(isinstance(one, str) for one in arguments):
-            raise messages.InvalidParams(f"{EXPLAIN_COMMAND} takes [id], or [] for the last suggestion")
+            raise InvalidParamsError(f"{EXPLAIN_COMMAND} takes [id], or [] for the last suggestion")
         explained = self._documents.flow.explain(*arguments) if self._documents.flow is not None else None
         return None if explained is None else msgspec.to_builtins(explained)
 

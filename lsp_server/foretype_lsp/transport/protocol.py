@@ -27,7 +27,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound, JsonRpcRequestCancelled
 from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol
 
-from foretype_lsp.messages import InvalidParams
+from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.transport.framing import frame
 
 __all__ = ["Protocol"]
@@ -138,7 +138,7 @@ class Protocol(LanguageServerProtocol):
             return
         try:
             message = self._structure(method, data)
-        except InvalidParams as error:
+        except InvalidParamsError as error:
             _log.warning("%s ignored: %s", method, error)
             return
         params: Any = getattr(message, "params", None)
@@ -150,7 +150,7 @@ class Protocol(LanguageServerProtocol):
     def _dispatch_request(self, msg_id: str | int, method: str, data: dict[str, Any]) -> None:
         try:
             message = self._structure(method, data)
-        except InvalidParams as error:
+        except InvalidParamsError as error:
             _log.warning("%s refused: %s", method, error)
             self._refuse(msg_id, INVALID_PARAMS, str(error))
             return
@@ -171,7 +171,7 @@ class Protocol(LanguageServerProtocol):
             self._handle_response(message.id, message.result)
 
     def _structure(self, method: str, data: dict[str, Any]) -> object:
-        """The message as its type. Raises InvalidParams."""
+        """The message as its type. Raises InvalidParamsError."""
         type_: type[Any] | None = self.get_message_type(method)
         if method in self.raw_methods or type_ is None:
             if "id" in data:
@@ -185,7 +185,7 @@ class Protocol(LanguageServerProtocol):
             ):  # no editor may be locked out by a capability that lsprotocol cannot read
                 _log.warning("initialize: capabilities not understood, going on with the essential ones")
                 return self._converter.structure(_essential(data), types.InitializeRequest)
-            raise InvalidParams(f"{method}: {_innermost(error)}") from None
+            raise InvalidParamsError(f"{method}: {_innermost(error)}") from None
 
     def _execute_handler(
         self,
@@ -222,7 +222,7 @@ class Protocol(LanguageServerProtocol):
         error: BaseException | None = future.exception()
         if error is None:
             self._send_response(msg_id, result=future.result())
-        elif isinstance(error, InvalidParams):
+        elif isinstance(error, InvalidParamsError):
             _log.warning("request refused: %s", error)
             self._refuse(msg_id, INVALID_PARAMS, str(error))
         elif isinstance(error, JsonRpcException):
@@ -234,7 +234,7 @@ class Protocol(LanguageServerProtocol):
     def _check_handler_result(self, future: Any) -> None:
         if future.cancelled() or (error := future.exception()) is None:
             return
-        if isinstance(error, InvalidParams):
+        if isinstance(error, InvalidParamsError):
             _log.warning("notification ignored: %s", error)
         else:
             log_fault(_log, "notification failed", error)

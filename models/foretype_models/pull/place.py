@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foretype_context.grammars import UnknownLayout
+from foretype_context.errors import UnknownLayoutError
 
 from foretype_models import artifacts
 from foretype_models.pull import checkpoint, shapes, tokens, write
@@ -105,7 +105,7 @@ def pull(
     grammar = tokens.find_grammar(tokenizer, model, named)
     try:
         layout = None if layout is None else grammar.known_layout(layout)
-    except UnknownLayout as error:
+    except UnknownLayoutError as error:
         raise PullError(f"--layout: {error}") from error
     files = checkpoint.weight_files(source)
     tensors = {key: tensor for path in files for key, tensor in checkpoint.read_header(path).items()}

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from foretype_context.errors import TokenizerError, UnknownGrammarError
 from foretype_context.families import Evidence, detect, known_controls
-from foretype_context.grammars import GRAMMARS, Grammar, UnknownGrammar, grammar
-from foretype_context.tokens import Tokenizer, TokenizerUnusable, tokenizer_from_bytes
+from foretype_context.grammars import GRAMMARS, Grammar, grammar
+from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
 
 from foretype_models.pull.checkpoint import read_json
 from foretype_models.pull.errors import PullError
@@ -57,7 +58,7 @@ def load(folder: Path, rows: int) -> tuple[Tokenizer, Vocabulary]:
     data = read_json(path)
     try:
         tokenizer = tokenizer_from_bytes(path.read_bytes(), name=str(path))
-    except TokenizerUnusable as error:
+    except TokenizerError as error:
         raise PullError(str(error)) from error
     try:
         return tokenizer, _vocabulary(data, rows, path)
@@ -110,7 +111,7 @@ def find_grammar(tokenizer: Tokenizer, name: str, named: str | None = None) -> G
     if named is not None:
         try:
             chosen = grammar(named)
-        except UnknownGrammar as error:
+        except UnknownGrammarError as error:
             raise PullError(f"--grammar: {error}") from error
         if missing := sorted(chosen.needed() - controls.keys()):
             raise PullError(f"--grammar: {name} lacks {', '.join(missing)} of {named}; pull the base model")

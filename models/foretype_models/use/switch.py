@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import filelock
-from foretype_client.private_gateway.finding import PROFILE_NAME, GatewayNotStarted, replace_gateway
+from foretype_client.errors import GatewayStartError
+from foretype_client.private_gateway.finding import PROFILE_NAME, replace_gateway
 
 from foretype_models.use.choose import Asked, Events, choose
 from foretype_models.use.errors import UseError
@@ -67,7 +68,7 @@ async def _switch(choice: Choice, anyway: bool, state_dir: Path, events: Events,
     try:
         events.doing("giving it to the private gateway")
         replaced = await replace_gateway(state_dir, clock=time.monotonic)
-    except GatewayNotStarted as error:
+    except GatewayStartError as error:
         if former is None:
             profile.unlink(missing_ok=True)
         else:

@@ -16,12 +16,12 @@ from typing import Final
 from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.commands.asking import ask, plan_at
 from foretype_client.commands.doctor_probe import judge
-from foretype_client.private_gateway.finding import LOG_NAME, GatewayNotStarted, ensure_gateway
+from foretype_client.errors import GatewayStartError
+from foretype_client.private_gateway.finding import LOG_NAME, ensure_gateway
 from foretype_context.document import Document
-from foretype_context.templates import UnknownGrammar
-from foretype_context.tokens import TokenizerUnusable, UnknownControl
+from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
 from foretype_wire.announcement import FILE_NAME
-from foretype_wire.errors import GatewayError, GatewayGone
+from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
 from foretype_models.use.errors import UseError
 from foretype_models.use.profile import Choice, render, write
@@ -118,15 +118,15 @@ async def try_out(
                 return verdict, None
             doing("measuring it")
             return verdict, await _bench(client, bench_s)
-    except GatewayNotStarted as error:
+    except GatewayStartError as error:
         sentence, *more = str(error).splitlines()
         if more:  # it crashed: its last words are in the log, which is kept
             log = await asyncio.to_thread(_keep_log, folder, state_dir)
             sentence = f"{sentence} ({more[-2].strip() if len(more) > 1 else more[-1].strip()}); its log is {log}"
         raise UseError(f"{choice.name} does not serve: {sentence}") from error
-    except (GatewayGone, GatewayError) as error:
+    except (GatewayGoneError, RequestRefusedError) as error:
         raise UseError(f"{choice.name} does not answer: {error}") from error
-    except (TokenizerUnusable, UnknownGrammar, UnknownControl) as error:
+    except (TokenizerError, UnknownGrammarError, UnknownControlError) as error:
         raise UseError(f"{choice.name} cannot be prompted: {error}") from error
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

@@ -7,23 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from foretype_wire.errors import TracingError
+
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
 
-__all__ = ["TracingUnusable", "check_endpoint", "check_tracing", "open_tracing"]
+__all__ = ["check_endpoint", "check_tracing", "open_tracing"]
 
 _PROTOCOL: Final = "http/protobuf"
 _PROTOCOL_NAMES: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SIGNAL_PATH: Final = "/v1/traces"
-
-
-class TracingUnusable(ValueError):
-    """Tracing was asked for and cannot be; `field` is the variable or option that asks for it."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
-        self.message = message
 
 
 def open_tracing(
@@ -46,7 +39,7 @@ def open_tracing(
         sample_share: of the traces that begin here; 1 by default, or as `OTEL_TRACES_SAMPLER` says.
 
     Raises:
-        TracingUnusable: asked for, and not possible.
+        TracingError: asked for, and not possible.
     """
     if not check_tracing(environ, endpoint):
         return None
@@ -59,33 +52,31 @@ def open_tracing(
 
 
 def check_tracing(environ: Mapping[str, str], endpoint: str | None = None) -> bool:
-    """Whether traces are asked for, by who has everything that they need. Raises TracingUnusable where something is missing."""
+    """Whether traces are asked for, by who has everything that they need. Raises TracingError where something is missing."""
     asked = {name.strip().lower() for name in environ.get("OTEL_TRACES_EXPORTER", "").split(",")}
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or (endpoint is None and "otlp" not in asked):
         return False
     for name in _PROTOCOL_NAMES:
         if (protocol := environ.get(name, "").strip() or _PROTOCOL) != _PROTOCOL:
-            raise TracingUnusable(
-                name, f"{protocol!r} is not spoken; set {_PROTOCOL}, which collectors take at port 4318"
-            )
+            raise TracingError(name, f"{protocol!r} is not spoken; set {_PROTOCOL}, which collectors take at port 4318")
     if endpoint is not None:
         check_endpoint(endpoint)
     try:
         import_module("foretype_wire.tracing.exporting")
     except ImportError as error:
         field = "OTEL_TRACES_EXPORTER" if endpoint is None else "tracing.endpoint"
-        raise TracingUnusable(field, f"needs `pip install 'foretype[otel]'` ({error.name} is missing)") from None
+        raise TracingError(field, f"needs `pip install 'foretype[otel]'` ({error.name} is missing)") from None
     return True
 
 
 def check_endpoint(endpoint: str) -> str:
-    """The URL that spans are posted to, for the base URL of a collector or for that URL itself. Raises TracingUnusable."""
+    """The URL that spans are posted to, for the base URL of a collector or for that URL itself. Raises TracingError."""
     try:
         parts = urlsplit(endpoint)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and parts.username is None
     except ValueError:
         good = False
     if not good:
-        raise TracingUnusable("tracing.endpoint", f"{endpoint!r} is no HTTP URL; it looks like http://collector:4318")
+        raise TracingError("tracing.endpoint", f"{endpoint!r} is no HTTP URL; it looks like http://collector:4318")
     base = endpoint.rstrip("/")
     return base if base.endswith(_SIGNAL_PATH) else base + _SIGNAL_PATH

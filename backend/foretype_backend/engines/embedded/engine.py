@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.embedded.config import EmbeddedConfig
-from foretype_backend.engines.embedded.ipc import Cancel, Ended, Load, Output, Ready, Report, Submit
+from foretype_backend.engines.embedded.ipc import Cancel, Ended, EngineLoad, Output, Ready, Report, Submit
 from foretype_backend.engines.embedded.process import EngineProcess
-from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
@@ -27,6 +26,7 @@ from foretype_backend.engines.port import (
     GenerationRequest,
     Origin,
 )
+from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineStartError, EngineUnavailableError, PromptRefusedError
 
 __all__ = ["EmbeddedEngine"]
@@ -72,7 +72,7 @@ class EmbeddedEngine:
         self._live: dict[str, tuple[int, _Stream]] = {}
         self._next_id = itertools.count(1)
         self._ledger = AbortLedger()
-        self._load = Load()
+        self._load = EngineLoad()
         self._restarts = 0
         self._pipeline_restarts = 0
         self._prompt_tokens = 0
@@ -123,7 +123,7 @@ class EmbeddedEngine:
             self._ready_again.clear()
             self._fail_all(f"{reason}; it is started again, retry")
             self._restarts += 1
-            self._load = Load()
+            self._load = EngineLoad()
             _logger.error("%s; starting it again", reason)
             await process.close()
             if loop.time() - since > self._config.healthy_after_s:
@@ -166,7 +166,7 @@ class EmbeddedEngine:
                 self._take_output(report)
             case Ended():
                 self._take_end(report)
-            case Load():
+            case EngineLoad():
                 self._tokens_after_cancel += max(report.tokens_after_cancel - self._load.tokens_after_cancel, 0)
                 self._pipeline_restarts += max(report.pipeline_restarts - self._load.pipeline_restarts, 0)
                 self._load = report
@@ -325,7 +325,7 @@ class EmbeddedEngine:
             tokens_after_cancel=self._tokens_after_cancel,
         )
 
-    def load(self) -> Load:
+    def load(self) -> EngineLoad:
         """The last counters of the process: preemptions, holds, warm-ups dropped."""
         return self._load
 

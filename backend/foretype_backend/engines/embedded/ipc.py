@@ -12,9 +12,9 @@ __all__ = [
     "Command",
     "Configure",
     "Ended",
+    "EngineLoad",
     "Failed",
     "FrameDecoder",
-    "Load",
     "Output",
     "Ready",
     "Report",
@@ -104,7 +104,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=T
     message: str = ""
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+class EngineLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """Counters, sent when they changed and once a second while busy (a sign of life).
 
     Attributes:
@@ -123,7 +123,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=Tr
 
 
 Command = Configure | Submit | Cancel
-Report = Ready | Failed | Output | Ended | Load
+Report = Ready | Failed | Output | Ended | EngineLoad
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _commands: Final = msgspec.msgpack.Decoder(Command)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys
 
-__all__ = ["Action", "Add", "Drop", "End", "Ending", "Job", "Limits", "Produced"]
+__all__ = ["Action", "Add", "Drop", "End", "Ending", "EngineJob", "Produced", "StepLimits"]
 
 
 class Ending(StrEnum):
@@ -23,7 +23,7 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class EngineJob:
     """A request as the scheduler sees it.
 
     Attributes:
@@ -43,7 +43,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class StepLimits:
     """Sizes of the pipeline and bounds of fairness.
 
     Attributes:

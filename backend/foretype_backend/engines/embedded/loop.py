@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from foretype_backend.engines.embedded.ipc import Cancel, Ended, Load, Output, Report, Submit
-from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, Job, Limits, Produced
+from foretype_backend.engines.embedded.ipc import Cancel, Ended, EngineLoad, Output, Report, Submit
+from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, EngineJob, Produced, StepLimits
 from foretype_backend.engines.embedded.pipeline import Pipeline, Read, Sampling
-from foretype_backend.engines.embedded.schedule import Scheduler
+from foretype_backend.engines.embedded.schedule import StepScheduler
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.errors import PipelineError
 
@@ -41,7 +41,7 @@ class WorkerLoop:
     def __init__(
         self,
         open_pipeline: Callable[[], Pipeline],
-        limits: Limits,
+        limits: StepLimits,
         shadow: ShadowPrefixCache,
         send: Callable[[list[Report]], None],
         clock: Callable[[], float],
@@ -49,12 +49,12 @@ class WorkerLoop:
         self._open_pipeline = open_pipeline
         self._pipeline = open_pipeline()
         self._shadow = shadow
-        self.scheduler = Scheduler(limits, shadow)
+        self.scheduler = StepScheduler(limits, shadow)
         self._send = send
         self._clock = clock
         self._live: dict[int, _Live] = {}
         self._out: list[Report] = []
-        self._load = Load()
+        self._load = EngineLoad()
         self._load_sent_at = clock()
         self._tokens_after_cancel = 0
         self._pipeline_restarts = 0
@@ -86,7 +86,7 @@ class WorkerLoop:
     def flush(self) -> None:
         """Send what there is to say."""
         statistics = self.scheduler.statistics()
-        load = Load(
+        load = EngineLoad(
             running=statistics.running,
             waiting=statistics.waiting,
             preemptions=statistics.preemptions,
@@ -105,7 +105,7 @@ class WorkerLoop:
 
     def _submit(self, submit: Submit) -> None:
         now = self._clock()
-        job = Job(
+        job = EngineJob(
             id=submit.id,
             prompt_tokens=len(submit.token_ids),
             keys=self._shadow.keys(submit.token_ids),

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, Job, Limits, Produced
+from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, EngineJob, Produced, StepLimits
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, shared_tokens
 
-__all__ = ["ScheduleStatistics", "Scheduler"]
+__all__ = ["ScheduleStatistics", "StepScheduler"]
 
 
 class ScheduleStatistics(NamedTuple):
@@ -48,7 +48,7 @@ class _Stage(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    job: Job
+    job: EngineJob
     order: int
     stage: _Stage = _Stage.WAITING
     first_cached_tokens: int | None = None
@@ -59,14 +59,14 @@ class _Entry:
     was_held: bool = False
 
 
-class Scheduler:
+class StepScheduler:
     """Decides what is in the pipeline before each step.
 
     The process calls `submit` and `cancel` as commands arrive; then, while `needs_step`: `before_step`, one step of the
     pipeline, `after_step`; and `pipeline_lost` instead of the last when the step threw.
     """
 
-    def __init__(self, limits: Limits, shadow: ShadowPrefixCache) -> None:
+    def __init__(self, limits: StepLimits, shadow: ShadowPrefixCache) -> None:
         self.limits = limits
         self.shadow = shadow
         self._entries: dict[int, _Entry] = {}
@@ -80,7 +80,7 @@ class Scheduler:
 
     # Events
 
-    def submit(self, job: Job) -> list[Action]:
+    def submit(self, job: EngineJob) -> list[Action]:
         """A request arrived. Raises ValueError for an id that is live."""
         if job.id in self._entries:
             raise ValueError(f"request id {job.id} is already live")
@@ -267,7 +267,7 @@ class Scheduler:
         blocks = self.blocks_needed(entry.job) + sum(self.blocks_needed(e.job) for e in stay)
         return not stay or blocks <= self.limits.pool_blocks
 
-    def blocks_needed(self, job: Job) -> int:
+    def blocks_needed(self, job: EngineJob) -> int:
         """Blocks of the pool that a request can come to occupy; shared ones count for each."""
         return self._blocks(job.prompt_tokens + job.max_tokens) + 1
 

@@ -30,7 +30,7 @@ from foretype_backend.engines.embedded.ipc import (
     decode_command,
     encode,
 )
-from foretype_backend.engines.embedded.jobs import Limits
+from foretype_backend.engines.embedded.jobs import StepLimits
 from foretype_backend.engines.embedded.loop import WorkerLoop
 from foretype_backend.engines.embedded.openvino_pipeline import (
     BLOCK_TOKENS,
@@ -149,7 +149,7 @@ def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report
         _run_in(pipeline, header, configure.chunk_tokens)
         return pipeline
 
-    limits = Limits(
+    limits = StepLimits(
         chunk_tokens=configure.chunk_tokens,
         max_sequences=configure.max_sequences,
         reserved_sequences=min(2, configure.max_sequences - 1),

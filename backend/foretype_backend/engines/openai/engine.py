@@ -21,10 +21,10 @@ import httpx
 import msgspec
 
 from foretype_backend.engines.aborted_ids import AbortLedger
-from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.openai.events import Event, Events, OpenAIConfig, ServerFeatures, error_of, status_error
-from foretype_backend.engines.openai.http_stream import Answer, HttpStreams
+from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
 from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
+from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.engines.salting import (
     SaltProof,
     as_text,
@@ -57,8 +57,8 @@ class Stream:
     events: Events
     headers: dict[str, str] = field(default_factory=dict[str, str])
     end_token_ids: frozenset[int] = frozenset()
-    connecting: asyncio.Task[Answer] | None = None
-    answer: Answer | None = None
+    connecting: asyncio.Task[StreamedResponse] | None = None
+    answer: StreamedResponse | None = None
     over: bool = False
     ended: asyncio.Future[None] | None = None
     tokens: int = 0
@@ -337,7 +337,7 @@ class OpenAIEngine:
         if stream.answer.status >= 400:
             raise status_error(self._url, stream.answer.status, await stream.answer.text())
 
-    async def _connect(self, stream: Stream, streams: HttpStreams) -> Answer:
+    async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
         connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
         try:
             return await connecting

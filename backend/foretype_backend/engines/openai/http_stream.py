@@ -15,7 +15,7 @@ from typing import Final, cast
 import httptools
 import httpx
 
-__all__ = ["Answer", "HttpStreams"]
+__all__ = ["HttpStreams", "StreamedResponse"]
 
 _HEAD_MAX_BYTES: Final = 64 * 1024
 _TEXT_MAX_BYTES: Final = 64 * 1024
@@ -48,8 +48,8 @@ class HttpStreams:
         fields.append((b"Content-Type", b"application/json"))
         self._head = b"POST %b HTTP/1.1\r\n" % url.raw_path + b"".join(b"%b: %b\r\n" % field for field in fields)
         self._connect_timeout_s, self.idle_timeout_s = connect_timeout_s, idle_timeout_s
-        self._idle: list[Answer] = []
-        self._open: set[Answer] = set()
+        self._idle: list[StreamedResponse] = []
+        self._open: set[StreamedResponse] = set()
 
     @property
     def connections(self) -> int:
@@ -57,7 +57,7 @@ class HttpStreams:
         return len(self._open)
 
     def request(self, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """A whole request, for :meth:`Answer.ask`. Raises httpx.LocalProtocolError for a header that cannot be sent."""
+        """A whole request, for :meth:`StreamedResponse.ask`. Raises httpx.LocalProtocolError for a header that cannot be sent."""
         head = [self._head]
         for name, value in headers.items():
             if not _SENDABLE(value):
@@ -69,7 +69,7 @@ class HttpStreams:
         for answer in list(self._open):
             answer.abort()
 
-    def kept(self) -> Answer | None:
+    def kept(self) -> StreamedResponse | None:
         """A connection that is free; the caller closes it, as one of :meth:`connect`."""
         oldest = asyncio.get_running_loop().time() - _IDLE_S
         while self._idle:
@@ -79,14 +79,14 @@ class HttpStreams:
             answer.abort()
         return None
 
-    async def connect(self) -> Answer:
+    async def connect(self) -> StreamedResponse:
         """A new connection. Raises httpx.ConnectTimeout, httpx.ConnectError."""
         if self._tls and self._context is None:
             self._context = httpx.create_ssl_context(trust_env=False)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, answer = await asyncio.get_running_loop().create_connection(
-                    lambda: Answer(self), self._host, self._port, ssl=self._context
+                    lambda: StreamedResponse(self), self._host, self._port, ssl=self._context
                 )
         except TimeoutError as error:
             raise httpx.ConnectTimeout("no connection in time") from error
@@ -96,23 +96,23 @@ class HttpStreams:
 
     # What answers tell their pool
 
-    def opened(self, answer: Answer) -> None:
+    def opened(self, answer: StreamedResponse) -> None:
         self._open.add(answer)
 
-    def over(self, answer: Answer) -> None:
+    def over(self, answer: StreamedResponse) -> None:
         """Its connection can be used again."""
         if len(self._idle) < _IDLE_MAX:
             self._idle.append(answer)
         else:
             answer.abort()
 
-    def gone(self, answer: Answer) -> None:
+    def gone(self, answer: StreamedResponse) -> None:
         self._open.discard(answer)
         if answer in self._idle:
             self._idle.remove(answer)
 
 
-class Answer(asyncio.Protocol):
+class StreamedResponse(asyncio.Protocol):
     """One connection, and on it one answer at a time.
 
     Attributes:

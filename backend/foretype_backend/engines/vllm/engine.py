@@ -17,7 +17,6 @@ from prometheus_client.registry import Collector
 
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.draft_acceptance import Acceptance, AcceptanceBook, AcceptanceCollector, Guesses
-from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
@@ -27,6 +26,7 @@ from foretype_backend.engines.port import (
     GenerationRequest,
     Origin,
 )
+from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.engines.vllm.library import Library, StepCounts, load_library
 from foretype_backend.engines.vllm.options import (
     ModelShape,

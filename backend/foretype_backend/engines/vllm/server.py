@@ -14,10 +14,9 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from foretype_backend.engines.limits import check_prompt
 from foretype_backend.engines.openai.engine import OpenAIEngine, Stream
 from foretype_backend.engines.openai.events import Event, OpenAIConfig, ServerFeatures
-from foretype_backend.engines.openai.http_stream import Answer
+from foretype_backend.engines.openai.http_stream import StreamedResponse
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,
@@ -27,6 +26,7 @@ from foretype_backend.engines.port import (
     GenerationRequest,
     Origin,
 )
+from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
 __all__ = ["ReplicaIdentity", "VllmServerEngine"]
@@ -200,7 +200,7 @@ class VllmServerEngine(OpenAIEngine):
             self._aborting.add(task)
             task.add_done_callback(self._aborting.discard)
 
-    async def _abort_then_close(self, request_id: str, answer: Answer, ended: asyncio.Future[None]) -> None:
+    async def _abort_then_close(self, request_id: str, answer: StreamedResponse, ended: asyncio.Future[None]) -> None:
         try:
             async with asyncio.timeout(_DRAIN_S):
                 if await self._post_abort([f"cmpl-{request_id}-0"]):

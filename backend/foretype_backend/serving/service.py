@@ -39,12 +39,19 @@ from foretype_backend.identity.directory import Principal
 from foretype_backend.operations.metrics import Measured, Metrics
 from foretype_backend.operations.tracing import RequestTracer
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.serving.completion import Claim, Job, Outcome, Record, estimated_tokens, rate_limited
+from foretype_backend.serving.completion import (
+    AdmittedRequest,
+    Claim,
+    CompletionOutcome,
+    Record,
+    estimated_tokens,
+    rate_limited,
+)
 from foretype_backend.serving.generation import Generation
 from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.timing_wheel import Alarms, Deadline
 
-__all__ = ["Job", "Outcome", "Service"]
+__all__ = ["AdmittedRequest", "CompletionOutcome", "CompletionService"]
 
 _TICK_S = 0.1
 _WAITING_TICK_S = 0.02
@@ -59,7 +66,7 @@ _SENDERS_DOING = frozenset(
 _log = logging.getLogger("foretype.gateway")
 
 
-class Service:
+class CompletionService:
     """Serves completions on one engine. Everything runs on one event loop."""
 
     def __init__(
@@ -184,7 +191,7 @@ class Service:
         if self.accounts is not None:
             self.accounts.settle(reservation, tokens, self._now())
 
-    async def run(self, job: Job, deliver: Callable[[TextDelta], None]) -> Outcome:
+    async def run(self, job: AdmittedRequest, deliver: Callable[[TextDelta], None]) -> CompletionOutcome:
         """Serve one completion; `deliver` is called with every piece of text and must not block.
 
         Returns when the request is over and its engine slot is free. Raises only CancelledError (the caller is gone; the
@@ -203,7 +210,7 @@ class Service:
         self._records[job.key] = record
         if self.tracer is not None:
             self.tracer.begin(record)
-        outcome: Outcome | None = None
+        outcome: CompletionOutcome | None = None
         try:
             outcome = await self._run(record, deliver, loop)
             return outcome
@@ -235,7 +242,7 @@ class Service:
 
     async def _run(
         self, record: Record, deliver: Callable[[TextDelta], None], loop: asyncio.AbstractEventLoop
-    ) -> Outcome:
+    ) -> CompletionOutcome:
         job = record.job
         if self.accounts is not None:
             tokens = len(job.prompt.ids) + (0 if job.prefill_only else job.most_tokens)
@@ -277,7 +284,7 @@ class Service:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _ticket(self, job: Job, now: float) -> Ticket:
+    def _ticket(self, job: AdmittedRequest, now: float) -> Ticket:
         principal = job.principal
         return Ticket(
             key=job.key,
@@ -336,7 +343,7 @@ class Service:
             if changed:
                 self.rungs_changed.tell(changed)
 
-    def _weigh(self, job: Job, *, shed: bool) -> None:
+    def _weigh(self, job: AdmittedRequest, *, shed: bool) -> None:
         """What a tenant asks counts for its rung."""
         self.ladder.decided(
             job.tenant,
@@ -369,9 +376,11 @@ class Service:
             _log.warning("%r: %s", self.engine, FAULT_TOLD[error.fault])
         return FAULT_TOLD[error.fault]
 
-    def _fault(self, record: Record, error: Exception) -> Outcome:
+    def _fault(self, record: Record, error: Exception) -> CompletionOutcome:
         log_fault(_log, "request failed", error)
         return self._ended(record, Reason.FAULT, "internal error; see the gateway's log")
 
-    def _ended(self, record: Record, reason: Reason, message: str = "", *, field: str | None = None) -> Outcome:
+    def _ended(
+        self, record: Record, reason: Reason, message: str = "", *, field: str | None = None
+    ) -> CompletionOutcome:
         return record.ended(reason, self.clock(), message, field=field)

@@ -14,7 +14,7 @@ from foretype_backend.engines.port import Origin
 from foretype_backend.prefix.chain import Chain, ChainMaker, blocks_of
 from foretype_backend.prefix.directory import Held, PrefixDirectory, Retired
 from foretype_backend.prefix.events import CacheChange
-from foretype_backend.prefix.retire_feed import Purge, Retire
+from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 from foretype_backend.prefix.salt import Namespace, tier_namespace
 
 __all__ = ["CacheBook", "LookUp"]
@@ -113,7 +113,7 @@ class CacheBook:
         self.directory.stored(replica, change.stored)
         self.directory.removed(replica, change.removed)
 
-    def expire(self, now: float) -> list[Retire]:
+    def expire(self, now: float) -> list[RetireNotice]:
         """What nobody used for a minute, as the tiers are told: for each document the first character that is not wanted."""
         while self._last_seen and next(iter(self._last_seen.values())) + FORGET_AFTER_S <= now:
             self.left(next(iter(self._last_seen)), now)
@@ -122,7 +122,7 @@ class CacheBook:
             for namespace, document, start in self._spans_of(one):
                 known = first.get((namespace, document))
                 first[namespace, document] = start if known is None else min(known, start)
-        return [Retire(namespace, document, start) for (namespace, document), start in first.items()]
+        return [RetireNotice(namespace, document, start) for (namespace, document), start in first.items()]
 
     def _spans_of(self, one: Retired) -> list[tuple[str, str, int]]:
         salt = self._salts.get(one.namespace, "")
@@ -133,9 +133,9 @@ class CacheBook:
     def contents(self, tenant: str, repository: str = "") -> list[Held]:
         return self.directory.contents(tenant, repository)
 
-    def purge(self, tenant: str, repository: str = "") -> tuple[int, list[Purge]]:
+    def purge(self, tenant: str, repository: str = "") -> tuple[int, list[PurgeNotice]]:
         """Forgets a repository, or with none the whole tenant: the number of blocks, and what the tiers are told."""
         blocks = self.directory.purge(tenant, repository)
         gone = [one for one in self._salts if one.tenant == tenant and (not repository or one.scope == repository)]
-        told = [Purge(tier_namespace(salt)) for one in gone if (salt := self._salts.pop(one))]
+        told = [PurgeNotice(tier_namespace(salt)) for one in gone if (salt := self._salts.pop(one))]
         return blocks, told
