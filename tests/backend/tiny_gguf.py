@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -43,9 +44,16 @@ def write_tiny_gguf(
     pretokenizer: str = "qwen2",
     controls: Sequence[str] = CONTROLS,
     without: str = "",
+    extra: Mapping[str, Any] | None = None,
+    vectors: Sequence[str] = (),
     seed: int = 0,
 ) -> Path:
-    """Write the file and return its path. Dimensions are multiples of 32 (a Q8_0 block); `without` leaves a tensor out."""
+    """Write the file and return its path. Dimensions are multiples of 32 (a Q8_0 block); `without` leaves a tensor out.
+
+    Args:
+        extra: further metadata below the architecture's name.
+        vectors: names of further tensors, each of `hidden` zeros.
+    """
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("tiny")
@@ -72,6 +80,10 @@ def write_tiny_gguf(
         add(END_TOKEN)
     writer.add_add_bos_token(False)
 
+    adding: dict[type, Any] = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32}
+    for key, value in (extra or {}).items():
+        adding[type(value)](f"{architecture}.{key}", value)
+
     def matrix(name: str, rows: int, columns: int, scale: float) -> None:
         values = (rng.standard_normal((rows, columns)) * scale).astype(np.float32)
         if name == without:
@@ -91,6 +103,8 @@ def write_tiny_gguf(
         matrix(f"blk.{layer}.ffn_gate.weight", feed_forward, hidden, hidden**-0.5)
         matrix(f"blk.{layer}.ffn_up.weight", feed_forward, hidden, hidden**-0.5)
         matrix(f"blk.{layer}.ffn_down.weight", hidden, feed_forward, feed_forward**-0.5)
+    for name in vectors:
+        writer.add_tensor(name, np.zeros(hidden, dtype=np.float32))
     ones("output_norm.weight")
     matrix("output.weight", vocabulary_tokens, hidden, hidden**-0.5)
     writer.write_header_to_file()
