@@ -18,7 +18,17 @@ import msgspec
 from foretype_context.grammars import GRAMMARS, Grammar, grammar_file
 from foretype_context.tokens import Tokenizer
 
-__all__ = ["Detection", "Evidence", "Family", "Proof", "detect", "families", "known_controls", "names_a_chat_model"]
+__all__ = [
+    "Detection",
+    "Evidence",
+    "Family",
+    "Proof",
+    "detect",
+    "families",
+    "known_controls",
+    "names_a_chat_model",
+    "unserved",
+]
 
 _CHAT_NAME: Final = re.compile(r"(?i)(?:^|[^a-z])(?:instruct|chat|it|devstral|assistant)(?:[^a-z]|$)")
 _CHAT_TOKENS: Final = frozenset(
@@ -97,6 +107,16 @@ class _File(msgspec.Struct):
     decoder: Any = None
 
 
+class Unserved(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A family that can fill in, known by `tokens`, and the reason why it has no grammar here."""
+
+    id: str
+    models: str
+    tokens: tuple[str, ...]
+    reason: str
+    source: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What is known of a model before it is asked anything.
@@ -140,6 +160,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
         nearest: that one's id, where `grammar` is None.
         chat: it belongs, as a rule, to models that are trained to talk.
         ambiguous: ids of the grammars that all fit; then one of them has to be named.
+        unserved: id of a family that is known and has no grammar.
     """
 
     family: str | None = None
@@ -150,6 +171,7 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
     nearest: str | None = None
     chat: bool = False
     ambiguous: tuple[str, ...] = ()
+    unserved: str | None = None
 
     def problem(self) -> str:
         """Why it cannot be served unasked, with what to do about it; empty where it can."""
@@ -160,6 +182,9 @@ class Detection(msgspec.Struct, frozen=True, kw_only=True):
                 f"the control tokens fit {' and '.join(self.ambiguous)}; say which: `[model] grammar = "
                 f'"{self.ambiguous[0]}"` in --profile FILE'
             )
+        for one in unserved():
+            if one.id == self.unserved:
+                return f"it is {one.models}, which is not served: {one.reason}; describe its grammar in --profile FILE, or take another model"
         if self.nearest is not None:
             return f"it looks like {self.nearest} but lacks {', '.join(self.missing)}; take the base model, or name a grammar in --profile FILE"
         if self.chat:
@@ -179,6 +204,12 @@ def families() -> tuple[Family, ...]:
     return tuple(
         msgspec.convert({"grammar": id, **table}, Family) for id in GRAMMARS for table in grammar_file(id)["family"]
     )
+
+
+@cache
+def unserved() -> tuple[Unserved, ...]:
+    """Families that are known and have no grammar."""
+    return tuple(msgspec.convert(table, Unserved) for table in grammar_file("_unserved")["family"])
 
 
 @cache
@@ -209,8 +240,9 @@ def detect(evidence: Evidence) -> Detection:
     chat = talks or all(one.chat for one in fitting)
     if len(grammars) > 1:
         return Detection(ambiguous=grammars, chat=chat)
-    # Families of one grammar that nothing tells apart go by the first: their prompts are the same.
-    found = fitting[0]
+    # Families of one grammar that nothing tells apart go by their name, or by the first: their prompts are the same.
+    name = evidence.name.lower()
+    found = next((one for one in fitting if one.id.split("-")[0] in name), fitting[0])
     missing = tuple(sorted(GRAMMARS[found.grammar].controls() - have))
     return Detection(
         family=found.id,
@@ -237,8 +269,11 @@ def _ids_agree(one: Family, evidence: Evidence) -> bool | None:
 
 
 def _score(one: Family, evidence: Evidence) -> int:
-    """For the family or against it, beyond the tokens of its grammar: each kind of evidence counts one."""
-    score = {True: 1, False: -1, None: 0}[_ids_agree(one, evidence)]
+    """For the family or against it, beyond the tokens of its grammar: each kind of evidence counts one.
+
+    Other ids say nothing: of some families none are known, and they would win by that.
+    """
+    score = int(_ids_agree(one, evidence) is True)
     if not all(token in evidence.controls for token in one.marks):
         score -= 1
     if evidence.pre and one.pre:
@@ -251,8 +286,11 @@ def _nearest(have: frozenset[str], *, chat: bool) -> Detection:
     lacks = sorted((len(one.needed() - have), -len(one.needed()), id) for id, one in GRAMMARS.items())
     count, _, id = lacks[0]
     one = GRAMMARS[id]
+    for other in unserved():
+        if have.issuperset(other.tokens):
+            return Detection(unserved=other.id, chat=chat)
     if not count:  # all is there, and something else that says no
         return Detection(chat=chat)
-    if count > _CLOSE or count * 2 > len(one.needed()):
+    if count > _CLOSE or have.isdisjoint({one.fim_prefix, one.fim_suffix, one.fim_middle}):
         return Detection(chat=chat)
     return Detection(nearest=id, missing=tuple(sorted(one.controls() - have)), chat=chat)

@@ -227,11 +227,9 @@ def _wrong(one: Grammar) -> Iterator[tuple[str, str]]:
             yield field, "has a control character"
 
 
-def grammar_file(id: str) -> dict[str, Any]:
-    """The tables of a family's file, `grammar` and what :mod:`foretype_context.families` reads. Raises UnknownGrammarError."""
-    if id not in GRAMMARS:
-        raise UnknownGrammarError(f"no grammar {id!r}; there are {', '.join(GRAMMARS)}")
-    return tomllib.loads(read_small(_FILES / f"{id}.toml", _FILE_BYTES, links=True).decode())
+def grammar_file(stem: str) -> dict[str, Any]:
+    """The tables of one of our own files, `grammar` and what :mod:`foretype_context.families` reads."""
+    return tomllib.loads(read_small(_FILES / f"{stem}.toml", _FILE_BYTES, links=True).decode())
 
 
 class _Shipped(Mapping[str, Grammar]):
@@ -242,7 +240,7 @@ class _Shipped(Mapping[str, Grammar]):
 
     @cached_property
     def _ids(self) -> tuple[str, ...]:
-        return tuple(sorted(path.stem for path in _FILES.glob("*.toml")))
+        return tuple(sorted(path.stem for path in _FILES.glob("[!_]*.toml")))
 
     def __getitem__(self, id: str) -> Grammar:
         if id not in self:

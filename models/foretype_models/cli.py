@@ -9,12 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from foretype_context.terminal import say, say_json
 
 from foretype_models import artifacts
 
-app = typer.Typer(help="Model files: list, verify, pull.", no_args_is_help=True)
+app = typer.Typer(help="Model files: list, verify, pull, identify.", no_args_is_help=True)
 
 
 def fail(message: str) -> typer.Exit:
@@ -111,3 +112,48 @@ def pull(
 
 if __name__ == "__main__":
     app()
+
+
+@app.command()
+def identify(
+    path: Annotated[Path, typer.Argument(metavar="FILE.gguf|FOLDER|tokenizer.json", help="what to look at")],
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> None:
+    """Says which family a model is of, in which grammar it is asked, and what it lacks. Reads headers and tokenizers alone."""
+    from foretype_models.identify import IdentifyError
+    from foretype_models.identify import identify as look_at
+
+    try:
+        found = look_at(path)
+    except IdentifyError as error:
+        raise fail(str(error)) from error
+    if as_json:
+        say_json({**msgspec.structs.asdict(found), "problem": found.problem(), "warning": found.warning()})
+        return
+    if found.family is None:
+        say(f"{found.path}: no family")
+    else:
+        sure = "by its ids" if found.certain else "by its control tokens alone"
+        say(
+            f"{found.path}: {found.family}, {sure}; grammar {found.grammar}, {'proven' if found.proven else 'unproven'}"
+        )
+        if found.missing:
+            say(f"it lacks {', '.join(found.missing)}, and can do without")
+    for remark in (found.problem(), found.warning()):
+        if remark:
+            say(remark)
+
+
+@app.command("families")
+def list_families(as_json: Annotated[bool, typer.Option("--json", help="one JSON array")] = False) -> None:
+    """Lists the families that can be asked to fill in, where their grammars come from, and which of them are proven.
+
+    Proven: source files, cut into prompts, gave the same ids as the encoder of somebody else, with the family's own vocabulary.
+    """
+    from foretype_models.family_table import lines, rows
+
+    if as_json:
+        say_json(rows())
+        return
+    for line in lines():
+        say(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from foretype_context.families import Evidence, detect, families, known_controls, names_a_chat_model
+from foretype_context.families import Evidence, detect, families, known_controls, names_a_chat_model, unserved
 from foretype_context.grammars import GRAMMARS
 
 PIPE_FIM = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>")
@@ -66,13 +66,13 @@ def test_a_vocabulary_is_the_family_all_of_whose_tokens_it_has(
 def test_each_family_is_known_by_its_own_tokens_and_ids(family: object) -> None:
     one = next(known for known in families() if known is family)
     tokens = (*GRAMMARS[one.grammar].controls(), *one.marks)
-    ids = dict.fromkeys(tokens) | dict(one.ids)
+    ids: dict[str, int | None] = {**dict.fromkeys(tokens), **one.ids}
     found = detect(Evidence(controls=ids, pre=one.pre[0] if one.pre else "", pieces=one.pieces))
     assert found.grammar == one.grammar
     assert found.complete and not found.ambiguous
     if one.ids or one.pre:
         assert found.certain
-        assert found.family == one.id or GRAMMARS[one.grammar] is GRAMMARS[found.grammar]
+        assert found.family is not None
 
 
 @pytest.mark.parametrize("id", sorted(GRAMMARS))
@@ -100,10 +100,20 @@ def test_what_fits_two_families_is_asked_about_and_what_is_known_of_the_file_dec
     assert "mellum" in found.problem() and "starcoder" in found.problem() and "--profile" in found.problem()
     assert detect(Evidence.of(both, pre="mellum")).grammar == "mellum"
     assert detect(Evidence.of(both, pre="refact")).family == "refact"
-    ids = dict(zip(both, (0, 1, 2, 3, 4, 5, 18), strict=True))
+    ids: dict[str, int | None] = dict(zip(both, (0, 1, 2, 3, 4, 5, 18), strict=True))
     assert detect(Evidence(controls=ids)).grammar == "starcoder"
     assert detect(Evidence.of({*STARCODER, *STARCODER_2})).ambiguous == ("starcoder", "starcoder2")
     assert detect(Evidence.of({*QWEN, *CODEGEMMA})).ambiguous == ("codegemma", "qwen2.5-coder")
+
+
+def test_a_family_that_is_known_and_not_served_says_why() -> None:
+    for one in unserved():
+        assert len(one.reason) > 20 and one.source
+        found = detect(Evidence.of(one.tokens))
+        assert (found.family, found.unserved) == (None, one.id)
+        assert one.reason in found.problem()
+    assert {"aixcoder"} <= {one.id for one in unserved()}
+    assert detect(Evidence.of(("<s>", "</s>", "<unk>"))).nearest is None
 
 
 def test_ids_make_it_certain_and_other_ids_do_not() -> None:

@@ -1,0 +1,168 @@
+"""`foretype models identify` and `families`: what a file is, of every shape that a model comes in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+from context.tiny import raw
+from foretype_context.families import families, unserved
+from foretype_context.grammars import GRAMMARS
+from foretype_models.cli import app
+from typer.testing import CliRunner
+
+from models import checkpoints
+
+RUN = CliRunner()
+PIPE_FIM = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>")
+FIM = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>")
+_TWINS = {"starcoder", "refact"}
+"""Granite-code has the vocabulary of the one and the pre-tokeniser of the other; its name tells it."""
+KEYS = {"family", "grammar", "complete", "missing", "chat", "ambiguous"}
+
+
+def write_gguf(path: Path, tokens: dict[str, int], *, pre: str = "qwen2", model: str = "gpt2", name: str = "m") -> Path:
+    """A header with a vocabulary of control tokens at their ids, and nothing else; the rest of the rows is padding."""
+    rows = [f"[PAD{at}]" for at in range(max(tokens.values()) + 1)]
+    types = [5] * len(rows)
+    for token, at in tokens.items():
+        rows[at], types[at] = token, 3 if at % 2 else 4
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name(name)
+    writer.add_tokenizer_model(model)
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(rows)
+    writer.add_token_types(types)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    return path
+
+
+def numbered(*tokens: str, first: int = 300) -> dict[str, int]:
+    return {token: first + at for at, token in enumerate(tokens)}
+
+
+def said(path: Path) -> dict[str, Any]:
+    result = RUN.invoke(app, ["identify", str(path), "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found.keys() >= KEYS
+    return found
+
+
+@pytest.mark.parametrize("family", [one for one in families() if one.ids], ids=lambda one: one.id)
+def test_a_header_with_the_familys_ids_is_that_family_for_certain(tmp_path: Path, family: object) -> None:
+    one = next(known for known in families() if known is family)
+    wanted = sorted(GRAMMARS[one.grammar].controls() | set(one.marks))
+    others = numbered(*(token for token in wanted if token not in one.ids), first=max(one.ids.values()) + 7)
+    model = "llama" if one.pieces else "gpt2"
+    path = write_gguf(tmp_path / "a.gguf", {**one.ids, **others}, pre=one.pre[0] if one.pre else "default", model=model)
+    found = said(path)
+    assert found["grammar"] == one.grammar
+    assert found["family"] == one.id or found["family"] in _TWINS
+    assert found["certain"] and found["complete"] and found["missing"] == []
+    assert found["chat"] is one.chat
+
+
+@pytest.mark.parametrize(
+    ("tokens", "pre", "family"),
+    [
+        ((*PIPE_FIM, "<|end_of_text|>"), "dbrx", "granite-4"),
+        ((*PIPE_FIM, "<bos>", "<eos>", "<|file_separator|>"), "default", "codegemma"),
+        (("<|endoftext|>", *FIM, "<filename>", "<reponame>"), "mellum", "mellum"),
+        (("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<gh_stars>"), "refact", "refact"),
+    ],
+)
+def test_what_was_taken_for_another_family_is_its_own(
+    tmp_path: Path, tokens: tuple[str, ...], pre: str, family: str
+) -> None:
+    assert said(write_gguf(tmp_path / "a.gguf", numbered(*tokens), pre=pre))["family"] == family
+
+
+def test_families_of_one_vocabulary_go_by_the_name_of_the_file(tmp_path: Path) -> None:
+    ids = next(dict(one.ids) for one in families() if one.id == "granite-code")
+    assert said(write_gguf(tmp_path / "granite-3b-code.gguf", ids, pre="refact"))["family"] == "granite-code"
+    assert said(write_gguf(tmp_path / "other.gguf", ids, pre="refact"))["family"] == "refact"
+
+
+def test_a_tokenizer_and_a_folder_are_looked_at_like_a_file(tmp_path: Path) -> None:
+    source = checkpoints.make(tmp_path / "source", family="starcoder2")
+    for path in (source, source / "tokenizer.json"):
+        found = said(path)
+        assert (found["family"], found["complete"], found["missing"]) == ("starcoder2", True, [])
+        assert found["architecture"] == "Qwen2ForCausalLM"
+    (tmp_path / "one").mkdir()
+    write_gguf(tmp_path / "one" / "m.gguf", numbered(*GRAMMARS["deepseek-coder"].controls()), pre="deepseek-coder")
+    assert said(tmp_path / "one")["family"] == "deepseek-coder"
+
+
+def test_a_vocabulary_with_one_control_missing_is_no_family_and_says_which(tmp_path: Path) -> None:
+    tokens = GRAMMARS["qwen2.5-coder"].controls()
+    (tmp_path / "tokenizer.json").write_bytes(raw("qwen2", tokens - {"<|fim_middle|>"}))
+    found = said(tmp_path)
+    assert (found["family"], found["grammar"], found["complete"]) == (None, None, False)
+    assert found["missing"] == ["<|fim_middle|>"] and found["nearest"] == "qwen2.5-coder"
+    result = RUN.invoke(app, ["identify", str(tmp_path)])
+    assert "<|fim_middle|>" in result.stdout and "no family" in result.stdout
+    (tmp_path / "tokenizer.json").write_bytes(raw("qwen2", tokens - {"<|im_end|>"}))
+    found = said(tmp_path)
+    assert (found["family"], found["complete"], found["missing"]) == ("qwen2.5-coder", False, ["<|im_end|>"])
+
+
+def test_what_fits_two_families_is_said_to(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(
+        raw("gpt2", frozenset(("<|endoftext|>", *FIM, "<filename>", "<reponame>")))
+    )
+    found = said(tmp_path)
+    assert found["family"] is None and found["ambiguous"] == ["mellum", "starcoder"]
+    assert "say which" in found["problem"]
+
+
+def test_chat_models_are_told(tmp_path: Path) -> None:
+    ids = next(dict(one.ids) for one in families() if one.id == "qwen2.5-coder")
+    base = write_gguf(tmp_path / "base.gguf", ids, name="Qwen2.5 Coder 1.5B")
+    talks = write_gguf(tmp_path / "talks.gguf", ids, name="Qwen2.5 Coder 1.5B Instruct")
+    assert not said(base)["chat"]
+    found = said(talks)
+    assert found["chat"] and found["family"] == "qwen2.5-coder" and "never learned" in found["warning"]
+    assert "never learned" in RUN.invoke(app, ["identify", str(talks)]).stdout
+    tekken = numbered("<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]")
+    found = said(write_gguf(tmp_path / "devstral.gguf", tekken, pre="tekken"))
+    assert found["family"] is None and found["chat"]
+
+
+def test_what_cannot_be_looked_at_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF\x03\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff" + b"\xff" * 40)
+    (tmp_path / "no.gguf").write_bytes(b"")
+    (tmp_path / "text.gguf").write_text("hello there")
+    (tmp_path / "tokenizer.json").write_text("[]")
+    (tmp_path / "two").mkdir()
+    for name in "ab":
+        write_gguf(tmp_path / "two" / f"{name}.gguf", numbered("<s>"))
+    for name in ("empty", "bad.gguf", "no.gguf", "text.gguf", "tokenizer.json", "two", "absent"):
+        result = RUN.invoke(app, ["identify", str(tmp_path / name)])
+        assert result.exit_code == 1, name
+        assert result.exception is None or isinstance(result.exception, SystemExit), name
+        assert len(result.stderr.strip().splitlines()) == 1 and name in result.stderr
+
+
+def test_the_table_of_families_says_what_is_proven_and_what_is_not() -> None:
+    rows = json.loads(RUN.invoke(app, ["families", "--json"]).stdout)
+    assert len(rows) == len(families()) + len(unserved())
+    for row in rows:
+        assert row["source"] and row["models"]
+        if row["grammar"] is None:
+            assert row["reason"]
+        else:
+            assert row["grammar"] in GRAMMARS
+            assert row["proven"] is (row["files"] > 0 and row["equal"] == row["files"])
+            assert bool(row["digest"]) is bool(row["vocabulary"]) is (row["files"] > 0)
+    shown = RUN.invoke(app, ["families"]).stdout
+    assert "unproven" in shown and "aiXcoder-7B" in shown
+    for row in rows:
+        assert row["family"] in shown
