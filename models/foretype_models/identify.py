@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
+from foretype_context.errors import TokenizerError
 from foretype_context.families import Detection, Evidence, Family, detect, families, known_controls
 from foretype_context.tokenizer_file import is_control
-from foretype_context.tokens import TokenizerUnusable, tokenizer_from_bytes
+from foretype_context.tokens import tokenizer_from_bytes
 
 from foretype_models.gguf_metadata import GgufError, read_metadata
 
@@ -123,7 +124,7 @@ def _of_tokenizer(file: Path) -> tuple[Evidence, str]:
         tokenizer = tokenizer_from_bytes(raw, name=str(file), convert=False)
     except OSError as error:
         raise IdentifyError(f"{file}: cannot be read ({error.strerror}); check its permissions") from error
-    except TokenizerUnusable as error:
+    except TokenizerError as error:
         raise IdentifyError(str(error)) from error
     config = _json_beside(file, "config.json")
     named = str(config.get("_name_or_path") or "")
