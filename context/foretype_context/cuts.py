@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from enum import StrEnum
 
-__all__ = ["CutRule", "cut_points", "split_pieces", "well_formed"]
+__all__ = ["CutRule", "cut_points", "split_pieces"]
 
 
 class CutRule(StrEnum):
@@ -20,17 +20,6 @@ class CutRule(StrEnum):
     NON_BLANK_LINE = "non_blank_line"  # before a line that is not blank: Qwen2's pattern and its relatives
     OUTER_LINE = "outer_line"  # before an unindented line that follows a non-blank one: GPT-2's pattern
     NOWHERE = "nowhere"
-
-
-def well_formed(text: str) -> str:
-    """`text` with every lone surrogate replaced by U+FFFD, one for one, so that offsets stay what they were."""
-    if text.isascii():
-        return text
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return "".join("�" if "\ud800" <= character <= "\udfff" else character for character in text)
-    return text
 
 
 def cut_points(text: str, rule: CutRule) -> Iterator[int]:

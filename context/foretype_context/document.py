@@ -15,7 +15,7 @@ from foretype_context.errors import EditRangeError
 from foretype_context.languages import language_of
 from foretype_context.lines import LineIndex
 from foretype_context.neighbourhood import Neighbourhood, Region
-from foretype_context.tokens import well_formed
+from foretype_context.text import well_formed
 
 __all__ = ["Document", "Edit", "Snapshot"]
 

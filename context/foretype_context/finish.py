@@ -18,7 +18,7 @@ from foretype_context.languages import LanguageSpec, language_spec
 from foretype_context.plan import SuggestionKind
 from foretype_context.repetition import is_repetitive, without_repeated_lines
 from foretype_context.syntax import CLOSERS_ONLY, block_indent, closes_block, indent_columns, previous_filled_line
-from foretype_context.tokens import well_formed
+from foretype_context.text import well_formed
 from foretype_context.truncate import block_end
 from foretype_context.windows import View
 

@@ -27,7 +27,7 @@ from foretype_context.node_types import (
     defined_name,
 )
 from foretype_context.parsing import node_text, parse_bounded
-from foretype_context.tokens import well_formed
+from foretype_context.text import well_formed
 
 __all__ = ["OUTLINE_CHARS", "Part", "defines", "outline", "parts_of"]
 

@@ -15,7 +15,7 @@ from foretype_context.plan import Dropped
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_context.sources import Snippet
 from foretype_context.strategy import Strategy
-from foretype_context.tokens import well_formed
+from foretype_context.text import well_formed
 from foretype_context.windows import View
 
 __all__ = ["Selection", "select", "similarity"]

@@ -20,8 +20,9 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from foretype_context.cuts import CutRule, cut_points, split_pieces, well_formed
+from foretype_context.cuts import CutRule, cut_points, split_pieces
 from foretype_context.errors import TokenizerConversionError, TokenizerError, UnknownControlError
+from foretype_context.text import well_formed
 from foretype_context.tokenizer_file import bytes_by_id, is_control, split_pattern, without_prefix
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
     "load_tokenizer",
     "split_pieces",
     "tokenizer_from_bytes",
-    "well_formed",
 ]
 
 _CACHE_ENTRIES: Final = 20_000

@@ -17,7 +17,7 @@ from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
 from foretype_context.ignored import Rules, is_ignored, rules_below, rules_of_user
 from foretype_context.languages import PLAINTEXT, language_of
 from foretype_context.small_files import read_small
-from foretype_context.tokens import well_formed
+from foretype_context.text import well_formed
 
 from foretype_retrieval.errors import WorkspaceGoneError
 from foretype_retrieval.index import FileState

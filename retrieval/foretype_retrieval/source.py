@@ -10,19 +10,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 from foretype_context.document import Snapshot
 from foretype_context.segments import Scope
 from foretype_context.sources import Snippet
+from foretype_context.uris import path_of_uri
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.indexing import Progress
 from foretype_retrieval.search import NEAR_LINES, Hit, Query, query_at, search
 from foretype_retrieval.watch import Workspace
 
-__all__ = ["RetrievalSource", "open_source", "path_of_uri"]
+__all__ = ["RetrievalSource", "open_source", "path_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class RetrievalSource:
 
     def snippets(self, snapshot: Snapshot, offset: int, *, limit: int) -> Sequence[Snippet]:
         """At most `limit` snippets, best first. Reads no file; none while the index is not there yet."""
-        path = path_of_uri(snapshot.uri)
+        path = path_of(snapshot.uri)
         workspace, own = self._place(path) if path is not None else (None, "")
         if workspace is None and path is None and len(self._workspaces) == 1:
             workspace, own = self._workspaces[0], snapshot.path
@@ -82,7 +81,7 @@ class RetrievalSource:
 
     def opened(self, uri: str, text: str) -> None:
         """A document is open in the editor: its text counts, not its file's."""
-        path = path_of_uri(uri)
+        path = path_of(uri)
         if path is not None:
             self._texts[path] = text
             self._tell(path, text if len(text) <= _OPEN_CHARS_MAX else None)
@@ -93,13 +92,13 @@ class RetrievalSource:
 
     def closed(self, uri: str) -> None:
         """A document is not open any more: its file counts again."""
-        path = path_of_uri(uri)
+        path = path_of(uri)
         if path is not None and self._texts.pop(path, None) is not None:
             self._tell(path, None)
 
     def saved(self, uri: str) -> None:
         """A document was saved, or a file was made, changed or deleted; it is read again in the background."""
-        path = path_of_uri(uri)
+        path = path_of(uri)
         workspace, own = self._place(path) if path is not None else (None, "")
         if workspace is not None:
             workspace.touched(own)
@@ -179,16 +178,12 @@ def _snippet(hit: Hit) -> Snippet:
     )
 
 
-def path_of_uri(uri: str) -> Path | None:
+def path_of(uri: str) -> Path | None:
     """The file of a `file:` URI or a plain absolute path; None for anything else."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # an unclosed bracket in the host
-        return None
-    if parts.scheme == "file":
-        return Path(url2pathname(unquote(parts.path)))
-    path = Path(uri)
-    return path if path.is_absolute() else None
+    if (path := path_of_uri(uri)) is not None:
+        return path
+    plain = Path(uri)
+    return plain if plain.is_absolute() else None
 
 
 def _resolved(root: Path) -> Path:

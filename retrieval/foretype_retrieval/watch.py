@@ -17,7 +17,7 @@ from typing import Final
 
 import platformdirs
 from foretype_context.ignored import rules_of_user
-from foretype_context.tokens import well_formed
+from foretype_context.text import well_formed
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.errors import (

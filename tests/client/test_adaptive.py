@@ -321,17 +321,6 @@ def test_the_same_text_again_keeps_its_array() -> None:
     assert stream.span(0) == (0, 0)
 
 
-def test_a_draft_goes_over_line_ends_and_stops_where_it_is_unsure() -> None:
-    seen = "first = load(path)\nsecond = parse(first)\n\n" * 4
-    model = AdaptiveModel()
-    text = seen + "first = lo"
-    draft = model.draft(snapshot(text), len(text), 8)
-    assert "".join(draft).startswith("ad(path)\nsecond")
-    assert len(draft) <= 8
-    assert model.draft(snapshot("zq"), 2, 8) == []
-    assert model.draft(snapshot(text), len(text), 0) == []
-
-
 def test_weights_are_shares() -> None:
     weights = fitted_weights()
     assert weights.levels.shape == (CELLS,)

@@ -119,16 +119,6 @@ def test_options_that_make_no_sense_name_their_field(options: dict[str, float]) 
         PolicyOptions(**options)
 
 
-def test_right_after_an_acceptance_nothing_is_waited_for() -> None:
-    policy = Policy(PolicyOptions(switches=Switches(hot_streak=True)))
-    state = policy.took(PolicyState(), 10.0)
-    assert policy.decide(state, ask(changed_s=10.0), 10.0) == Now()
-    assert policy.decide(state, ask(changed_s=10.02), 10.02) == Now()
-    assert policy.decide(state, ask(changed_s=10.3), 10.3) == Wait(10.375)
-    without = Policy()
-    assert without.decide(state, ask(changed_s=10.0), 10.0) == Wait(10.075)
-
-
 def test_a_deletion_asks_nothing_unless_invoked_or_switched_off() -> None:
     policy = Policy()
     assert policy.decide(PolicyState(), ask(deleted=True), 10.0) == Skip(SkipReason.DELETION)
@@ -144,7 +134,7 @@ def test_without_the_adaptive_debounce_reactions_change_nothing() -> None:
 
 
 def test_a_switch_that_does_not_exist_is_named_with_those_that_do() -> None:
-    switched = Switches().switched(on=["hot-streak"], off=["skip_deletions"])
-    assert switched.hot_streak and not switched.skip_deletions
-    with pytest.raises(ValueError, match=r"hot: the switches are .*hot_streak"):
-        Switches().switched(on=["hot"])
+    switched = Switches().switched(on=["speculative"], off=["skip_deletions"])
+    assert switched.speculative and not switched.skip_deletions
+    with pytest.raises(ValueError, match=r"hot_streak: the switches are .*skip_deletions"):
+        Switches().switched(on=["hot-streak"])

@@ -7,6 +7,7 @@ import pytest
 from context.tiny import KINDS, SAMPLE, raw, tiny
 from foretype_context.errors import TokenizerError, UnknownControlError
 from foretype_context.templates import GRAMMARS, grammar
+from foretype_context.text import well_formed
 from foretype_context.tokens import (
     CutRule,
     StreamDecoder,
@@ -14,7 +15,6 @@ from foretype_context.tokens import (
     load_tokenizer,
     split_pieces,
     tokenizer_from_bytes,
-    well_formed,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st

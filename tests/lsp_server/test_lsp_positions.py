@@ -1,7 +1,8 @@
 import re
 
 import pytest
-from foretype_lsp.documents.positions import Encoding, Lines, Position, index_at, join_surrogates, split_lines, units
+from foretype_context.text import join_surrogates
+from foretype_lsp.documents.positions import Encoding, Lines, Position, index_at, split_lines, units
 from hypothesis import example, given
 from hypothesis import strategies as st
 

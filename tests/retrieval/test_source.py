@@ -11,7 +11,7 @@ from foretype_context.sources import SnippetSource
 from foretype_retrieval.embed import LazyEmbedder, default_embedder
 from foretype_retrieval.errors import AbsentIndexError, IndexingCancelledError, WorkerError
 from foretype_retrieval.indexing import Progress, open_index
-from foretype_retrieval.source import RetrievalSource, open_source, path_of_uri
+from foretype_retrieval.source import RetrievalSource, open_source, path_of
 from foretype_retrieval.store import folder_of, writing
 from foretype_retrieval.watch import Workspace
 from foretype_retrieval.worker import run_worker
@@ -161,7 +161,7 @@ def test_the_process_ends_when_it_is_cancelled(tmp_path: Path) -> None:
     ],
 )
 def test_only_files_have_a_path(uri: str, path: str | None) -> None:
-    assert path_of_uri(uri) == (Path(path) if path is not None else None)
+    assert path_of(uri) == (Path(path) if path is not None else None)
 
 
 def test_the_package_costs_no_torch_and_no_faiss_to_import() -> None:

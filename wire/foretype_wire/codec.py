@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from foretype_context.segments import Segment
+from foretype_context.text import join_surrogates, well_formed
 
 from foretype_wire.errors import FrameTooLargeError, UnreadableFrameError
 from foretype_wire.messages import MAX_FRAME_BYTES, ClientMessage, Complete, GatewayMessage
@@ -77,11 +78,7 @@ class Codec:
 
 def scrub(text: str) -> str:
     """`text` without lone surrogates: they become U+FFFD, and pairs one character, exactly as tiktoken reads them."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return well_formed(join_surrogates(text))
 
 
 def scrub_call(call: Complete[Segment]) -> Complete[Segment]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from foretype_context.text import common_prefix
+
 __all__ = ["OTHER", "TemplateReport", "Templates", "template_name"]
 
 OTHER: Final = "other"
@@ -62,7 +64,8 @@ class Templates:
         template = self._templates.setdefault(name, _Template())
         template.requests += 1
         template.digests.append(blake2b(system.encode("utf-8", "surrogatepass"), digest_size=8).digest())
-        template.beginning = system if template.beginning is None else _common(template.beginning, system)
+        known = system if template.beginning is None else template.beginning
+        template.beginning = system[: common_prefix(known, system)]
         return name
 
     def answered(self, name: str, prompt_tokens: int, cached_tokens: int) -> None:
@@ -79,15 +82,3 @@ class Templates:
         changing = seen >= _MIN_REQUESTS and distinct > _CHANGING_SHARE * seen
         hit_rate = template.cached_tokens / template.prompt_tokens if template.prompt_tokens else None
         return TemplateReport(name, template.requests, hit_rate, changing, len(template.beginning or ""))
-
-
-def _common(first: str, second: str) -> str:
-    """The longest common beginning, in O(log) comparisons of slices."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if first[low:middle] == second[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return first[:low]

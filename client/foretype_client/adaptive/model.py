@@ -40,7 +40,6 @@ _HALF_WORD: Final = re.compile(r" ?\w+$")
 _BLANKS: Final = " \t\r\f\v"
 _CHARS_MIN: Final = 3
 """Shorter texts are not worth a look: taking one costs a key as well."""
-_DRAFT_CHANCE_MIN: Final = 0.5
 _LOOKS_MAX: Final = 2
 
 
@@ -142,26 +141,6 @@ class AdaptiveModel:
             return None
         text = self._spelled(found.ids)[len(spot.half) :].rstrip()
         return LocalCandidate(text, found.chance) if len(text) >= _CHARS_MIN else None
-
-    def draft(self, snapshot: Snapshot, offset: int, tokens: int) -> list[str]:
-        """At most `tokens` lexemes that probably come next, over line ends too, for a server to check in one step.
-
-        The first completes a half-typed word. It ends where the next lexeme is no longer more likely right than wrong.
-        Indentation after a line end is not part of it.
-        """
-        spot = self.spot(snapshot, offset)
-        following = self._next(spot)
-        path: list[int] = []
-        while len(path) < tokens and (found := following(path)) is not None:
-            ids, chance = found
-            best = int(chance.argmax())
-            if float(chance[best]) < _DRAFT_CHANCE_MIN:
-                break
-            path.append(int(ids[best]))
-        parts = [self._vocabulary.lexeme(id) for id in path]
-        if parts and spot.half:
-            parts[0] = parts[0][len(spot.half) :]
-        return parts
 
     def spot(self, snapshot: Snapshot, offset: int) -> Spot:
         """The document and the lexemes before a place in it."""

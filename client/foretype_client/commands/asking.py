@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from foretype_context.assemble import Assembler
 from foretype_context.document import Snapshot
-from foretype_context.finish import Finished, finish
+from foretype_context.finish import Finished, finish, strip_healed
 from foretype_context.plan import Plan, PlanState
 from foretype_context.sources import Snippet
 from foretype_wire.messages import Complete, Done, RequestClass
@@ -122,12 +122,6 @@ async def ask(
 
 
 def _finished(written: str, plan: Plan, snapshot: Snapshot, offset: int, *, final: bool) -> Finished:
-    text = _unhealed(written, plan)
+    unhealed = strip_healed(written, plan.healed)
+    text = written if unhealed is None else unhealed
     return finish(text, snapshot, offset, kind=plan.kind_of(text), final=final)
-
-
-def _unhealed(written: str, plan: Plan) -> str:
-    """Output repeats the characters that the prompt left out for the tokenizer's sake; they stand in the document."""
-    if written.startswith(plan.healed):
-        return written[len(plan.healed) :]
-    return "" if plan.healed.startswith(written) else written

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from foretype_context.document import Document, Edit, Snapshot
+from foretype_context.text import common_prefix
 
 from foretype_client.flow.suggestion import Suggestion
 
@@ -93,7 +94,7 @@ class Typist:
             return ""
         if self._expected.startswith(text) and not _inside_word(self._expected, len(text)):
             return text if len(text.strip()) >= _LEAST_CHARS else ""
-        cut = _common_chars(text, self._expected)
+        cut = common_prefix(text, self._expected)
         while _inside_word(text, cut) or _inside_word(self._expected, cut):
             cut -= 1  # a word that goes on differently is a wrong word
         return text[:cut] if len(text[:cut].strip()) >= _LEAST_PART_CHARS else ""
@@ -110,10 +111,6 @@ class Typist:
             self.accepts += 1
             self.accepted_chars += len(step.text)
         return self.snapshot
-
-
-def _common_chars(one: str, other: str) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def _inside_word(text: str, cut: int) -> bool:

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Final
 
 from foretype_context.document import Snapshot
+from foretype_context.text import common_prefix
 
 from foretype_client.feedback.events import AcceptKind, DisplaySource
 from foretype_client.flow.type_through import Place, Strand
@@ -110,7 +111,7 @@ def step(offer: Offer, snapshot: Snapshot) -> tuple[int, int] | None:
         return None
     # A text to insert may have the model's line endings where the document has its own.
     comparable = inserted if "\r" in offer.rest else inserted.replace("\r\n", "\n")
-    taken = _common(comparable, offer.rest)
+    taken = common_prefix(comparable, offer.rest)
     if taken == 0 or not _CLOSED_BY_EDITOR.issuperset(comparable[taken:]):
         return None
     # What an editor closes by itself stands right of the cursor, so it is not part of what was typed.
@@ -120,10 +121,3 @@ def step(offer: Offer, snapshot: Snapshot) -> tuple[int, int] | None:
 def is_typing(inserted: str) -> bool:
     """Whether one keystroke can have inserted this: a line break with its indentation, or a pair that an editor closed."""
     return not inserted.strip() or inserted in _PAIRS
-
-
-def _common(a: str, b: str) -> int:
-    for index, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return index
-    return min(len(a), len(b))

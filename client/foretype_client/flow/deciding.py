@@ -13,7 +13,7 @@ from foretype_context.profile import Profile
 from foretype_context.syntax import in_comment_or_string
 from foretype_wire.errors import RequestRefusedError
 
-from foretype_client.feedback.feedback import Accepted, Ended, FeedbackEvent, PartiallyAccepted, Taken
+from foretype_client.feedback.feedback import Accepted, Ended, FeedbackEvent, Taken
 from foretype_client.flow.attempt import Attempt
 from foretype_client.flow.collaborators import Collaborators
 from foretype_client.flow.open_documents import TrackedDocument
@@ -49,8 +49,6 @@ class Deciding:
         """What became of a suggestion."""
         accepted = isinstance(event, Accepted) and event.how is not Taken.TYPED
         refused = isinstance(event, Ended) and event.rejected
-        if accepted or isinstance(event, PartiallyAccepted):
-            self._policy_state = self._shared.policy.took(self._policy_state, now)
         # What a local candidate guessed says nothing about whether asking the gateway is welcome.
         if (accepted or refused) and event.served_from != Origin.LOCAL:
             self._policy_state = self._shared.policy.reacted(self._policy_state, accepted=accepted, now=now)

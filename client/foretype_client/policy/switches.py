@@ -15,7 +15,6 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
 
     Attributes:
         adaptive_debounce: the user's own rejections lengthen the debounce, acceptances shorten it.
-        hot_streak: right after an acceptance nothing is waited for.
         skip_deletions: a change that only deletes is no reason to ask the gateway.
         remember_rejections: what the user refused at a place is not offered there again.
         speculative: what comes after a suggestion is asked for while it is still looked at.
@@ -25,7 +24,6 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     """
 
     adaptive_debounce: bool = True
-    hot_streak: bool = False
     skip_deletions: bool = True
     remember_rejections: bool = True
     speculative: bool = False

@@ -35,8 +35,6 @@ _CLOSERS_RIGHT: Final = re.compile(r"^\s*[)>}\]\"'`]*\s*[:{;,]?\s*$")
 
 _CLOSERS_CHARS_MAX: Final = 200
 _REACTIONS_KEPT: Final = 10
-_ACCEPTING_S: Final = 0.05
-"""An editor may tell of an acceptance shortly before the change that it makes."""
 
 
 def closers_only(right_of_cursor: str) -> bool:
@@ -108,11 +106,10 @@ class Reaction(NamedTuple):
 
 
 class PolicyState(NamedTuple):
-    """What policy remembers: the last reactions of this user, a pause that the gateway asked for, and the last acceptance."""
+    """What policy remembers: the last reactions of this user, and a pause that the gateway asked for."""
 
     reactions: tuple[Reaction, ...] = ()
     paused_until_s: float = -math.inf
-    accepted_s: float = -math.inf
 
 
 class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,8 +159,6 @@ class Policy:
             return Skip(reason)
         if ask.trigger is Trigger.INVOKED or ask.changed_s is None or not ask.left.strip():
             return Now()
-        if self.options.switches.hot_streak and ask.changed_s <= state.accepted_s + _ACCEPTING_S:
-            return Now()  # the last change was the acceptance itself, so no key is to be expected right behind it
         # From the change, not from the request: the editor's own delay is not added to ours.
         until_s = ask.changed_s + self.debounce_ms(state, now) / 1000
         return Wait(until_s) if until_s > now else Now()
@@ -183,10 +178,6 @@ class Policy:
     def reacted(self, state: PolicyState, *, accepted: bool, now: float) -> PolicyState:
         """The state after the user took or refused a displayed suggestion."""
         return state._replace(reactions=(*state.reactions, Reaction(now, accepted))[-_REACTIONS_KEPT:])
-
-    def took(self, state: PolicyState, now: float) -> PolicyState:
-        """The state after the user took a suggestion or a part of one, wherever it came from."""
-        return state._replace(accepted_s=now)
 
     def pause(self, state: PolicyState, *, retry_after_ms: float, now: float) -> PolicyState:
         """The state after the gateway asked to be left alone for a while."""

@@ -18,9 +18,9 @@ from foretype_context.git import repository_at
 from foretype_context.ignored import Ignored
 from foretype_context.repository import MANIFESTS, RepositorySource
 from foretype_context.sources import Snippet
+from foretype_context.uris import path_of_uri
 
 from foretype_client.ports import Clock
-from foretype_client.sources.resolving import path_of
 
 __all__ = ["CommittedSource", "GitHead", "repository_of"]
 
@@ -117,7 +117,7 @@ class CommittedSource:
         self._sources.clear()
 
     def snippets(self, snapshot: Snapshot, offset: int, *, limit: int) -> Sequence[Snippet]:
-        path = path_of(snapshot.uri)
+        path = path_of_uri(snapshot.uri)
         root = repository_of(path) if path is not None else None
         if root is None or path is None:
             return ()

@@ -20,10 +20,12 @@ from foretype_context.languages import language_of
 from foretype_context.outline import outline, parts_of
 from foretype_context.segments import Scope
 from foretype_context.sources import Snippet
+from foretype_context.text import common_prefix
+from foretype_context.uris import path_of_uri
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import imports_of, is_followed
-from foretype_client.sources.resolving import Files, Resolver, Target, path_of
+from foretype_client.sources.resolving import Files, Resolver, Target
 
 __all__ = ["OwnSource"]
 
@@ -74,19 +76,19 @@ class OwnSource:
         self._resolver.forget()
 
     def opened(self, uri: str, text: str) -> None:
-        path = path_of(uri)
+        path = path_of_uri(uri)
         if path is not None:
             self._files.hold(path, text)
             self._opened[path] = None
             self._opened.move_to_end(path)
 
     def changed(self, uri: str, text: str) -> None:
-        path = path_of(uri)
+        path = path_of_uri(uri)
         if path is None:
             return
         before = self._files.open.get(path)
         if before is not None and before != text:
-            self._edited[path] = _Edited(path, _first_difference(before, text), self._clock())
+            self._edited[path] = _Edited(path, common_prefix(before, text), self._clock())
             self._edited.move_to_end(path)
             if len(self._edited) > _EDITED_MAX:
                 self._edited.popitem(last=False)
@@ -98,7 +100,7 @@ class OwnSource:
             ignored.forget()
 
     def closed(self, uri: str) -> None:
-        path = path_of(uri)
+        path = path_of_uri(uri)
         if path is not None:
             self._files.open.pop(path, None)
             self._opened.pop(path, None)
@@ -109,7 +111,7 @@ class OwnSource:
 
     def snippets(self, snapshot: Snapshot, offset: int, *, limit: int) -> Sequence[Snippet]:
         """At most `limit`: imports first, then edits by age, then open documents."""
-        path = path_of(snapshot.uri)
+        path = path_of_uri(snapshot.uri)
         found: list[Snippet] = []
         seen = {path}
         self._left_out = set[Path]()
@@ -235,14 +237,3 @@ def _around(text: str, language: str, offset: int) -> str:
     ]
     names = (members or [part.name for part in inside]) if inside else touched
     return outline(text, language, names=names) if names else ""
-
-
-def _first_difference(before: str, after: str) -> int:
-    low, high = 0, min(len(before), len(after))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if before[low:middle] == after[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -8,8 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
-from urllib.parse import unquote, urlsplit
-from urllib.request import url2pathname
 
 from foretype_context.errors import NotSmallError
 from foretype_context.exclude import reason_to_exclude
@@ -18,7 +16,7 @@ from foretype_context.small_files import read_small
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import Import
 
-__all__ = ["Files", "Resolver", "Target", "path_of"]
+__all__ = ["Files", "Resolver", "Target"]
 
 _BYTES_MAX: Final = 400_000
 _HEAD_BYTES: Final = 8_192
@@ -54,15 +52,6 @@ class Target(NamedTuple):
     shown: str
     names: tuple[str, ...]
     installed: bool
-
-
-def path_of(uri: str) -> Path | None:
-    """The file of a `file:` URI."""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return None
-    return Path(url2pathname(unquote(parts.path))) if parts.scheme == "file" else None
 
 
 class Files:

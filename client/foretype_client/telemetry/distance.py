@@ -1,4 +1,7 @@
-"""How much of a text is still there: Levenshtein distance and shared four-grams. Pure."""
+"""How much of a text is still there: Levenshtein distance and shared four-grams. Pure.
+
+Numpy is here anyway, and a distance is asked for a few times per suggestion, off the keystroke: no library of its own is worth its weight.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +9,12 @@ from collections import Counter
 from typing import Final
 
 import numpy as np
+from foretype_context.text import common_prefix, common_suffix
 
-__all__ = ["common_prefix", "common_suffix", "fourgram_share", "levenshtein"]
+__all__ = ["fourgram_share", "levenshtein"]
 
 _LONGEST: Final = 2_000
 """Characters of what differs, beyond which only bounds are told: a distance this large is "rewritten" anyway."""
-
-
-def common_prefix(a: str, b: str) -> int:
-    """Characters that `a` and `b` begin with in common. Compares slices, so a megabyte costs well under a millisecond."""
-    low, high = 0, min(len(a), len(b))
-    if a[:high] == b[:high]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def common_suffix(a: str, b: str, most: int) -> int:
-    """Characters that `a` and `b` end with in common, at most `most`."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[len(a) - middle : len(a) - low] == b[len(b) - middle : len(b) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def levenshtein(a: str, b: str) -> int:

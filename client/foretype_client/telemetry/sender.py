@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from foretype_context.git import repository_at
 from foretype_context.small_files import read_small
+from foretype_context.uris import path_of_uri
 from foretype_wire.telemetry import Event, Sample
 
 from foretype_client.telemetry.outbox import Outbox, OutboxStatistics
@@ -226,12 +226,10 @@ def _builtins(event: Event) -> dict[str, object]:
 
 def head_of(uri: str) -> str:
     """What `HEAD` of the repository around a `file:` uri says: the branch, or the commit of a detached one; else ""."""
-    from urllib.parse import unquote, urlsplit
-
-    parts = urlsplit(uri)
-    if parts.scheme != "file":
+    path = path_of_uri(uri)
+    if path is None:
         return ""
-    found = repository_at(Path(unquote(parts.path)).parent)
+    found = repository_at(path.parent)
     try:
         return (
             "" if found is None else read_small(found.git_dir / "HEAD", _HEAD_BYTES, links=True).decode("utf-8").strip()

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from foretype_context.text import common_prefix, common_suffix
 from foretype_wire.telemetry import SURVIVAL_AGES_S
 
 from foretype_client.feedback.events import Graft
-from foretype_client.telemetry.distance import common_prefix, common_suffix, fourgram_share, levenshtein
+from foretype_client.telemetry.distance import fourgram_share, levenshtein
 
 __all__ = ["Due", "Measured", "Survival", "measure"]
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from foretype_context.document import Edit
+from foretype_context.text import common_prefix, common_suffix
 from foretype_eval.replay.commits import Stretch, commits_of, load_commit
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording, RecordingError
 from foretype_eval.replay.typist import gap_s, next_key
@@ -95,18 +96,6 @@ class _Typist:
 
 def _difference(old: str, new: str) -> Edit:
     """The one edit that makes `new` of `old`: what stands between their common beginning and their common end."""
-    start = _common(old, new)
-    end = _common(old[start:][::-1], new[start:][::-1])
+    start = common_prefix(old, new)
+    end = common_suffix(old, new, min(len(old), len(new)) - start)
     return Edit(start, len(old) - end, new[start : len(new) - end])
-
-
-def _common(left: str, right: str) -> int:
-    """Length of the common beginning, by bisection over comparisons of whole slices."""
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[:middle] == right[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

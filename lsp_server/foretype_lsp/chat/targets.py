@@ -14,7 +14,7 @@ from foretype_context.node_types import CLASSES, FUNCTION_VALUES, FUNCTIONS, WRA
 from foretype_context.outline import defines
 from foretype_context.parsing import node_text, parse_bounded
 from foretype_context.syntax import indent_columns
-from foretype_context.tokens import well_formed
+from foretype_context.text import well_formed
 from tree_sitter import Node
 
 __all__ = ["Definition", "definition_at"]

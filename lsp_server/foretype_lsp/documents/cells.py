@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from foretype_context.languages import language_spec
-from foretype_context.tokens import well_formed
+from foretype_context.text import well_formed
 
 from foretype_lsp.documents.positions import split_lines
 

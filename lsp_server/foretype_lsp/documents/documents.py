@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit
 from foretype_context.document import Document, Edit, Snapshot
 from foretype_context.exclude import reason_to_exclude
 from foretype_context.languages import language_of
-from foretype_context.tokens import well_formed
-from pygls.uris import to_fs_path
+from foretype_context.text import join_surrogates, well_formed
+from foretype_context.uris import path_of_uri
 
 from foretype_lsp.documents.differences import difference
-from foretype_lsp.documents.positions import Encoding, Lines, Position, join_surrogates
+from foretype_lsp.documents.positions import Encoding, Lines, Position
 from foretype_lsp.messages import ContentChange
 
 __all__ = ["MAX_DOCUMENT_BYTES", "ChangeResult", "Documents", "Held", "Open", "path_of", "typed_to"]
@@ -223,7 +223,7 @@ def path_of(uri: str) -> str:
     """File system path of a `file:` URI; otherwise the path part, so that `untitled:a.py` still has a file name."""
     try:
         scheme, _, path, _, _ = urlsplit(uri)
-        return (to_fs_path(uri) or "") if scheme == "file" else unquote(path)
+        return str(path_of_uri(uri) or "") if scheme == "file" else unquote(path)
     except ValueError:  # not a URI, such as an unclosed bracket in the host
         return uri
 

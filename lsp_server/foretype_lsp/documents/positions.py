@@ -17,10 +17,11 @@ import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["Encoding", "Lines", "Position", "index_at", "join_surrogates", "split_lines", "units"]
+from foretype_context.text import join_surrogates
+
+__all__ = ["Encoding", "Lines", "Position", "index_at", "split_lines", "units"]
 
 _LINE_END: Final = re.compile(r"(\r\n|\n|\r)")
-_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -81,13 +82,6 @@ def split_lines(text: str) -> list[str]:
         return lines
     parts = _LINE_END.split(text)
     return [*map(str.__add__, parts[0:-1:2], parts[1::2]), parts[-1]]
-
-
-def join_surrogates(text: str) -> str:
-    """Make one character of each high surrogate that is followed by a low one."""
-    if text.isascii() or _PAIR.search(text) is None:
-        return text
-    return _PAIR.sub(lambda pair: pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le"), text)
 
 
 class Lines:
