@@ -23,7 +23,8 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Decision, Reason
 from foretype_backend.chat.templates import Templates, template_name
-from foretype_backend.doors.answers import ChatCompletion, ChatCompletionChunk, GatewayError
+from foretype_backend.doors.answers.errors import GatewayError
+from foretype_backend.doors.answers.openai import ChatCompletion, ChatCompletionChunk
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import EventStream, all_text, completion_errors, read_body, refused

@@ -11,10 +11,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
-from foretype_context.segments import Segment
 from foretype_wire.errors import BadFrameError, InvalidRequestError
 from foretype_wire.gateway_protocol import GatewaySession, Inbox, Outbox, invalid
 from foretype_wire.messages import (
@@ -22,40 +21,23 @@ from foretype_wire.messages import (
     Changed,
     ClientMessage,
     Complete,
-    Delta,
-    Done,
-    Error,
-    ErrorCode,
     Feedback,
-    Finish,
     GatewayMessage,
     Hello,
-    Need,
     Profile,
-    RequestClass,
-    WireSegment,
 )
 from foretype_wire.redaction import log_fault
-from foretype_wire.segment_cache import SegmentCache
 from foretype_wire.subscriptions import Subscribers
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from foretype_backend.admission.bounds import Bound
-from foretype_backend.admission.outcomes import Reason
-from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
-from foretype_backend.errors import BudgetExceededError
+from foretype_backend.doors.remembered_texts import RememberedTexts
+from foretype_backend.doors.stream_completions import CompletionHost, StreamCompletions
 from foretype_backend.identity.directory import Principal
-from foretype_backend.serving.completion import Claim
 from foretype_backend.serving.fair_turns import Turns
-from foretype_backend.serving.output_text import TextDelta
-from foretype_backend.serving.render import Prompt, Renderer, SessionEncoder, resolve
-from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.transport.websocket_frames import Frame, channel_of
-
-if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
-    from foretype_backend.chat.pool import BlockPool
 
 __all__ = ["ConnectionHost", "StreamConnection"]
 
@@ -66,21 +48,15 @@ CLOSE_FAULT: Final = 1011
 _OUTBOX_MESSAGES: Final = 512
 _CHANGED_AT_ONCE: Final = 64
 """Documents that are worked off in one turn, in half a millisecond."""
-_ENTRY_BYTES: Final = 256
-"""What a remembered text takes beside its own bytes."""
 
 _log = logging.getLogger("foretype.gateway")
 _to_msgpack = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
 
 
-class ConnectionHost(Protocol):
+class ConnectionHost(CompletionHost, Protocol):
     """What a connection needs of its door."""
 
-    service: CompletionService
-    renderer: Renderer
-    limits: LimitsConfig
-    block: BlockPool | None
     feedback: FeedbackIntake
     changed: Subscribers[str, Changed]
     left: Subscribers[str]
@@ -88,8 +64,6 @@ class ConnectionHost(Protocol):
     remembered: Bound
 
     def profile_of(self, tenant: str) -> Profile: ...
-    def cancel(self, key: str) -> bool: ...
-    def supersede(self, key: str, session: str) -> bool: ...
     def disconnect(self, session: str) -> None: ...
 
 
@@ -105,26 +79,20 @@ class StreamConnection:
         self._inbox = Inbox(max_frame_bytes=door.limits.max_frame_bytes)
         self._outbox = Outbox(capacity=_OUTBOX_MESSAGES)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._encoder: SessionEncoder | None = None  # most connections are silent, and need none
         self._batches = 0
-        self._remembered = 0  # bytes of remembered texts, as they are counted for the tenant
         self._closing = False
         self._told: Profile | None = None
-        self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
         self._loop = asyncio.get_running_loop()
+        self._texts = RememberedTexts(
+            self.session, door.renderer, door.remembered, principal.tenant, max_segments=door.limits.max_segments
+        )
+        self._completions = StreamCompletions(
+            door, self.session, principal, self._texts, send=self.send, spawn=self._spawn
+        )
 
     def forget(self) -> None:
         """Drop the texts and ids that are kept for later requests; the client is asked for them again."""
-        self.session.cache = SegmentCache(self.session.cache.capacity_bytes)
-        self._count_remembered()
-        self._encoder = None
-
-    def _count_remembered(self) -> None:
-        cache = self.session.cache
-        now = cache.size_bytes + _ENTRY_BYTES * len(cache)
-        if now != self._remembered:
-            self.door.remembered.add(self.principal.tenant, now - self._remembered)
-            self._remembered = now
+        self._texts.forget()
 
     def tell(self) -> None:
         """Send the profile of its tenant, unless it was the last one that was sent."""
@@ -162,13 +130,13 @@ class StreamConnection:
                 pass
         finally:
             silent.cancel()
-            self.session.cache.clear()
-            self._count_remembered()
+            self._texts.close()
             self.door.disconnect(self.session.name)
             self.door.left.tell(self.session.name)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._completions.close()
 
     def _greeted_or_closed(self) -> None:
         if self.session.hello is None:
@@ -200,10 +168,10 @@ class StreamConnection:
     def _take(self, message: ClientMessage) -> None:
         match message:
             case Complete():
-                self._complete(message)
+                self._completions.take(message)
             case Cancel():
                 if self.session.cancel(message, self._loop.time()):
-                    self._cancel(message.id)
+                    self._completions.cancel(message.id)
             case Hello():
                 self.session.greet(message)
                 self.tell()
@@ -242,213 +210,3 @@ class StreamConnection:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _resolve(self, message: Complete[WireSegment]) -> list[Segment] | list[bytes]:
-        try:
-            return resolve(
-                self.session.cache,
-                message.segments,
-                self.door.renderer.grammar,
-                max_segments=self.door.limits.max_segments,
-            )
-        finally:
-            self._count_remembered()
-            while self.door.remembered.full(self.principal.tenant) and self._remembered:
-                self.session.cache.shrink(len(self.session.cache) // 2)
-                self._count_remembered()
-
-    def _cancel(self, id: str) -> None:
-        """Cancel a live request, also one whose prompt is still being encoded."""
-        if not self.door.cancel(self.session.key(id)):
-            self._unborn.add(id)
-
-    def _supersede(self, id: str) -> None:
-        """As a cancel: before the prompt of its successor is encoded, which the engine need not wait for."""
-        if not self.door.supersede(self.session.key(id), self.session.name):
-            self._unborn.add(id)
-
-    def _complete(self, message: Complete[WireSegment]) -> None:
-        """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
-        received = self.door.service.clock()
-        segments: list[Segment] | list[bytes] = []
-        fault: InvalidRequestError | None = None
-        try:
-            if self.session.hello is not None:  # of somebody who has not said it nothing is kept
-                segments = self._resolve(message)
-        except InvalidRequestError as error:
-            fault = error
-        try:
-            wanted = self.session.admit(message, self._loop.time())
-            if fault is not None:
-                self.session.ended(message.id)
-                raise fault
-        except InvalidRequestError as error:
-            self.send(invalid(error, id=message.id if message.id not in self.session.live else None))
-            return
-        if not wanted:
-            self.send(Done(id=message.id, finish=Finish.CANCELLED))
-            return
-        if segments and isinstance(segments[0], bytes):
-            self.session.ended(message.id)
-            self.send(Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
-            return
-        if len(self.session.live) > self.door.limits.live_per_connection:
-            self.session.ended(message.id)
-            many = f"{self.door.limits.live_per_connection} requests of this connection are live already"
-            self.send(Error(code=ErrorCode.OVERLOADED, id=message.id, message=many, retry_after_ms=100.0))
-            return
-        former = message.supersedes
-        if former is not None and former in self.session.live:
-            self._supersede(former)
-        known = [segment for segment in segments if isinstance(segment, Segment)]
-        try:
-            early = self._early(message, known)
-        except InvalidRequestError as error:
-            self.session.ended(message.id)
-            self.send(invalid(error, id=message.id))
-        except BudgetExceededError as limited:
-            self.session.ended(message.id)
-            self.send(*_answer_of(message.id, limited.outcome))
-        else:
-            self._spawn(self._serve(message, known, early, received))
-
-    def _early(self, message: Complete[WireSegment], segments: list[Segment]) -> _Early:
-        """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequestError."""
-        claim = self._claim(message, segments, self.door.service)
-        if message.class_ is RequestClass.BLOCK and self.door.block is not None:
-            return _Early(claim, None)
-        with contextlib.ExitStack() as undo:
-            undo.enter_context(claim)
-            prompt = self.door.renderer.at_once(segments, self._remembering())
-            undo.pop_all()
-        return _Early(claim, prompt)
-
-    def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: CompletionService) -> Claim:
-        opened = message.stop.opened
-        most = 0 if _is_warm(message) else max(message.max_tokens, 0 if opened is None else opened.max_tokens)
-        characters = sum([len(segment.text) for segment in segments])
-        context = self.door.renderer.context_limit_tokens
-        return service.claim(
-            self.principal, message.class_, characters=characters, context_tokens=context, max_tokens=most
-        )
-
-    def _remembering(self) -> SessionEncoder:
-        if self._encoder is None:
-            self._encoder = self.door.renderer.remembering()
-        return self._encoder
-
-    async def _serve(
-        self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
-    ) -> None:
-        try:
-            with early.claim:
-                answer = await self._answer(message, segments, early, received)
-        except BudgetExceededError as limited:
-            answer = _answer_of(message.id, limited.outcome)
-        except InvalidRequestError as error:
-            answer = (invalid(error, id=message.id),)
-        except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
-            log_fault(_log, "completion failed", error)
-            told = "internal error; see the gateway's log"
-            answer = (Error(code=ErrorCode.ENGINE_UNAVAILABLE, id=message.id, message=told),)
-        finally:
-            self.session.ended(message.id)
-            self._unborn.discard(message.id)
-        self.send(*answer)
-
-    async def _answer(
-        self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
-    ) -> tuple[GatewayMessage, ...]:
-        block = self.door.block if message.class_ is RequestClass.BLOCK else None
-        claim = early.claim
-        if block is not None:
-            outcome = await self._run(message, segments, received, block.service, block.renderer, claim)
-            lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
-            if not (lost and block.fails_over):
-                return _answer_of(message.id, outcome)
-            claim = self._claim(message, segments, self.door.service)
-        with claim:
-            outcome = await self._run(
-                message, segments, received, self.door.service, self.door.renderer, claim, early.prompt
-            )
-        return _answer_of(message.id, outcome)
-
-    async def _run(
-        self,
-        message: Complete[WireSegment],
-        segments: list[Segment],
-        received: float,
-        service: CompletionService,
-        renderer: Renderer,
-        claim: Claim,
-        prompt: Prompt | None = None,
-    ) -> CompletionOutcome | GatewayMessage:
-        """Serve in one pool; a message where the request never got so far."""
-        deadline = self._loop.time() + min(message.deadline_ms, self.door.limits.max_deadline_ms) / 1000
-        own = renderer is self.door.renderer
-        if prompt is None:
-            encoder = self._remembering() if own else None
-            prompt = await renderer.encode(segments, encoder=encoder, tenant=self.principal.tenant)
-        claim.counted(len(prompt.ids))
-        if message.id in self._unborn:
-            service.metrics.refused(message.class_, Reason.CANCELLED)
-            return Done(id=message.id, finish=Finish.CANCELLED)
-        if own and message.prompt_tokens is not None and message.prompt_tokens != len(prompt.ids):
-            service.metrics.refused(message.class_, Reason.MISMATCH)
-            told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
-            return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
-        room = renderer.context_limit_tokens - len(prompt.ids)
-        job = AdmittedRequest(
-            key=self.session.key(message.id),
-            session=self.session.name,
-            prompt=prompt,
-            received=received,
-            deadline=deadline,
-            max_tokens=max(1, min(message.max_tokens, room)),
-            class_=message.class_,
-            document=message.document,
-            principal=self.principal,
-            stop=message.stop,
-            prefill_only=_is_warm(message),
-            repository=self.session.repository_of(message.document),
-            language=message.language,
-            traceparent=message.traceparent,
-            reservation=claim.take(),
-        )
-        return await service.run(job, lambda delta: self._deliver(message.id, delta))
-
-    def _deliver(self, id: str, delta: TextDelta) -> None:
-        self.send(_delta(id, delta))
-
-
-class _Early(NamedTuple):
-    """What a request has when its frame is done with: a claim, and its prompt where that was short."""
-
-    claim: Claim
-    prompt: Prompt | None
-
-
-def _is_warm(message: Complete[WireSegment]) -> bool:
-    return message.class_ is RequestClass.WARM or message.max_tokens == 0
-
-
-def _delta(id: str, delta: TextDelta) -> Delta:
-    return Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens)
-
-
-def _answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
-    if not isinstance(outcome, CompletionOutcome):
-        return (outcome,)
-    if outcome.refusal is not None:
-        refused = outcome.refusal
-        error = Error(
-            code=refused.code,
-            id=id,
-            field=refused.field,
-            message=refused.message,
-            retry_after_ms=refused.retry_after_ms,
-        )
-        return (error,)
-    finish = outcome.finish or Finish.REFUSED
-    done = Done(id=id, finish=finish, usage=outcome.usage, timings_ms=outcome.timings_ms)
-    return (done,) if outcome.rest is None else (_delta(id, outcome.rest), done)

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import request_response
 
-from foretype_backend.doors.answers import GatewayError
+from foretype_backend.doors.answers.errors import GatewayError
 from foretype_backend.doors.auth import needed, principal_of, refusal
 from foretype_backend.identity.directory import Principal
 

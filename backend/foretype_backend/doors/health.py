@@ -10,7 +10,8 @@ from foretype_context.profile import Profile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.doors.answers import GatewayError, Health, Probe, Unready
+from foretype_backend.doors.answers.errors import GatewayError
+from foretype_backend.doors.answers.probes import Health, Probe, Unready
 from foretype_backend.doors.auth import Gatekeeper, refusal
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.readiness import Readiness

@@ -20,7 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
-from foretype_backend.doors.answers import InfillAnswer, InfillError
+from foretype_backend.doors.answers.errors import InfillError
+from foretype_backend.doors.answers.llama_cpp import InfillAnswer
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import (

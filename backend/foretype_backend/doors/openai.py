@@ -19,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from foretype_backend.admission.outcomes import HTTP_STATUS, Reason
-from foretype_backend.doors.answers import Completion, GatewayError, Models, Usage
+from foretype_backend.doors.answers.errors import GatewayError
+from foretype_backend.doors.answers.openai import Completion, Models, Usage
 from foretype_backend.doors.auth import principal_of
 from foretype_backend.doors.contract import DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import (

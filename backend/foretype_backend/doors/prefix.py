@@ -11,7 +11,8 @@ from foretype_wire.errors import InvalidRequestError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.doors.answers import Cached, GatewayError, Purge
+from foretype_backend.doors.answers.errors import GatewayError
+from foretype_backend.doors.answers.operators import Cached, Purge
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import read_body
 from foretype_backend.errors import PurgeError

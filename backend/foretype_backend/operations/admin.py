@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from foretype_backend.admission.degradation import RUNGS
 from foretype_backend.chat.door import ChatDoor
-from foretype_backend.doors.answers import Status
+from foretype_backend.doors.answers.operators import Status
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor

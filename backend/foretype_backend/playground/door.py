@@ -19,7 +19,8 @@ from foretype_wire.errors import InvalidRequestError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from foretype_backend.doors.answers import FinishedText, Login, LoginCode, PageError, PlannedPrompt
+from foretype_backend.doors.answers.errors import PageError
+from foretype_backend.doors.answers.playground import FinishedText, Login, LoginCode, PlannedPrompt
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import read_body

@@ -1,0 +1,116 @@
+"""What operators are told of a gateway: load, caches, purges."""
+
+from __future__ import annotations
+
+from typing import NotRequired, TypedDict
+
+from foretype_context.segments import Scope
+
+from foretype_backend.doors.answers.probes import EngineFigures
+
+__all__ = ["Cached", "Purge", "Status"]
+
+
+class PoolStatus(TypedDict):
+    model: str
+    running: int
+    stopping: int
+    waiting: int
+    slots: int
+    queued_uncached_tokens: int
+    hit_rate: float | None
+    shedding_level: int
+    p99_ttft_ms: dict[str, float]
+    decisions: dict[str, dict[str, int]]
+    engine: EngineFigures
+    replicas: int
+
+
+class ChatTemplate(TypedDict):
+    template: str
+    requests: int
+    hit_rate: float | None
+    changing: bool
+    stable_characters: int
+
+
+class IdentityStatus(TypedDict):
+    """`age_s`: how old the list of tenants and keys is that this gateway decides by."""
+
+    version: int
+    age_s: float
+
+
+class Status(TypedDict):
+    """A gateway at a glance; `rungs`, how much less a tenant is served, of one's own tenant and `other_rungs` of how many more."""
+
+    version: str
+    uptime_s: float
+    connections: int
+    draining: bool
+    service: str
+    rungs: dict[str, int]
+    pools: dict[str, PoolStatus]
+    chat_tpot_p99_ms: dict[str, float]
+    chat_templates: list[ChatTemplate]
+    identity: IdentityStatus | None
+    other_rungs: NotRequired[int]
+    workers: NotRequired[int]
+
+
+class CachedDocument(TypedDict):
+    document: str
+    scope: Scope
+    blocks: int
+    tokens: int
+    retired_blocks: int
+    sessions: int
+    replicas: list[str]
+    since_s: float
+    last_used_s: float
+
+
+class ReplicaHealth(TypedDict):
+    standing: str
+    reason: str
+    in_flight: int
+    outages: int
+    checks: int
+
+
+class CacheAgreement(TypedDict):
+    """What was predicted to be cached, beside what the engines said."""
+
+    requests: int
+    within_block: int
+    predicted_tokens: int
+    cached_tokens: int
+
+
+class Cached(TypedDict):
+    """What is believed, or known by the replicas' events, to be cached of a repository."""
+
+    tenant: str
+    repository: str
+    tokens: int
+    block_tokens: int
+    documents: list[CachedDocument]
+    replicas: dict[str, ReplicaHealth]
+    agreement: CacheAgreement
+
+
+class NotReached(TypedDict):
+    gateway: str
+    why: str
+
+
+class Purge(TypedDict):
+    """`blocks`: how many were believed to be cached, where somebody counts. Who was not reached follows when it can."""
+
+    tenant: str
+    repository: str
+    blocks: int | None
+    epoch: int
+    complete: bool
+    reached: list[str]
+    not_reached: list[NotReached]

@@ -1,0 +1,288 @@
+"""The completions of one connection of the stream door: from a `complete` on the wire to an admitted request, and its answer back.
+
+Within the frame's own turn a request passes the segment cache, the session's rules and the budget, and what is short is encoded; from
+there on it is a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from foretype_context.segments import Segment
+from foretype_wire.errors import InvalidRequestError
+from foretype_wire.gateway_protocol import GatewaySession, invalid
+from foretype_wire.messages import (
+    Complete,
+    Delta,
+    Done,
+    Error,
+    ErrorCode,
+    Finish,
+    GatewayMessage,
+    Need,
+    RequestClass,
+    WireSegment,
+)
+from foretype_wire.redaction import log_fault
+
+from foretype_backend.admission.outcomes import Reason
+from foretype_backend.config.load import LimitsConfig
+from foretype_backend.doors.remembered_texts import RememberedTexts
+from foretype_backend.errors import BudgetExceededError
+from foretype_backend.identity.directory import Principal
+from foretype_backend.serving.completion import Claim
+from foretype_backend.serving.output_text import TextDelta
+from foretype_backend.serving.render import Prompt, Renderer
+from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome, CompletionService
+
+if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
+    from foretype_backend.chat.pool import BlockPool
+
+__all__ = ["CompletionHost", "StreamCompletions"]
+
+_log = logging.getLogger("foretype.gateway")
+
+
+class CompletionHost(Protocol):
+    """What completions need of their door."""
+
+    service: CompletionService
+    renderer: Renderer
+    limits: LimitsConfig
+    block: BlockPool | None
+
+    def cancel(self, key: str) -> bool: ...
+    def supersede(self, key: str, session: str) -> bool: ...
+
+
+class StreamCompletions:
+    """See the module.
+
+    Args:
+        send: takes messages to the client; never blocks.
+        spawn: runs what outlives the frame, until the connection ends.
+    """
+
+    __slots__ = ("_door", "_loop", "_principal", "_send", "_session", "_spawn", "_texts", "_unborn")
+
+    def __init__(
+        self,
+        door: CompletionHost,
+        session: GatewaySession,
+        principal: Principal,
+        texts: RememberedTexts,
+        *,
+        send: Callable[..., None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._door = door
+        self._session = session
+        self._principal = principal
+        self._texts = texts
+        self._send = send
+        self._spawn = spawn
+        self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
+        self._loop = asyncio.get_running_loop()
+
+    def close(self) -> None:
+        """Lets go of the connection, which is over: what it knew is gone with it, not with the collector's next round."""
+        self._send = self._spawn = _gone
+
+    def cancel(self, id: str) -> None:
+        """Cancel a live request, also one whose prompt is still being encoded."""
+        if not self._door.cancel(self._session.key(id)):
+            self._unborn.add(id)
+
+    def _supersede(self, id: str) -> None:
+        """As a cancel: before the prompt of its successor is encoded, which the engine need not wait for."""
+        if not self._door.supersede(self._session.key(id), self._session.name):
+            self._unborn.add(id)
+
+    def take(self, message: Complete[WireSegment]) -> None:
+        """Take a completion in the order of the wire: the segment cache first, whatever becomes of the request."""
+        received = self._door.service.clock()
+        segments: list[Segment] | list[bytes] = []
+        fault: InvalidRequestError | None = None
+        try:
+            if self._session.hello is not None:  # of somebody who has not said it nothing is kept
+                segments = self._texts.resolve(message)
+        except InvalidRequestError as error:
+            fault = error
+        try:
+            wanted = self._session.admit(message, self._loop.time())
+            if fault is not None:
+                self._session.ended(message.id)
+                raise fault
+        except InvalidRequestError as error:
+            self._send(invalid(error, id=message.id if message.id not in self._session.live else None))
+            return
+        if not wanted:
+            self._send(Done(id=message.id, finish=Finish.CANCELLED))
+            return
+        if segments and isinstance(segments[0], bytes):
+            self._session.ended(message.id)
+            self._send(Need(id=message.id, digests=[d for d in segments if isinstance(d, bytes)]))
+            return
+        if len(self._session.live) > self._door.limits.live_per_connection:
+            self._session.ended(message.id)
+            many = f"{self._door.limits.live_per_connection} requests of this connection are live already"
+            self._send(Error(code=ErrorCode.OVERLOADED, id=message.id, message=many, retry_after_ms=100.0))
+            return
+        former = message.supersedes
+        if former is not None and former in self._session.live:
+            self._supersede(former)
+        known = [segment for segment in segments if isinstance(segment, Segment)]
+        try:
+            early = self._early(message, known)
+        except InvalidRequestError as error:
+            self._session.ended(message.id)
+            self._send(invalid(error, id=message.id))
+        except BudgetExceededError as limited:
+            self._session.ended(message.id)
+            self._send(*_answer_of(message.id, limited.outcome))
+        else:
+            self._spawn(self._serve(message, known, early, received))
+
+    def _early(self, message: Complete[WireSegment], segments: list[Segment]) -> _Early:
+        """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequestError."""
+        claim = self._claim(message, segments, self._door.service)
+        if message.class_ is RequestClass.BLOCK and self._door.block is not None:
+            return _Early(claim, None)
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(claim)
+            prompt = self._door.renderer.at_once(segments, self._texts.encoder())
+            undo.pop_all()
+        return _Early(claim, prompt)
+
+    def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: CompletionService) -> Claim:
+        opened = message.stop.opened
+        most = 0 if _is_warm(message) else max(message.max_tokens, 0 if opened is None else opened.max_tokens)
+        characters = sum([len(segment.text) for segment in segments])
+        context = self._door.renderer.context_limit_tokens
+        return service.claim(
+            self._principal, message.class_, characters=characters, context_tokens=context, max_tokens=most
+        )
+
+    async def _serve(
+        self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
+    ) -> None:
+        try:
+            with early.claim:
+                answer = await self._answer(message, segments, early, received)
+        except BudgetExceededError as limited:
+            answer = _answer_of(message.id, limited.outcome)
+        except InvalidRequestError as error:
+            answer = (invalid(error, id=message.id),)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
+            log_fault(_log, "completion failed", error)
+            told = "internal error; see the gateway's log"
+            answer = (Error(code=ErrorCode.ENGINE_UNAVAILABLE, id=message.id, message=told),)
+        finally:
+            self._session.ended(message.id)
+            self._unborn.discard(message.id)
+        self._send(*answer)
+
+    async def _answer(
+        self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
+    ) -> tuple[GatewayMessage, ...]:
+        block = self._door.block if message.class_ is RequestClass.BLOCK else None
+        claim = early.claim
+        if block is not None:
+            outcome = await self._run(message, segments, received, block.service, block.renderer, claim)
+            lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
+            if not (lost and block.fails_over):
+                return _answer_of(message.id, outcome)
+            claim = self._claim(message, segments, self._door.service)
+        with claim:
+            outcome = await self._run(
+                message, segments, received, self._door.service, self._door.renderer, claim, early.prompt
+            )
+        return _answer_of(message.id, outcome)
+
+    async def _run(
+        self,
+        message: Complete[WireSegment],
+        segments: list[Segment],
+        received: float,
+        service: CompletionService,
+        renderer: Renderer,
+        claim: Claim,
+        prompt: Prompt | None = None,
+    ) -> CompletionOutcome | GatewayMessage:
+        """Serve in one pool; a message where the request never got so far."""
+        deadline = self._loop.time() + min(message.deadline_ms, self._door.limits.max_deadline_ms) / 1000
+        own = renderer is self._door.renderer
+        if prompt is None:
+            encoder = self._texts.encoder() if own else None
+            prompt = await renderer.encode(segments, encoder=encoder, tenant=self._principal.tenant)
+        claim.counted(len(prompt.ids))
+        if message.id in self._unborn:
+            service.metrics.refused(message.class_, Reason.CANCELLED)
+            return Done(id=message.id, finish=Finish.CANCELLED)
+        if own and message.prompt_tokens is not None and message.prompt_tokens != len(prompt.ids):
+            service.metrics.refused(message.class_, Reason.MISMATCH)
+            told = f"the client counted {message.prompt_tokens} prompt tokens, the gateway {len(prompt.ids)}"
+            return Error(code=ErrorCode.TOKENIZER_MISMATCH, id=message.id, field="prompt_tokens", message=told)
+        room = renderer.context_limit_tokens - len(prompt.ids)
+        job = AdmittedRequest(
+            key=self._session.key(message.id),
+            session=self._session.name,
+            prompt=prompt,
+            received=received,
+            deadline=deadline,
+            max_tokens=max(1, min(message.max_tokens, room)),
+            class_=message.class_,
+            document=message.document,
+            principal=self._principal,
+            stop=message.stop,
+            prefill_only=_is_warm(message),
+            repository=self._session.repository_of(message.document),
+            language=message.language,
+            traceparent=message.traceparent,
+            reservation=claim.take(),
+        )
+        return await service.run(job, lambda delta: self._deliver(message.id, delta))
+
+    def _deliver(self, id: str, delta: TextDelta) -> None:
+        self._send(_delta(id, delta))
+
+
+def _gone(*_: object) -> None:
+    """Where a connection was."""
+
+
+class _Early(NamedTuple):
+    """What a request has when its frame is done with: a claim, and its prompt where that was short."""
+
+    claim: Claim
+    prompt: Prompt | None
+
+
+def _is_warm(message: Complete[WireSegment]) -> bool:
+    return message.class_ is RequestClass.WARM or message.max_tokens == 0
+
+
+def _delta(id: str, delta: TextDelta) -> Delta:
+    return Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens)
+
+
+def _answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
+    if not isinstance(outcome, CompletionOutcome):
+        return (outcome,)
+    if outcome.refusal is not None:
+        refused = outcome.refusal
+        error = Error(
+            code=refused.code,
+            id=id,
+            field=refused.field,
+            message=refused.message,
+            retry_after_ms=refused.retry_after_ms,
+        )
+        return (error,)
+    finish = outcome.finish or Finish.REFUSED
+    done = Done(id=id, finish=finish, usage=outcome.usage, timings_ms=outcome.timings_ms)
+    return (done,) if outcome.rest is None else (_delta(id, outcome.rest), done)
