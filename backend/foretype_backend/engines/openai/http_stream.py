@@ -1,6 +1,6 @@
 """Streamed answers of one HTTP server: connections that are kept, a parser in C, no task and no layer between socket and reader.
 
-A general client costs several times what an engine's six frames cost; for all that is not a stream one is used. HTTP/1.1, TLS where the
+Not a general client, which is used for all that is not a stream: it takes 2 ms of the processor more for a request (decision 0012). HTTP/1.1, TLS where the
 URL says so, no redirects, no proxies, no compression. Faults are raised as httpx's, so that the callers know one family.
 """
 
@@ -144,7 +144,7 @@ class StreamedResponse(asyncio.Protocol):
         self._heard = 0.0
 
     def __repr__(self) -> str:
-        return f"<Answer {self.status} whole={self._whole}>"
+        return f"<StreamedResponse {self.status} whole={self._whole}>"
 
     # The reader's side
 
