@@ -15,7 +15,7 @@ from foretype_client.sources import loading
 from foretype_client.sources import threaded as hosted_module
 from foretype_client.sources.all_sources import Gathered, Sources, ranked
 from foretype_client.sources.loading import SourceOptions, open_sources
-from foretype_client.sources.threaded import Answer, Hosted
+from foretype_client.sources.threaded import SnippetAnswer, ThreadedSource
 from foretype_context.document import Document
 from foretype_context.sources import Snippet
 
@@ -77,8 +77,8 @@ def source() -> Scripted:
 
 
 @pytest.fixture
-def hosted(source: Scripted) -> Iterator[Hosted]:
-    one = Hosted("test", lambda: source, clock=time.monotonic)
+def hosted(source: Scripted) -> Iterator[ThreadedSource]:
+    one = ThreadedSource("test", lambda: source, clock=time.monotonic)
     one.start()
     yield one
     source.gate.set()
@@ -104,11 +104,11 @@ async def answered(sources: Sources, timeout_s: float = 30.0) -> Gathered:
     return gathering.take()
 
 
-def shelf(*hosted: Hosted) -> Sources:
+def shelf(*hosted: ThreadedSource) -> Sources:
     return Sources(hosted, asyncio.get_running_loop().call_soon_threadsafe)
 
 
-async def test_an_answer_comes_with_its_note_and_without_a_tree(hosted: Hosted, source: Scripted) -> None:
+async def test_an_answer_comes_with_its_note_and_without_a_tree(hosted: ThreadedSource, source: Scripted) -> None:
     gathered = await answered(shelf(hosted))
     assert [one.text for one in gathered.snippets] == [snippet().text]
     (note,) = gathered.notes
@@ -116,12 +116,12 @@ async def test_an_answer_comes_with_its_note_and_without_a_tree(hosted: Hosted, 
     assert source.trees == [None]  # a tree belongs to the thread that edits the document
 
 
-async def test_no_more_than_asked_for_even_if_it_gives_more(hosted: Hosted, source: Scripted) -> None:
+async def test_no_more_than_asked_for_even_if_it_gives_more(hosted: ThreadedSource, source: Scripted) -> None:
     source.said = [snippet(f"def f{n}(): ...\n") for n in range(40)]
     assert len((await answered(shelf(hosted))).snippets) == 4
 
 
-async def test_a_source_that_is_late_costs_its_snippets_and_says_so(hosted: Hosted, source: Scripted) -> None:
+async def test_a_source_that_is_late_costs_its_snippets_and_says_so(hosted: ThreadedSource, source: Scripted) -> None:
     source.gate.clear()
     sources = shelf(hosted)
     gathered = await answered(sources, 0.05)
@@ -130,7 +130,9 @@ async def test_a_source_that_is_late_costs_its_snippets_and_says_so(hosted: Host
     assert sources.late.total() == 1 and sources.last_reason.startswith("test was late")
 
 
-async def test_the_last_answer_for_the_document_stands_in_for_a_late_one(hosted: Hosted, source: Scripted) -> None:
+async def test_the_last_answer_for_the_document_stands_in_for_a_late_one(
+    hosted: ThreadedSource, source: Scripted
+) -> None:
     sources = shelf(hosted)
     first = await answered(sources)
     source.gate.clear()
@@ -138,7 +140,7 @@ async def test_the_last_answer_for_the_document_stands_in_for_a_late_one(hosted:
     assert gathered.snippets == first.snippets and "its last answer was used" in gathered.notes[0].reason
 
 
-async def test_behind_a_slow_question_only_the_newest_waits(hosted: Hosted, source: Scripted) -> None:
+async def test_behind_a_slow_question_only_the_newest_waits(hosted: ThreadedSource, source: Scripted) -> None:
     source.gate.clear()
     sources = shelf(hosted)
     for offset in range(5):
@@ -150,7 +152,7 @@ async def test_behind_a_slow_question_only_the_newest_waits(hosted: Hosted, sour
 
 
 async def test_what_it_raises_is_logged_once_and_without_its_text(
-    hosted: Hosted, source: Scripted, caplog: pytest.LogCaptureFixture
+    hosted: ThreadedSource, source: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.said = ValueError("secret = 1")
     sources = shelf(hosted)
@@ -162,7 +164,7 @@ async def test_what_it_raises_is_logged_once_and_without_its_text(
     assert len((await answered(sources)).snippets) == 1  # it may get better
 
 
-async def test_who_only_fails_is_not_asked_any_more(hosted: Hosted, source: Scripted) -> None:
+async def test_who_only_fails_is_not_asked_any_more(hosted: ThreadedSource, source: Scripted) -> None:
     source.said = ValueError()
     sources = shelf(hosted)
     for _ in range(8):
@@ -172,7 +174,9 @@ async def test_who_only_fails_is_not_asked_any_more(hosted: Hosted, source: Scri
 
 
 @pytest.mark.parametrize("said", [["text"], 7, None, [None]])
-async def test_what_is_no_snippet_is_a_failure_of_the_source(hosted: Hosted, source: Scripted, said: object) -> None:
+async def test_what_is_no_snippet_is_a_failure_of_the_source(
+    hosted: ThreadedSource, source: Scripted, said: object
+) -> None:
     source.said = said
     gathered = await answered(shelf(hosted))
     assert gathered.snippets == () and gathered.notes[0].reason
@@ -182,7 +186,7 @@ async def test_a_source_that_cannot_be_opened_says_why(caplog: pytest.LogCapture
     def make() -> Any:
         raise ImportError("No module named 'faiss'")
 
-    one = Hosted("broken", make, clock=time.monotonic)
+    one = ThreadedSource("broken", make, clock=time.monotonic)
     one.start()
     sources = shelf(one)
     sources.opened("file:///w/a.py", "x")
@@ -199,7 +203,7 @@ async def test_a_source_that_opens_slowly_delays_nobody() -> None:
         gate.wait(30)
         return source
 
-    one = Hosted("slow", make, clock=time.monotonic)
+    one = ThreadedSource("slow", make, clock=time.monotonic)
     one.start()
     sources = shelf(one)
     sources.opened("file:///w/a.py", "x")
@@ -211,7 +215,7 @@ async def test_a_source_that_opens_slowly_delays_nobody() -> None:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_burst_of_changes_is_told_once_when_it_is_over(hosted: Hosted, source: Scripted) -> None:
+def test_a_burst_of_changes_is_told_once_when_it_is_over(hosted: ThreadedSource, source: Scripted) -> None:
     for n in range(50):
         hosted.changed("a", f"x = {n}")
     hosted.changed("b", "y")
@@ -220,12 +224,12 @@ def test_a_burst_of_changes_is_told_once_when_it_is_over(hosted: Hosted, source:
 
 
 @pytest.mark.usefixtures("quiet")
-def test_a_text_is_told_of_while_another_is_typed_in(hosted: Hosted, source: Scripted) -> None:
+def test_a_text_is_told_of_while_another_is_typed_in(hosted: ThreadedSource, source: Scripted) -> None:
     hosted.changed("b", "y")
     until(lambda: hosted.changed("a", "x") or ("changed", "b", "y") in source.heard)
 
 
-def test_a_save_brings_the_change_before_it(hosted: Hosted, source: Scripted) -> None:
+def test_a_save_brings_the_change_before_it(hosted: ThreadedSource, source: Scripted) -> None:
     hosted.tell("opened", "a", "1")
     hosted.changed("a", "2")
     hosted.tell("saved", "a")
@@ -236,14 +240,14 @@ def test_a_save_brings_the_change_before_it(hosted: Hosted, source: Scripted) ->
 
 
 def test_closing_ends_the_thread_and_closes_the_source_once(source: Scripted) -> None:
-    one = Hosted("test", lambda: source, clock=time.monotonic)
+    one = ThreadedSource("test", lambda: source, clock=time.monotonic)
     one.start()
     one.close()
     one.close()
     assert source.closes == 1 and not any(thread.name == "foretype source test" for thread in threading.enumerate())
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(hosted: Hosted, source: Scripted) -> None:
+async def test_an_answer_that_nobody_waits_for_any_more_harms_nothing(hosted: ThreadedSource, source: Scripted) -> None:
     def closed(call: object) -> None:
         raise RuntimeError("Event loop is closed")
 
@@ -259,7 +263,9 @@ def test_what_imports_name_ranks_before_everything_that_was_only_found(score: fl
     )
 
 
-async def test_the_flow_shows_what_is_there_and_waits_for_nothing_else(hosted: Hosted, source: Scripted) -> None:
+async def test_the_flow_shows_what_is_there_and_waits_for_nothing_else(
+    hosted: ThreadedSource, source: Scripted
+) -> None:
     seen: list[list[str]] = []
 
     class Planner(LinePlanner):
@@ -310,4 +316,4 @@ def test_retrieval_is_registered() -> None:
 def test_nothing_is_found_by_no_sources() -> None:
     gathering = Sources.none().gather(SNAPSHOT, 0, limit=8, complete=lambda: None)
     assert gathering.done and gathering.take() == Gathered() and not Sources.none()
-    assert Answer().snippets == ()
+    assert SnippetAnswer().snippets == ()

@@ -18,11 +18,11 @@ from foretype_wire.messages import Complete, Done, RequestClass
 
 from foretype_client.session.session import Session
 
-__all__ = ["Answer", "ask", "plan_at"]
+__all__ = ["FinishedCompletion", "ask", "plan_at"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class FinishedCompletion:
     """What came back.
 
     Attributes:
@@ -66,7 +66,7 @@ async def ask(
     on_text: Callable[[str], None] | None = None,
     class_: RequestClass = RequestClass.INTERACTIVE,
     max_tokens: int | None = None,
-) -> Answer:
+) -> FinishedCompletion:
     """Ask for `plan` and wait for the end.
 
     Args:
@@ -110,7 +110,7 @@ async def ask(
     finished = _finished(written, plan, snapshot, offset, final=True)
     timings_ms: dict[str, float | None] = dict(msgspec.structs.asdict(done.timings_ms))
     timings_ms |= {"assemble": assemble_ms, "ttft": ttft_ms}
-    return Answer(
+    return FinishedCompletion(
         request_id=call.id,
         text=finished.text,
         replaces=finished.replaces,

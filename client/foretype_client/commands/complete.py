@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from foretype_client.client import ClientOptions, open_client
-from foretype_client.commands.asking import Answer, ask, plan_at
+from foretype_client.commands.asking import FinishedCompletion, ask, plan_at
 from foretype_client.commands.gathering import DependenciesOption, RetrievalOption, gather_at
 from foretype_client.commands.shared import (
     GatewayOption,
@@ -58,7 +58,7 @@ def complete(
 
 async def _complete(
     location: Location, options: ClientOptions, *, show: bool, retrieval: bool, dependencies: bool
-) -> Answer:
+) -> FinishedCompletion:
     snapshot, offset = await asyncio.to_thread(open_location, location)
     async with open_client(options) as client:
         assembler = await client.ready(options.start_timeout_s)
@@ -80,7 +80,7 @@ async def _complete(
             )
 
 
-def _as_object(answer: Answer) -> dict[str, object]:
+def _as_object(answer: FinishedCompletion) -> dict[str, object]:
     usage = answer.done.usage
     return {
         "text": answer.text,
@@ -93,7 +93,7 @@ def _as_object(answer: Answer) -> dict[str, object]:
     }
 
 
-def _figures(answer: Answer) -> None:
+def _figures(answer: FinishedCompletion) -> None:
     usage, ttft_ms = answer.done.usage, answer.timings_ms["ttft"]
     parts = [
         "no text" if ttft_ms is None else f"first text after {ttft_ms:.0f} ms",

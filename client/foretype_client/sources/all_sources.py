@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from foretype_context.document import Snapshot
 from foretype_context.sources import Snippet
 
-from foretype_client.sources.threaded import Answer, Hosted, Question
+from foretype_client.sources.threaded import SnippetAnswer, SnippetRequest, ThreadedSource
 
 __all__ = ["Gathered", "Gathering", "SourceNote", "Sources"]
 
@@ -48,17 +48,17 @@ class Gathering:
         complete: called once, when the last answer is there.
     """
 
-    def __init__(self, asked: Sequence[Hosted], uri: str, complete: Callable[[], None]) -> None:
+    def __init__(self, asked: Sequence[ThreadedSource], uri: str, complete: Callable[[], None]) -> None:
         self._asked = asked
         self._uri = uri
         self._complete = complete
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, SnippetAnswer] = {}
 
     @property
     def done(self) -> bool:
         return len(self._answers) == len(self._asked)
 
-    def deliver(self, name: str, answer: Answer) -> None:
+    def deliver(self, name: str, answer: SnippetAnswer) -> None:
         self._answers[name] = answer
         if self.done:
             self._complete()
@@ -70,7 +70,7 @@ class Gathering:
         for source in self._asked:
             answer = self._answers.get(source.name)
             if answer is None:
-                older = source.last(self._uri) or Answer()
+                older = source.last(self._uri) or SnippetAnswer()
                 answer = older._replace(reason=f"late: {source.late()}{'; its last answer was used' * bool(older[0])}")
             notes.append(SourceNote(source.name, len(answer.snippets), round(answer.took_ms, 3), answer.reason))
             snippets += [(source.name, ranked(one)) for one in answer.snippets]
@@ -88,7 +88,7 @@ class Sources:
         call_soon: runs a function where the client runs (`loop.call_soon_threadsafe`).
     """
 
-    def __init__(self, hosted: Sequence[Hosted], call_soon: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(self, hosted: Sequence[ThreadedSource], call_soon: Callable[[Callable[[], object]], object]) -> None:
         self._hosted = tuple(hosted)
         self._call_soon = call_soon
         self.late: Counter[str] = Counter()
@@ -108,7 +108,7 @@ class Sources:
         # A tree belongs to the thread that edits the document.
         bare = replace(snapshot, syntax=_no_tree)
         for source in self._hosted:
-            source.ask(Question(bare, offset, limit, partial(self._deliver, gathering, source.name)))
+            source.ask(SnippetRequest(bare, offset, limit, partial(self._deliver, gathering, source.name)))
         return gathering
 
     def noted(self, gathered: Gathered) -> None:
@@ -158,7 +158,7 @@ class Sources:
         for source in self._hosted:
             source.tell(event, *arguments)
 
-    def _deliver(self, gathering: Gathering, name: str, answer: Answer) -> None:
+    def _deliver(self, gathering: Gathering, name: str, answer: SnippetAnswer) -> None:
         try:
             self._call_soon(partial(gathering.deliver, name, answer))
         except RuntimeError:

@@ -1,7 +1,7 @@
 """Which sources there are: those of this package, and those that packages register under `foretype.sources`.
 
 An entry point names a function that takes the workspace folders and, by keyword, `cache_dir`, `globs` and `on_progress`, and
-returns a source (:class:`foretype_client.sources.threaded.Hosted` says what one can do).
+returns a source (:class:`foretype_client.sources.threaded.ThreadedSource` says what one can do).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Sources
-from foretype_client.sources.threaded import Hosted
+from foretype_client.sources.threaded import ThreadedSource
 
 if TYPE_CHECKING:
     from foretype_client.sources.committed import CommittedSource
@@ -72,11 +72,11 @@ def open_sources(
 
         return CommittedSource(globs=options.globs, clock=clock)
 
-    hosted = [Hosted("repository", committed, clock=clock), Hosted("workspace", own, clock=clock)]
+    hosted = [ThreadedSource("repository", committed, clock=clock), ThreadedSource("workspace", own, clock=clock)]
     if options.retrieval:
         for point in registered():
             make = partial(_opened, point, roots, options, on_progress)
-            hosted.append(Hosted(point.name, make, clock=clock))
+            hosted.append(ThreadedSource(point.name, make, clock=clock))
     for source in hosted:
         source.start()
     return Sources(hosted, call_soon)

@@ -19,7 +19,7 @@ from foretype_context.sources import Snippet
 
 from foretype_client.ports import Clock
 
-__all__ = ["Answer", "Hosted", "Question"]
+__all__ = ["SnippetAnswer", "SnippetRequest", "ThreadedSource"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _FAULTS_MAX: Final = 5
 """A source that fails this many times in a row is not asked any more."""
 
 
-class Answer(NamedTuple):
+class SnippetAnswer(NamedTuple):
     """What a source found, best first, and how long it took; `reason` is why there is nothing, or only something older."""
 
     snippets: tuple[Snippet, ...] = ()
@@ -43,16 +43,16 @@ class Answer(NamedTuple):
     reason: str = ""
 
 
-class Question(NamedTuple):
+class SnippetRequest(NamedTuple):
     """A place, at most how many snippets, and who wants to hear the answer (called in the source's thread)."""
 
     snapshot: Snapshot
     offset: int
     limit: int
-    deliver: Callable[[Answer], None]
+    deliver: Callable[[SnippetAnswer], None]
 
 
-class Hosted:
+class ThreadedSource:
     """One source and its thread.
 
     A source has `snippets` (:class:`foretype_context.sources.SnippetSource`), and as many as it likes of `opened(uri, text)`,
@@ -73,24 +73,24 @@ class Hosted:
         self._state = threading.Condition()
         self._told: deque[tuple[str, tuple[Any, ...]]] = deque()
         self._changed: dict[str, tuple[str, float]] = {}
-        self._question: Question | None = None
+        self._question: SnippetRequest | None = None
         self._busy_since_s: float | None = None
         self._closing = False
         self._faults = 0
         self._complained: set[str] = set()
-        self._last: OrderedDict[str, Answer] = OrderedDict()
+        self._last: OrderedDict[str, SnippetAnswer] = OrderedDict()
         self._thread = threading.Thread(target=self._run, name=f"foretype source {name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: SnippetRequest) -> None:
         """Ask; a question that still waits is forgotten."""
         with self._state:
             self._question = question
             self._state.notify()
 
-    def last(self, uri: str) -> Answer | None:
+    def last(self, uri: str) -> SnippetAnswer | None:
         """The newest answer for a document."""
         return self._last.get(uri)
 
@@ -166,7 +166,7 @@ class Hosted:
         if (close := getattr(self._source, "close", None)) is not None:
             self._guarded("close", close)
 
-    def _next(self) -> tuple[list[tuple[str, tuple[Any, ...]]], Question | None] | None:
+    def _next(self) -> tuple[list[tuple[str, tuple[Any, ...]]], SnippetRequest | None] | None:
         """What to do now, as soon as there is something; None at the end."""
         with self._state:
             while not (self._closing or self._told or self._question is not None):
@@ -186,7 +186,7 @@ class Hosted:
             told += [("changed", (uri, self._changed.pop(uri)[0])) for uri in quiet]
         return told, question
 
-    def _answer(self, question: Question) -> None:
+    def _answer(self, question: SnippetRequest) -> None:
         began_s = self._clock()
         found: Sequence[Snippet] | None = None
         if not self.failed:
@@ -198,10 +198,10 @@ class Hosted:
             if self._faults >= _FAULTS_MAX and not self.failed:
                 self.failed = f"switched off: it failed {_FAULTS_MAX} times in a row"
                 _log.warning("source %s is %s", self.name, self.failed)
-            answer = Answer((), took_ms, self.failed or "it failed; see the log")
+            answer = SnippetAnswer((), took_ms, self.failed or "it failed; see the log")
         else:
             self._faults = 0
-            answer = Answer(tuple(found), took_ms)
+            answer = SnippetAnswer(tuple(found), took_ms)
             self._last[question.snapshot.uri] = answer
             self._last.move_to_end(question.snapshot.uri)
             if len(self._last) > _REMEMBERED:
