@@ -31,10 +31,12 @@ def export(
         ),
     ] = None,
     to: Annotated[str, typer.Option(help="gguf: into the shipped files; safetensors: a Hugging Face folder")] = "gguf",
-    out: Annotated[Path | None, typer.Option(help="target folder; gguf: the package's artifacts folder")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="target folder; gguf: the package's artifacts folder, a draft: lab/artifacts")
+    ] = None,
     name: Annotated[str, typer.Option(help="model name")] = "foretype-py-10m",
     version: Annotated[str, typer.Option(help="model version")] = "0.1.0",
-    role: Annotated[str, typer.Option(help="target, or draft: what speculates for it and ships beside it")] = "target",
+    role: Annotated[str, typer.Option(help="target, or draft: what speculates for it")] = "target",
     trained_before: Annotated[int, typer.Option(min=0, help="tokens of the runs that this one continued")] = 0,
     layout: Annotated[
         str | None, typer.Option(help="layout to serve it in; default is the shipped file's own, else its grammar's")
@@ -51,7 +53,7 @@ def export(
     try:
         source = source or artifacts.locate().path
         if to == "gguf":
-            folder = out or artifacts.FOLDER
+            folder = out or (artifacts.FOLDER if role == "target" else _LAB / "artifacts")
             say(exporting.export_shipped(source, folder, name, version, role, trained_before, layout))
         elif to == "safetensors":
             if out is None:

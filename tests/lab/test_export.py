@@ -243,3 +243,14 @@ def test_a_checkpoint_that_was_cut_off_is_named_with_the_remedy(tmp_path: Path, 
     (tmp_path / "last.pt").write_bytes(content)
     with pytest.raises(export.ExportError, match=r"(?s)last\.pt is no readable checkpoint.*use the one before"):
         export.read_checkpoint(tmp_path / "last.pt")
+
+
+def test_the_draft_that_does_not_ship_is_whole_and_reads_as_the_model_does(tmp_path: Path) -> None:
+    (draft,) = artifacts.verify(Path(__file__).parents[2] / "lab" / "artifacts")
+    assert draft.tokenizer_sha256 == artifacts.locate().tokenizer_sha256, "a draft of other tokens guesses noise"
+    config = gguf_file.read_config(draft.path)
+    export.write_safetensors(
+        gguf_file.read_weights(draft.path, config), config, draft.tokenizer_path, tmp_path / "draft"
+    )
+    written = json.loads((tmp_path / "draft" / "config.json").read_text())
+    assert written["vocab_size"] == gguf_file.read_config(artifacts.locate().path)["vocabulary"]
