@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from backend.world import World, gateway
-from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.leases import Leases
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.redis_leases import RedisLeases
+from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import KeyRecord, Tenant, User
 from foretype_backend.identity.identity import Identity
 from foretype_backend.identity.keys import ApiKey, mint

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.world import complete, gateway, scripted, segments
-from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import Meter, UsageKey, UsageRow
 from foretype_backend.config.settings import PricesConfig
+from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.usage import UsageWriter

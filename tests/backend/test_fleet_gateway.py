@@ -15,10 +15,10 @@ import httpx
 import pytest
 from backend.replica import Replica
 from backend.world import TOKEN, TOKENIZER, Peer, World, gateway, segments, until
+from foretype_backend.config.fleet import FastConfig
 from foretype_backend.config.load import load_config
 from foretype_backend.errors import ConfigError, EpochFileError
 from foretype_backend.fleet.build import make_pool
-from foretype_backend.fleet.config import FastConfig
 from foretype_backend.fleet.doors import attach_pool, attach_purger
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.cli import app as prefix_commands

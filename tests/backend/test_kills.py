@@ -23,7 +23,7 @@ from backend.test_gateway_process import serving
 from backend.test_workers import BODY, children, fresh, total
 from backend.tiny_gguf import write_tiny_gguf
 from backend.world import gateway, until
-from foretype_backend.admission.accounts import Accounts
+from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Denial, Principal
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.store import IdentityStore

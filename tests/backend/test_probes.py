@@ -16,11 +16,11 @@ from backend.replica import Replica
 from backend.test_gateway_process import SERVE, refused, serving
 from backend.test_workers import BODY, children, fresh, total
 from backend.world import TOKEN, TOKENIZER, gateway, scripted, until
+from foretype_backend.config.fleet import FastConfig
 from foretype_backend.config.settings import OidcConfig
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.build import make_pool
-from foretype_backend.fleet.config import FastConfig
 from foretype_backend.identity.tokens import TokenVerifier
 
 HOSTS = ["10.1.2.3:7878", "[fd00::7]:7878", "foretype.team.svc:7878", "lb.example", ""]

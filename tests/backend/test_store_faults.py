@@ -21,7 +21,7 @@ from backend.loads import done, loaded
 from backend.redis_server import redis_server
 from backend.test_workers import total
 from backend.world import gateway, until
-from foretype_backend.admission.accounts import Accounts
+from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.schema import tenants
 from foretype_backend.identity.store import IdentityStore

@@ -17,9 +17,9 @@ from backend.replica import Replica
 from backend.test_gateway_process import serving
 from backend.world import TOKENIZER, TOKENIZER_PATH, gateway
 from foretype_backend.admission.degradation import RUNGS, Ladder, Service
+from foretype_backend.config.fleet import FastConfig
 from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.errors import ConfigError
-from foretype_backend.fleet.config import FastConfig
 from foretype_backend.identity.directory import Scope, Tenant
 
 PASSWORD = "hunter2"

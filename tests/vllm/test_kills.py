@@ -19,12 +19,12 @@ from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.loads import Load, load
 from backend.test_workers import total
 from backend.world import TOKENIZER, World, complete, gateway, segments, until
-from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.limits import Budget
+from foretype_backend.config.fleet import FastConfig
 from foretype_backend.engines.vllm.metrics import read_metrics
 from foretype_backend.fleet.build import make_pool
-from foretype_backend.fleet.config import FastConfig
 from foretype_backend.fleet.doors import attach_pool
+from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Tenant
 from foretype_wire.messages import Cancel, Done, Error, ErrorCode
 from vllm_world.serving import VllmServe

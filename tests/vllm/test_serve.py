@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+from foretype_backend.config.fleet import FastConfig
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.metrics import read_metrics
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from foretype_backend.fleet.build import make_pool
-from foretype_backend.fleet.config import FastConfig
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.tokens import load_tokenizer

@@ -29,7 +29,6 @@ class ChatEngine(OpenAIEngine):
     """
 
     path = "chat/completions"
-    looks = False
 
     def __init__(self, config: OpenAIConfig, *, free_model: str | None = None, shared: bool = False) -> None:
         super().__init__(config, shared=shared)

@@ -14,7 +14,6 @@ from foretype_context.templates import grammar
 from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_wire.messages import RequestClass
 
-from foretype_backend.admission.accounts import Accounts
 from foretype_backend.chat.engine import ChatEngine
 from foretype_backend.chat.tpot import Pace
 from foretype_backend.config.load import Config, read_token
@@ -23,6 +22,7 @@ from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig
 from foretype_backend.engines.port import Engine
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
+from foretype_backend.identity.accounts import Accounts
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.service import CompletionService

@@ -18,6 +18,7 @@ import msgspec
 from foretype_wire.errors import TracingError
 from foretype_wire.tracing.opening import check_endpoint
 
+from foretype_backend.config.fleet import FastConfig
 from foretype_backend.config.rules import check_values
 from foretype_backend.config.settings import (
     DEFAULT_PORT,
@@ -35,7 +36,6 @@ from foretype_backend.config.settings import (
     TracingConfig,
 )
 from foretype_backend.errors import ConfigError
-from foretype_backend.fleet.config import FastConfig
 
 __all__ = [
     "DEFAULT_PORT",

@@ -64,7 +64,7 @@
 | `prices.prompt_per_million`, `cached_per_million`, `generated_per_million`, `engine_hour` | 0 | for `foretype usage` |
 | `tracing.endpoint` | none | OpenTelemetry collector (OTLP over HTTP), `http://collector:4318`; naming it sends traces there |
 | `tracing.sample_share` | 1 | of the traces that begin in the gateway; those of clients go by the client's choice |
-| `pool.fast.*` | none | replicas of `vllm serve`: see `foretype_backend.fleet.config` |
+| `pool.fast.*` | none | replicas of `vllm serve`: see `foretype_backend.config.fleet` |
 | `pool.quality.url` | none | OpenAI-compatible server for chat and `class: block` |
 | `pool.quality.model`, `free_model` | what the server serves | its names; tenants of the free tier may get a smaller one |
 | `pool.quality.api_key_file` | none | file with the server's key |
@@ -83,7 +83,7 @@ from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
 from foretype_context.strategy import Strategy
 from foretype_wire.messages import MAX_FRAME_BYTES
 
-from foretype_backend.fleet.config import FastConfig
+from foretype_backend.config.fleet import FastConfig
 
 __all__ = [
     "DEFAULT_PORT",

@@ -6,10 +6,10 @@ import functools
 import importlib.util
 from typing import Any
 
+from foretype_backend.config.fleet import FastConfig
 from foretype_backend.engines.port import Origin
 from foretype_backend.engines.vllm.request import tier_parameters
 from foretype_backend.engines.vllm.server import VllmServerEngine
-from foretype_backend.fleet.config import FastConfig
 from foretype_backend.fleet.health import HealthOptions
 from foretype_backend.fleet.pool import PoolOptions, ReplicaPool
 from foretype_backend.fleet.retire import RetireSender

@@ -3,6 +3,9 @@
 Counters and histograms add up. A gauge adds up, or one of them is told, by its name: `SUMMED`, `LARGEST` and `SMALLEST` hold every gauge that
 the gateway exports. Scrapes must never see a counter fall, or a rate over them jumps; so what a worker told of its counters outlives it
 (:func:`counters`), and its successor goes on from there.
+
+Not prometheus_client's multiprocess mode: it knows no collectors of one's own, and every live gauge of the gateway is one, and no status
+and no purge, which the same sockets carry.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Workers share nothing but the socket and leases: each has its own scheduler and its own p99; metrics and status are told for all of them
 (:mod:`.siblings`). One that dies is started again after a pause that doubles up to ten seconds, and begins afresh once it was ready. Each holds a pipe from the parent, so that
-a parent that is killed leaves nobody behind on its port.
+a parent that is killed leaves nobody behind on its port. uvicorn's own workers (0.54) have no slot, no
+pause before the next start, and go on when the parent is killed.
 """
 
 from __future__ import annotations

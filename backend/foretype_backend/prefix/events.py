@@ -7,17 +7,15 @@ removal removes. Events carry source code (as token ids) and the salt in clear: 
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, keys_after
 from foretype_backend.errors import CacheEventsError
 
-__all__ = ["CacheChange", "EventBook", "is_local_endpoint"]
+__all__ = ["CacheChange", "EventBook"]
 
 _DEVICE: Final = frozenset({None, "GPU", "gpu"})
 """Blocks on the host or in a store are no reason to route there: loading them costs too."""
@@ -45,17 +43,6 @@ class CacheChange(NamedTuple):
     stored: BlockKeys = ()
     removed: BlockKeys = ()
     cleared: bool = False
-
-
-def is_local_endpoint(endpoint: str) -> bool:
-    """Whether a ZMQ address leaves this host: `ipc://`, or TCP on a loopback address."""
-    parts = urlsplit(endpoint)
-    if parts.scheme == "ipc":
-        return True
-    try:
-        return parts.scheme == "tcp" and ipaddress.ip_address((parts.hostname or "").strip("[]")).is_loopback
-    except ValueError:
-        return parts.hostname == "localhost"
 
 
 class EventBook:

@@ -12,10 +12,10 @@ import msgspec
 from foretype_context.profile import Stop
 from foretype_wire.messages import Finish, RequestClass, Timings, Usage
 
-from foretype_backend.admission.accounts import refused_cost
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import FINISHES, Reason, Refusal, refusal
 from foretype_backend.engines.port import Chunk, Origin
+from foretype_backend.identity.accounts import refused_cost
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.render import Prompt

@@ -25,7 +25,6 @@ from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_backend.admission import scheduler
-from foretype_backend.admission.accounts import Accounts, refused_cost
 from foretype_backend.admission.build import make_scheduler, objectives_s
 from foretype_backend.admission.degradation import Ladder
 from foretype_backend.admission.limits import Denied, Reservation
@@ -35,6 +34,7 @@ from foretype_backend.config.load import LimitsConfig
 from foretype_backend.config.settings import AdmissionConfig
 from foretype_backend.engines.port import Engine
 from foretype_backend.errors import FAULT_TOLD, BudgetExceededError, EngineUnavailableError, Fault, PromptRefusedError
+from foretype_backend.identity.accounts import Accounts, refused_cost
 from foretype_backend.identity.directory import Principal
 from foretype_backend.operations.metrics import Measured, Metrics
 from foretype_backend.operations.tracing import RequestTracer

@@ -17,7 +17,6 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import WebSocketRoute
 
-from foretype_backend.admission.accounts import Accounts
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.config.load import Config
@@ -32,6 +31,7 @@ from foretype_backend.doors.infill import InfillDoor
 from foretype_backend.doors.openai import OpenAIDoor
 from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.engines.port import Engine
+from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Denial, Directory
 from foretype_backend.operations.admin import AdminDoor
 from foretype_backend.operations.tracing import RequestTracer

@@ -22,11 +22,11 @@ from foretype_backend.errors import ConfigError
 if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
 
-    from foretype_backend.admission.accounts import Accounts
     from foretype_backend.admission.redis_leases import RedisLeases
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.doors.contract import DocumentedApp
     from foretype_backend.engines.port import Engine
+    from foretype_backend.identity.accounts import Accounts
     from foretype_backend.identity.identity import Identity
     from foretype_backend.prefix.purge import Purger
     from foretype_backend.prefix.salt import SaltBook
@@ -82,7 +82,7 @@ async def open_accounts(config: Config, closing: AsyncExitStack) -> Accounts:
     """Budgets and the meter; a task stores what was used, over a connection of its own."""
     from datetime import UTC, datetime
 
-    from foretype_backend.admission.accounts import Accounts
+    from foretype_backend.identity.accounts import Accounts
     from foretype_backend.identity.store import IdentityStore
     from foretype_backend.identity.usage import UsageWriter
     from foretype_backend.identity.usage_journal import UsageJournal

@@ -78,8 +78,8 @@ class OpenAIEngine:
     remote = True
     """It is a server, whose messages are for the operator."""
 
-    looks = True
-    """Whether a shared server's process is looked at by the engine itself; else :meth:`scrape` is called by who owns it."""
+    scrapes = True
+    """Whether a shared server's process is looked at by the engine itself; else :meth:`scrape` is called by the pool that owns it."""
 
     def __init__(self, config: OpenAIConfig, *, shared: bool = False) -> None:
         self._config = config
@@ -111,6 +111,8 @@ class OpenAIEngine:
         if self._client is not None:
             return
         self._open()
+        if self._shared and self.scrapes:
+            self._looking = asyncio.create_task(self._look_again(), name="the server's process")
         try:
             await self._find_model()
             self._features = await self._probe()
@@ -140,9 +142,6 @@ class OpenAIEngine:
             connect_timeout_s=config.connect_timeout_s,
             idle_timeout_s=config.idle_timeout_s,
         )
-
-        if self._shared and self.looks:
-            self._looking = asyncio.create_task(self._look_again(), name="the server's process")
 
     async def keep_apart(self) -> None:
         """Returns at once where the engine has one tenant, else when the server is known to keep salts apart.

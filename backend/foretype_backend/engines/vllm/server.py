@@ -60,7 +60,7 @@ class VllmServerEngine(OpenAIEngine):
         EngineUnavailableError: by :meth:`start`: the server is not there, is no vLLM, or its vocabulary is another.
     """
 
-    looks = False
+    scrapes = False
 
     def __init__(
         self,

@@ -7,9 +7,9 @@ from typing import Final
 
 from foretype_wire.messages import RequestClass, Usage
 
-from foretype_backend.admission.bounds_by_principal import Quotas
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.metering import Meter, UsageKey
+from foretype_backend.identity.bounds_by_principal import Quotas
 from foretype_backend.identity.directory import Principal
 
 __all__ = ["Accounts", "refused_cost"]

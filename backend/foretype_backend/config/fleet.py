@@ -20,15 +20,16 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from foretype_wire.credentials import without_credentials
 
 from foretype_backend.errors import ConfigError
-from foretype_backend.prefix.events import is_local_endpoint
 
-__all__ = ["FastConfig"]
+__all__ = ["FastConfig", "is_local_endpoint"]
 
 
 class FastConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,3 +98,14 @@ class FastConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
         if self.shared_tier_tenants and not self.tiers:
             raise ConfigError("pool.fast.shared_tier_tenants", "needs `tiers = true`, or nothing is offloaded")
+
+
+def is_local_endpoint(endpoint: str) -> bool:
+    """Whether a ZMQ address leaves this host: `ipc://`, or TCP on a loopback address."""
+    parts = urlsplit(endpoint)
+    if parts.scheme == "ipc":
+        return True
+    try:
+        return parts.scheme == "tcp" and ipaddress.ip_address((parts.hostname or "").strip("[]")).is_loopback
+    except ValueError:
+        return parts.hostname == "localhost"
