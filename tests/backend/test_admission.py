@@ -7,7 +7,7 @@ import random
 import pytest
 from backend.admission_world import Result, Simulation, Source, typing_tenant
 from foretype_backend.admission.outcomes import Decision, Reason, reason_of
-from foretype_backend.admission.pressure import LOWEST_FIRST, Pressure, RollingP99
+from foretype_backend.admission.pressure import LOWEST_FIRST, Pressure, Rates, RollingP99
 from foretype_backend.admission.scheduler import (
     PRIORITY,
     Effect,
@@ -20,7 +20,7 @@ from foretype_backend.admission.scheduler import (
 )
 from foretype_backend.admission.tenant_shares import Shares
 from foretype_wire.messages import RequestClass
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 ONE = SlotLimits(max_running=1, max_waiting=2)
@@ -67,6 +67,13 @@ def test_other_documents_and_classes_do_not_count_as_the_same_document() -> None
         ticket("e", document="d", class_=RequestClass.INTERACTIVE),
     ]
     assert arrivals(Scheduler(), *tickets) == [Start(key) for key in "abce"]
+
+
+def test_what_is_no_interactive_request_ends_none_of_its_document() -> None:
+    interactive = {"document": "d", "class_": RequestClass.INTERACTIVE}
+    tickets = [ticket(key, **interactive) for key in "ab"]  # type: ignore[arg-type]
+    effects = arrivals(Scheduler(), *tickets, ticket("c", document="d", class_=RequestClass.SPECULATIVE))
+    assert effects == [Start(key) for key in "abc"]
 
 
 def test_a_stopping_request_is_no_longer_live_in_its_document() -> None:
@@ -174,6 +181,30 @@ def test_of_a_full_queue_the_tenant_with_most_in_it_gives_one_up() -> None:
     assert scheduler.arrive(ticket("q", "q", tenant="quiet"), 0.0) == [Refuse("f3", Decision.DISPLACED)]
 
 
+def test_of_a_full_queue_in_which_all_have_as_much_the_one_that_comes_is_refused() -> None:
+    scheduler = Scheduler(Limits(max_running=1, max_waiting=3))
+    arrivals(scheduler, *(ticket(f"{name}{n}", f"{name}{n}", tenant=name) for name in ("a", "b") for n in range(2)))
+    assert scheduler.arrive(ticket("a2", "a2", tenant="a"), 0.0) == [Refuse("a2", Decision.QUEUE_FULL)]
+    assert scheduler.arrive(ticket("c", "c", tenant="c"), 0.0) == [Refuse("b1", Decision.DISPLACED)]
+
+
+def test_the_last_free_slot_is_kept_for_whom_it_is_reserved() -> None:
+    scheduler = Scheduler(Limits(max_running=2, reserved={RequestClass.INTERACTIVE: 2}))
+    assert arrivals(scheduler, ticket("i", class_=RequestClass.INTERACTIVE), ticket("w", class_=RequestClass.WARM)) == [
+        Start("i")
+    ]
+    assert arrivals(scheduler, ticket("j", class_=RequestClass.INTERACTIVE)) == [Start("j", WAITED)]
+
+
+def test_a_prompt_that_was_cached_whole_says_nothing_of_how_fast_prompts_are_computed() -> None:
+    rates = Rates()
+    for tokens, seconds in ((0, 1.0), (10, 0.0)):
+        rates.prefilled(tokens, seconds)
+    assert (rates.prefill_tokens_per_s, rates.prefill_s(100)) == (None, 0.0)
+    rates.prefilled(50, 0.5)
+    assert rates.prefill_s(200) == 2.0
+
+
 def test_a_stopped_request_keeps_its_slot_until_it_has_left() -> None:
     scheduler = Scheduler(ONE)
     arrivals(scheduler, ticket("a"), ticket("b"))
@@ -247,6 +278,7 @@ def test_a_slow_engine_without_load_sheds_nothing() -> None:
 
 
 @given(st.lists(st.floats(0.001, 10), min_size=20, max_size=200))
+@example([0.001] * 20)
 def test_the_rolling_p99_is_within_ten_percent(values: list[float]) -> None:
     window = RollingP99()
     for value in values:

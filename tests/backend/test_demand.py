@@ -28,6 +28,14 @@ def test_a_weight_is_a_larger_part() -> None:
     assert heavy(loads) == {"small"}
 
 
+def test_a_tenant_without_weight_is_one_with_hardly_any() -> None:
+    demand = Demand()
+    demand.turn(1.0)
+    for tenant, weight in (("a", 0.0), ("b", 1.0)):
+        demand.decided(tenant, weight=weight, tokens=10, interactive=True, shed=False)
+    assert heavy(demand.loads()) == {"a"}
+
+
 LOADS = st.dictionaries(
     st.sampled_from("abcdefgh"),
     st.tuples(st.integers(0, 10_000), st.floats(0, 1), st.floats(0.1, 10)).map(

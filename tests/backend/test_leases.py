@@ -193,6 +193,18 @@ def test_the_ledger_is_not_asked_for_less_than_a_token(lacks: float, asked: bool
     assert [ask.want for ask in gateway.leases.asks(0.5)] == ([lacks] if asked else [])
 
 
+def test_an_absent_ledger_is_replaced_by_what_it_gave_on_average() -> None:
+    leases = Leases(Budgets({NAME: Budget(tokens_per_s=100, burst_tokens=1000)}), slice_s=1.0, now=0.0)
+    leases.asks(0.0)
+    ask = Ask(NAME, 100, 1000, want=100.0, owed=0.0)
+    for now, granted, rate in ((1.0, 80.0, 80), (2.0, 0.0, 56), (4.0, 20.0, 42.2)):
+        leases.answered([ask], {NAME: granted}, now)
+        assert leases.statistics(now + 3.0) == (1, 0.0, 3.0)
+        assert leases._rates[NAME] == pytest.approx(rate)
+    leases.away([ask], 5.0)
+    assert leases.statistics(5.0).owed_tokens == pytest.approx(42.2)
+
+
 async def spend_all(leases: RedisLeases, budgets: Budgets) -> int:
     await leases.renew()
     spent = 0

@@ -72,6 +72,7 @@ def test_prompts_hold_two_blocks_or_grow_to_a_quarter_of_the_context() -> None:
     assert list(prompt_lengths(0, 8000)) == [65, 257, 1025, 2000]
     assert list(prompt_lengths(0, 100_000)) == [65, 257, 1025, 4097]
     assert list(prompt_lengths(0, 2)) == [1]
+    assert all(type(length) is int for length in prompt_lengths(16, 40))
 
 
 def test_every_number_is_a_word_of_its_own_and_an_id_of_every_vocabulary() -> None:

@@ -36,6 +36,15 @@ def test_typing_through_finds_what_is_left() -> None:
     ]
 
 
+def test_hits_and_misses_are_counted() -> None:
+    cache = CompletionCache()
+    cache.put(entry("x|", "foo", id="text"))
+    cache.put(entry("y|", "", id="nothing"))
+    for text in ("x|", "xf|", "y|", "z|"):
+        cache.get(at(text))
+    assert cache.statistics()[2:] == (3, 1, 0)
+
+
 def test_same_prefix_other_suffix_misses() -> None:
     cache = CompletionCache()
     cache.put(entry("x = |\ny = 1", "foo()"))

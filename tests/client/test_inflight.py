@@ -104,6 +104,16 @@ def test_the_cache_keeps_what_is_whole_and_knows_what_was_cut_short(
     assert (None if entry is None else (entry.strand.text, entry.finish)) == kept
 
 
+def test_the_cache_keeps_what_a_request_cost_where_that_was_told() -> None:
+    for finish in (Finish.STOP, Finish.CANCELLED):
+        made = end(flight("a\nb"), finish)
+        made.done = Done(id="r1", finish=finish, usage=Usage(prompt_tokens=7))
+        entry = made.entry()
+        assert entry is not None and entry.usage == Usage(prompt_tokens=7)
+    entry = end(flight("a\nb"), None).entry()
+    assert entry is not None and entry.usage is None
+
+
 @pytest.mark.parametrize("pieces", [["return x"], ["r", "et", "urn", " x"], ["ret", "urn x"]])
 def test_healed_characters_are_taken_off_whatever_the_chunks(pieces: list[str]) -> None:
     made = flight(healed="ret")

@@ -408,7 +408,7 @@ async def test_a_callback_that_fails_is_not_swallowed() -> None:
             await session.close()
 
 
-@pytest.mark.parametrize("url", ["", "http://h/v1/stream", "ws://", "ws://h:99999/", "localhost:80"])
+@pytest.mark.parametrize("url", ["", "http://h/v1/stream", "ws://", "ws://h:0/", "ws://h:99999/", "localhost:80"])
 def test_a_url_that_is_no_websocket_url_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ValueError, match="ws://127"):
         Session(url, clock=time.monotonic, rng=random.Random(1))

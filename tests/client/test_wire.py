@@ -123,6 +123,13 @@ def test_both_kinds_have_the_same_keys(message: ClientMessage | GatewayMessage) 
     )
 
 
+def test_what_a_client_leaves_out_of_a_segments_source_is_nothing() -> None:
+    frame = b'{"type":"complete","id":"1","segments":[{"kind":"prefix","scope":"file","source":{},"text":"x"}]}'
+    decoded = msgspec.json.decode(frame, type=ClientMessage)
+    assert isinstance(decoded, Complete)
+    assert decoded.segments[0].source == Source(document="", path="", version=0, start=0, end=0)
+
+
 def test_the_class_of_a_request_is_called_class() -> None:
     encoded = msgspec.json.decode(msgspec.json.encode(Complete(id="1", class_=RequestClass.BLOCK, segments=[])))
     assert encoded == {"type": "complete", "id": "1", "class": "block", "segments": []}

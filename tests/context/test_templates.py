@@ -199,3 +199,14 @@ def test_an_encoder_that_remembers_gives_what_one_gives_that_does_not(
                 remembering.encode(segments)
         else:
             assert remembering.encode(segments) == wanted
+
+
+def test_an_encoder_that_remembers_encodes_what_is_new_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer, encoded = tiny("foretype-1"), list[str]()
+    encode = tokenizer.encode
+    monkeypatch.setattr(tokenizer, "encode", lambda text: encoded.append(text) or encode(text))
+    remembering = PromptEncoder(tokenizer, grammar("foretype-1"))
+    above, below = seg(Kind.PREFIX, "a\n"), seg(Kind.SUFFIX, "z\n")
+    for typed in ("b", "bc", "bcd"):
+        remembering.encode([above, below, seg(Kind.MIDDLE, typed)])
+    assert encoded == ["a\n", "z\n", "b", "bc", "bcd"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from foretype_eval.replay.results import CommitRow, paired_ratio, summary
+from foretype_eval.replay.developer import Tally
+from foretype_eval.replay.results import CommitRow, paired_ratio, row_of, summary
+from foretype_eval.replay.trace import RequestRecord
 
 FILLED = ("system", "commit", "by_source", "slices", "stages_ms")
 
@@ -50,3 +52,11 @@ def test_a_paired_interval_is_that_of_the_difference_of_ratios() -> None:
     assert paired_ratio(first, second, "late", "answered") is None
     with pytest.raises(ValueError, match="the same commits"):
         paired_ratio(first, second[1:], "keys_with", "keys_without")
+
+
+def test_stages_are_sampled_evenly_and_bounded() -> None:
+    for requests, kept in ((0, 0), (40, 40), (41, 21), (1000, 40)):
+        found = row_of(
+            "network", "c", Tally(), [RequestRecord(0.0, 1.0, 1, stages_ms={"queue": 2.0}) for _ in range(requests)]
+        ).stages_ms
+        assert len(found.get("queue", [])) == kept, requests

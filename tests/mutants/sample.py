@@ -93,6 +93,7 @@ def draw(chart: Chart, items: Iterable[WorkItem], root: Path) -> list[Mutant]:
 def _places(items: list[WorkItem], source: str, seed: int) -> Iterable[tuple[str, WorkItem]]:
     """One mutant of each place in a module with its key, though `<` has two and a number has two."""
     tree, lines = ast.parse(source), source.splitlines()
+    opposite = {_span(node)[0] for node in ast.walk(tree) if _has_opposite(node)}
     declared, between = (
         list(_declarations(tree)),
         [_between(node) for node in ast.walk(tree) if isinstance(node, ast.BinOp)],
@@ -109,6 +110,8 @@ def _places(items: list[WorkItem], source: str, seed: int) -> Iterable[tuple[str
             first <= spec.start_pos < last for first, last in between
         ):
             continue  # the bare `*` among parameters, which cosmic-ray takes for an operator
+        if spec.operator_name == "core/AddNot" and spec.start_pos in opposite:
+            continue
         line, column = lines[spec.start_pos[0] - 1], spec.start_pos[1]
         change = (spec.definition_name or "", line.strip(), line[:column].strip(), spec.operator_name)
         seen[change] += 1
@@ -149,6 +152,13 @@ def _is_alias(node: ast.Assign) -> bool:
     """`Message = Hello | Complete`: a name of types."""
     (target, *_) = node.targets
     return isinstance(target, ast.Name) and target.id[:1].isupper() and not target.id.isupper() and node.col_offset == 0
+
+
+def _has_opposite(node: ast.AST) -> bool:
+    """Whether `not` before it is what another mutant writes into it: `a is not b`, `a >= b`, or `a` for `not a`."""
+    if isinstance(node, ast.Compare):
+        return len(node.ops) == 1 and not isinstance(node.ops[0], ast.In | ast.NotIn)
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
 
 
 def _between(node: ast.BinOp) -> tuple[tuple[int, int], tuple[int, int]]:
