@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import attrs
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.ast.ast_query import ASTQuery
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_item import MutationSpec, WorkItem
@@ -72,25 +73,32 @@ class Mutant:
         return f"{self.key[:8]}  {self.module}:{self.spec.start_pos[0]} {self.definition}\n    - {self.was}\n    + {self.now}"
 
 
-def draw(chart: Chart, items: Iterable[WorkItem], root: Path) -> list[Mutant]:
+def draw(chart: Chart, root: Path) -> list[Mutant]:
     """`per_room` mutants of every room, each of another place."""
-    by_module: dict[str, list[WorkItem]] = {}
-    for item in items:
-        by_module.setdefault(item.mutations[0].module_path.as_posix(), []).append(item)
     drawn: list[Mutant] = []
     for room in chart.rooms:
         sources = {path: (root / path).read_text("utf-8") for path in room.modules}
         keyed = [
-            (*one, path) for path in room.modules for one in _places(by_module.get(path, []), sources[path], chart.seed)
+            (*one, path)
+            for path in room.modules
+            for one in _places(_specs(path, sources[path]), sources[path], chart.seed)
         ]
-        for key, item, path in sorted(keyed, key=lambda one: (one[0], one[2]))[: chart.per_room]:
-            drawn.append(
-                Mutant(room, attrs.evolve(item, job_id=key), *_changed_line(sources[path], item.mutations[0]), key)
-            )
+        for key, spec, path in sorted(keyed, key=lambda one: (one[0], one[2]))[: chart.per_room]:
+            drawn.append(Mutant(room, WorkItem.single(key, spec), *_changed_line(sources[path], spec), key))
     return drawn
 
 
-def _places(items: list[WorkItem], source: str, seed: int) -> Iterable[tuple[str, WorkItem]]:
+def _specs(path: str, source: str) -> Iterator[MutationSpec]:
+    """What cosmic-ray's `init` would find, by the operators that count here."""
+    nodes = [(node, ASTQuery(node).get_definition_name()) for node in ast_nodes(get_ast(source))]
+    for name in sorted(OPERATORS):
+        operator = get_operator(name)()
+        found = [(*place, of) for node, of in nodes for place in operator.mutation_positions(node)]
+        for occurrence, (start, end, of) in enumerate(found):
+            yield MutationSpec(path, name, occurrence, start, end, definition_name=of)
+
+
+def _places(specs: Iterable[MutationSpec], source: str, seed: int) -> Iterable[tuple[str, MutationSpec]]:
     """One mutant of each place in a module with its key, though `<` has two and a number has two."""
     tree, lines = ast.parse(source), source.splitlines()
     opposite = {_span(node)[0] for node in ast.walk(tree) if _has_opposite(node)}
@@ -99,12 +107,9 @@ def _places(items: list[WorkItem], source: str, seed: int) -> Iterable[tuple[str
         [_between(node) for node in ast.walk(tree) if isinstance(node, ast.BinOp)],
     )
     seen: Counter[tuple[str, ...]] = Counter()
-    found: dict[tuple[int, int], tuple[str, WorkItem]] = {}
-    for item in sorted(
-        items, key=lambda one: (one.mutations[0].start_pos, one.mutations[0].operator_name, one.mutations[0].occurrence)
-    ):
-        (spec,) = item.mutations
-        if spec.operator_name not in OPERATORS or any(first <= spec.start_pos < last for first, last in declared):
+    found: dict[tuple[int, int], tuple[str, MutationSpec]] = {}
+    for spec in sorted(specs, key=lambda one: (one.start_pos, one.operator_name, one.occurrence)):
+        if any(first <= spec.start_pos < last for first, last in declared):
             continue
         if "BinaryOperator" in spec.operator_name and not any(
             first <= spec.start_pos < last for first, last in between
@@ -117,7 +122,7 @@ def _places(items: list[WorkItem], source: str, seed: int) -> Iterable[tuple[str
         seen[change] += 1
         key = hashlib.sha256("\0".join([str(seed), *change, str(seen[change])]).encode()).hexdigest()
         if spec.start_pos not in found or key < found[spec.start_pos][0]:
-            found[spec.start_pos] = key, item
+            found[spec.start_pos] = key, spec
     return found.values()
 
 
