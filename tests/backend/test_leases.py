@@ -262,11 +262,10 @@ async def test_a_redis_that_is_killed_stops_nothing_and_is_used_again(
         try:
             assert await spend_all(leases, budgets) > 0
             server.kill()
-            assert not await leases.renew()
-            assert not await leases.renew()
-            assert [record.levelname for record in caplog.records if "ledger of budgets" in record.message] == [
-                "WARNING"
-            ]
+            for _ in range(2):
+                assert not await leases.renew()
+                told = [record.levelname for record in caplog.records if "ledger of budgets" in record.message]
+                assert told == ["WARNING"]
             server.start()
             assert await leases.renew()
             assert isinstance(budgets.reserve([NAME], 10, 0.0), Reservation)
