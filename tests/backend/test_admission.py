@@ -182,14 +182,14 @@ def test_of_a_full_queue_the_tenant_with_most_in_it_gives_one_up() -> None:
 
 
 def test_of_a_full_queue_in_which_all_have_as_much_the_one_that_comes_is_refused() -> None:
-    scheduler = Scheduler(Limits(max_running=1, max_waiting=3))
+    scheduler = Scheduler(SlotLimits(max_running=1, max_waiting=3))
     arrivals(scheduler, *(ticket(f"{name}{n}", f"{name}{n}", tenant=name) for name in ("a", "b") for n in range(2)))
     assert scheduler.arrive(ticket("a2", "a2", tenant="a"), 0.0) == [Refuse("a2", Decision.QUEUE_FULL)]
     assert scheduler.arrive(ticket("c", "c", tenant="c"), 0.0) == [Refuse("b1", Decision.DISPLACED)]
 
 
 def test_the_last_free_slot_is_kept_for_whom_it_is_reserved() -> None:
-    scheduler = Scheduler(Limits(max_running=2, reserved={RequestClass.INTERACTIVE: 2}))
+    scheduler = Scheduler(SlotLimits(max_running=2, reserved={RequestClass.INTERACTIVE: 2}))
     assert arrivals(scheduler, ticket("i", class_=RequestClass.INTERACTIVE), ticket("w", class_=RequestClass.WARM)) == [
         Start("i")
     ]
