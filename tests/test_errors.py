@@ -1,72 +1,59 @@
-"""What a package raises stands in one module, as one tree, and the tree in its docstring is the tree."""
+"""Exceptions of the measuring rooms: one module each, one tree, and the tree stands in its docstring."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import ast
+import inspect
 import re
-from itertools import takewhile
+from pathlib import Path
+from types import ModuleType
 
+import foretype_eval.errors
+import foretype_lab.errors
 import pytest
-from foretype_context.errors import ForetypeError
 
-PACKAGES = {
-    "foretype_context": "ContextError",
-    "foretype_wire": "WireError",
-    "foretype_client": "ClientError",
-    "foretype_lsp": "LanguageServerError",
-    "foretype_retrieval": "RetrievalError",
-}
-"""Package to the base of all that it raises."""
+MODULES = [foretype_eval.errors, foretype_lab.errors]
+each = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.partition(".")[0])
+BUILT_IN = {"Exception", "BaseException", "ValueError", "RuntimeError", "OSError", "LookupError", "KeyError"}
 
 
-def raised_by(package: str) -> list[type[BaseException]]:
-    """Every class of exception that a module of the package defines, but for what never leaves its module."""
-    found: list[type[BaseException]] = []
-    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        if module.name.endswith("__main__"):
-            continue
-        for name, made in vars(importlib.import_module(module.name)).items():
-            ours = isinstance(made, type) and issubclass(made, BaseException) and made.__module__ == module.name
-            if ours and not name.startswith("_"):
-                found.append(made)
-    return found
-
-
-def drawn(text: str) -> dict[str, tuple[str, str]]:
-    """Of a tree in a docstring: name to the name that it hangs from, and to what stands in brackets beside it."""
-    above: list[tuple[int, str]] = []
-    tree: dict[str, tuple[str, str]] = {}
-    for line in text.splitlines():
-        if not (match := re.match(r"([ │├└─]*)(\w+Error)\b +(?:\((\w+)\) )?", line)):
-            continue
-        above = list(takewhile(lambda one: one[0] < len(match[1]), above))
-        tree[match[2]] = (above[-1][1] if above else "", match[3] or "")
-        above.append((len(match[1]), match[2]))
-    return tree
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_exception_of_a_package_stands_in_its_module_of_errors_and_hangs_from_its_base(package: str):
-    errors = importlib.import_module(f"{package}.errors")
-    base = getattr(errors, PACKAGES[package])
-    found = raised_by(package)
-    assert base in found and issubclass(base, ForetypeError)
-    for made in found:
-        assert made.__module__ == errors.__name__, f"{made.__module__}.{made.__name__}"
-        assert issubclass(made, base) or made is ForetypeError, made
-        assert made.__name__.endswith("Error"), made
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_the_tree_in_the_docstring_is_the_tree(package: str):
-    errors = importlib.import_module(f"{package}.errors")
-    tree = drawn(errors.__doc__ or "")
-    made = {
-        name: one for name, one in vars(errors).items() if isinstance(one, type) and one.__module__ == errors.__name__
+def tree_of(module: ModuleType) -> dict[str, type[Exception]]:
+    return {
+        name: one
+        for name, one in vars(module).items()
+        if inspect.isclass(one) and issubclass(one, Exception) and one.__module__ == module.__name__
     }
-    assert set(tree) == {*made, "ForetypeError"}
-    for name, one in made.items():
-        parent, beside = tree[name]
-        bases = [base.__name__ for base in one.__bases__ if base is not Exception]
-        assert bases == [above for above in (parent, beside) if above], name
+
+
+@each
+def test_the_tree_in_the_docstring_is_the_tree(module: ModuleType) -> None:
+    parents: list[tuple[int, str]] = []
+    told: dict[str, str] = {}
+    for line in (module.__doc__ or "").splitlines():
+        if (found := re.match(r"( *)\* ((?:`\w+`(?:, )?)+)", line)) is None:
+            continue
+        depth, names = len(found[1]), re.findall(r"`(\w+)`", found[2])
+        parents = [parent for parent in parents if parent[0] < depth]
+        told |= dict.fromkeys(names, parents[-1][1] if parents else "ForetypeError")
+        parents.append((depth, names[-1]))
+    tree = tree_of(module)
+    assert told == {name: one.__bases__[0].__name__ for name, one in tree.items()}
+    assert [name for name, base in told.items() if base == "ForetypeError"] == [next(iter(told))], "one root"
+    assert all(name.endswith("Error") for name in tree)
+    assert set(module.__all__) == set(tree)
+
+
+@each
+def test_no_exception_is_defined_elsewhere(module: ModuleType) -> None:
+    known = BUILT_IN | set(tree_of(module))
+    file = Path(inspect.getfile(module))
+    elsewhere = [
+        f"{path.relative_to(file.parent)}: {node.name}"
+        for path in file.parent.rglob("*.py")
+        if path != file
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for base in node.bases
+        if ast.unparse(base).rpartition(".")[2] in known
+    ]
+    assert elsewhere == []

@@ -119,9 +119,8 @@ def parity(
     Exit status 1 where first choices agree at less than 98 % of positions, or log-probabilities differ by more than 0.05
     on average. With a checkpoint, which OpenVINO alone takes, it writes the card's ``parity.json``.
     """
+    from foretype_lab.errors import LlamaServerError, VllmError
     from foretype_lab.model_files import export
-    from foretype_lab.other_engines.llama_server import LlamaServerError
-    from foretype_lab.other_engines.vllm_engine import VllmError
     from foretype_lab.quality import engine_parity, evaluate
     from foretype_lab.quality import parity as comparing
     from foretype_lab.training import data, tokenizer

@@ -13,11 +13,9 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NoPostgres", "Postgres", "available", "postgres", "server"]
+from foretype_lab.errors import PostgresUnavailableError
 
-
-class NoPostgres(Exception):
-    """There is no PostgreSQL server here, or it does not start."""
+__all__ = ["Postgres", "available", "postgres", "server"]
 
 
 BIN = next(
@@ -38,7 +36,7 @@ class Postgres:
 
     def __init__(self, folder: Path, *options: str) -> None:
         if BIN is None:
-            raise NoPostgres("there is no PostgreSQL in /usr/lib/postgresql; apt-get install postgresql")
+            raise PostgresUnavailableError("there is no PostgreSQL in /usr/lib/postgresql; apt-get install postgresql")
         self.url = f"postgresql://foretype@/foretype?host={folder}"
         self._bin, self._folder, self._data = BIN, folder, folder / "data"
         self._settings = [part for one in ("listen_addresses=", *options) for part in ("-c", one)]
@@ -52,11 +50,11 @@ class Postgres:
         self._process: subprocess.Popen[str] | None = None
         made = self._run("initdb", "-D", self._data, "-U", "foretype", "-A", "trust", "-E", "UTF8", "--no-sync")
         if made.returncode != 0:
-            raise NoPostgres(f"initdb: {made.stderr}")
+            raise PostgresUnavailableError(f"initdb: {made.stderr}")
         self.start()
         created = self._run("createdb", "-h", folder, "-U", "foretype", "foretype")
         if created.returncode != 0:
-            raise NoPostgres(f"createdb: {created.stderr}")
+            raise PostgresUnavailableError(f"createdb: {created.stderr}")
 
     def start(self) -> None:
         """Returns when it takes connections."""
@@ -68,8 +66,8 @@ class Postgres:
             if self._run("pg_isready", "-h", self._folder, "-U", "foretype", "-t", "1").returncode == 0:
                 return
             with contextlib.suppress(subprocess.TimeoutExpired):
-                raise NoPostgres(f"it ended: {process.wait(0.05)}: {(self._folder / 'log').read_text()}")
-        raise NoPostgres(f"it is not ready: {(self._folder / 'log').read_text()}")
+                raise PostgresUnavailableError(f"it ended: {process.wait(0.05)}: {(self._folder / 'log').read_text()}")
+        raise PostgresUnavailableError(f"it is not ready: {(self._folder / 'log').read_text()}")
 
     def kill(self) -> None:
         """SIGKILL to the server and to every process of its own."""
@@ -94,7 +92,7 @@ class Postgres:
 
 @contextlib.contextmanager
 def postgres(*options: str) -> Generator[Postgres]:
-    """A server that may be killed. Raises NoPostgres; `.ci/run` installs the server where it is missing."""
+    """A server that may be killed. Raises PostgresUnavailableError; `.ci/run` installs the server where it is missing."""
     folder = Path(tempfile.mkdtemp(prefix="ftpg"))  # a socket's path has at most 107 characters
     made = None
     try:

@@ -36,7 +36,8 @@ from foretype_backend.config.secret_files import make_secret
 from foretype_backend.identity.directory import Scope, Tenant
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.transport.server import running
-from foretype_lab.postgres import NoPostgres, Postgres, postgres
+from foretype_lab.errors import PostgresUnavailableError
+from foretype_lab.postgres import Postgres, postgres
 from foretype_lab.postgres import available as postgres_available
 from foretype_wire.messages import VERSION, Changed, ChangeReason, Feedback, Hello, Profile, Workspace
 from starlette.applications import Starlette
@@ -234,7 +235,7 @@ async def world(folder: Path) -> AsyncGenerator[tuple[Postgres, RedisServer, Rep
 async def leaks(folder: Path, *, planted: bool) -> set[str]:
     """Where the canary is found when all is over."""
     if not postgres_available():
-        pytest.skip(str(NoPostgres("there is no PostgreSQL here")))
+        pytest.skip(str(PostgresUnavailableError("there is no PostgreSQL here")))
     async with world(folder) as (store, cache, fast, chat, taking, collector):
         place = Path(store.url.partition("host=")[2])
         headers = await key_of(store.url)

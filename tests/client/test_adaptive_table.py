@@ -12,10 +12,10 @@ from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, shipped_tab
 from foretype_client.errors import TableError
 from foretype_context.document import Document
 from foretype_context.lexemes import hash_contexts
-from foretype_lab.corpus_table.build import TableError as BuildError
 from foretype_lab.corpus_table.build import build_table
 from foretype_lab.corpus_table.count import ORDERS, count_order
 from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of
+from foretype_lab.errors import TableBuildError as BuildError
 from foretype_lab.training.data import Store, build_store
 from hypothesis import given
 from hypothesis import strategies as st

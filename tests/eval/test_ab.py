@@ -18,7 +18,7 @@ import pytest
 from foretype_eval.ab.analyse import AbOptions, analyse
 from foretype_eval.ab.assign import Design, pair_of, variant_of
 from foretype_eval.ab.estimate import WAY_SHARE, Panel, between, switchback
-from foretype_eval.ab.rows import AbInputError, UserDay, load_rows
+from foretype_eval.ab.rows import UserDay, load_rows
 from foretype_eval.ab.sequential import (
     Bounds,
     chi_square_p,
@@ -29,6 +29,7 @@ from foretype_eval.ab.sequential import (
 )
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.cli import app
+from foretype_eval.errors import ExperimentInputError
 from foretype_eval.statistics import wilson
 from hypothesis import given
 from hypothesis import strategies as st
@@ -317,7 +318,7 @@ GOOD = {"user": "u", "day": "2026-03-02", "opportunities": 1, "displays": 1, "ac
 def test_bad_rows_name_line_and_field(tmp_path: Path, lines: list[dict[str, Any]], message: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(AbInputError, match=message):
+    with pytest.raises(ExperimentInputError, match=message):
         load_rows(path)
 
 

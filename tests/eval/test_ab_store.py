@@ -12,9 +12,9 @@ from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, opportunit
 from foretype_backend.telemetry.aggregate import refresh
 from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.store import Store
-from foretype_eval.ab.rows import AbInputError
 from foretype_eval.ab.stored import stored_rows
 from foretype_eval.cli import app
+from foretype_eval.errors import ExperimentInputError
 from typer.testing import CliRunner
 
 FIRST = datetime.datetime.fromtimestamp(NOON_MS / 1000, datetime.UTC).date() - datetime.timedelta(days=2)
@@ -51,10 +51,10 @@ async def test_daily_sums_are_user_days(tmp_path: Path) -> None:
     assert (before.variant, first.variant, last.variant) == ("", "control", "fast")
     assert (first.opportunities, first.displays, first.accepts, first.chars_accepted) == (2, 1, 1, 10)
     assert first.chars_retained == 7 and last.chars_retained is None
-    with pytest.raises(AbInputError, match=r"no daily sums of tenant 'other'"):
+    with pytest.raises(ExperimentInputError, match=r"no daily sums of tenant 'other'"):
         await asyncio.to_thread(stored_rows, url, tenant="other")
     (tmp_path / "text").write_text("no database " * 50)
-    with pytest.raises(AbInputError, match="cannot be opened"):
+    with pytest.raises(ExperimentInputError, match="cannot be opened"):
         await asyncio.to_thread(stored_rows, str(tmp_path / "text"))
     # Characters that are not known to be retained yet are no headline.
     arguments = ["ab", "--store", url, "--since", FIRST.isoformat(), "--json"]

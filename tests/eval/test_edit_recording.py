@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from eval.git_repo import git
 from foretype_context.document import Document, Edit
-from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, RecordingError
+from foretype_eval.errors import RecordingError
+from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved
 from foretype_eval.replay.edit_recording import load_recording
 from foretype_lab.prefill.typed_commits import record_commits
 from hypothesis import HealthCheck, given, settings

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 from foretype_eval.fim.baselines import Baseline, baseline
-from foretype_eval.fim.grade import Row, error_nodes, execute, grade, no_harm, repeats
+from foretype_eval.fim.grade import GradedRow, error_nodes, execute, grade, no_harm, repeats
 from foretype_eval.fim.items import Item, StopRule, load_items
 from foretype_eval.fim.summary import summarise
-from foretype_eval.sandbox import Limits, Sandbox
+from foretype_eval.sandbox import ProgramLimits, Sandbox
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Limits(wall_s=2.0)) as opened:
+    with Sandbox(ProgramLimits(wall_s=2.0)) as opened:
         yield opened
 
 
@@ -97,7 +97,7 @@ def test_copy_line_copies_the_rest_of_a_line_that_begins_alike() -> None:
 
 
 def test_the_summary_has_the_contract_and_its_intervals_contain_the_estimates() -> None:
-    rows: list[Row] = []
+    rows: list[GradedRow] = []
     for cluster in range(20):
         for number in range(3):
             item = item_of("x = ", "1" if number else "}", "\n")

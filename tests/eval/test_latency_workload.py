@@ -4,7 +4,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from foretype_eval.latency.workload import WorkloadError, sites
+from foretype_eval.errors import WorkloadError
+from foretype_eval.latency.workload import sites
 
 LINE = "    result = compute(first, second)\n"
 

@@ -13,7 +13,7 @@ import pytest
 from foretype_client.ports import Endpoint
 from foretype_eval.cli import bench
 from foretype_eval.load.aborts import AbortLog, relayed_s
-from foretype_eval.load.connection import Connection, open_connection
+from foretype_eval.load.connection import LoadConnection, open_connection
 from foretype_eval.load.drive import schedule
 from foretype_eval.load.fairness import fairness
 from foretype_eval.load.hostile import quantile
@@ -102,7 +102,7 @@ async def test_the_thin_websocket_speaks_with_a_real_server(size: int) -> None:
 
 
 async def test_frames_that_come_in_pieces_are_put_together() -> None:
-    connection = Connection()
+    connection = LoadConnection()
     got: list[bytes] = []
     connection.on_message = got.append
     frames = b"HTTP/1.1 101 Switching\r\nA: b\r\n\r\n" + b"\x82\x03abc" + b"\x82\x7e\x00\x80" + b"x" * 128

@@ -10,8 +10,9 @@ from statistics import median
 
 import pytest
 from eval.git_repo import git
+from foretype_eval.errors import RepositoryError
 from foretype_eval.replay.accept import Accepted, Rule, decide
-from foretype_eval.replay.commits import RepositoryError, commits_of, files_before, load_commit
+from foretype_eval.replay.commits import commits_of, files_before, load_commit
 from foretype_eval.replay.developer import slices_of
 from foretype_eval.replay.typist import gap_s, keys_of, next_key
 from foretype_eval.replay.virtual import VirtualLoop

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from eval.git_repo import git
 from foretype_eval.cli import app
+from foretype_eval.errors import LatencyTraceError, RepositoryError
 from foretype_eval.gateway import GatewayOptions
-from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.recorded import load_recorded
 from foretype_eval.replay.run import ReplayOptions, run_replay
-from foretype_eval.replay.trace import LatencyTrace, TraceError, TraceRow
+from foretype_eval.replay.trace import LatencyTrace, TraceRow
 from foretype_eval.replay.typist import keys_of
 from foretype_models.artifacts import locate
 from typer.testing import CliRunner
@@ -120,7 +120,7 @@ def test_a_run_that_goes_on_saves_the_latencies_of_all_its_rows(repo: Path, tmp_
     (items,) = (tmp_path / "out").glob("items-*.jsonl")
     kept = [{k: v for k, v in json.loads(line).items() if k != "latencies"} for line in items.read_text().splitlines()]
     items.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    with pytest.raises(TraceError, match=r"2 rows .* give another --out"):
+    with pytest.raises(LatencyTraceError, match=r"2 rows .* give another --out"):
         run_replay(both, progress=quiet)
 
 
@@ -147,13 +147,13 @@ def test_a_half_written_row_is_made_again(repo: Path, tmp_path: Path) -> None:
     [
         ({"commits": "nothing..such"}, RepositoryError, "nothing..such"),
         ({"commits": 3, "suffixes": (".rs",)}, RepositoryError, "no commits"),
-        ({"simulate": True}, TraceError, "--latency-trace"),
+        ({"simulate": True}, LatencyTraceError, "--latency-trace"),
         (
             {"simulate": True, "save_trace": Path("x"), "latency_trace": Path("y")},
-            TraceError,
+            LatencyTraceError,
             "--simulate measures none",
         ),
-        ({"latency_trace": Path("/nowhere/trace.jsonl")}, TraceError, "/nowhere/trace.jsonl"),
+        ({"latency_trace": Path("/nowhere/trace.jsonl")}, LatencyTraceError, "/nowhere/trace.jsonl"),
     ],
 )
 def test_bad_input_names_what_is_wrong(
@@ -166,7 +166,7 @@ def test_bad_input_names_what_is_wrong(
 def test_a_broken_trace_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_text('{"deltas_ms": [1], "done_ms": 2}\n{"deltas_ms": "x"}\n')
-    with pytest.raises(TraceError, match=r"trace\.jsonl:2: .*deltas_ms"):
+    with pytest.raises(LatencyTraceError, match=r"trace\.jsonl:2: .*deltas_ms"):
         LatencyTrace.load(path)
 
 

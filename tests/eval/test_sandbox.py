@@ -12,21 +12,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from foretype_eval.sandbox import Limits, Program, Sandbox, SandboxError, Status
+from foretype_eval.sandbox import Program, ProgramLimits, Sandbox, SandboxError, Status
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="programs are run on Linux and macOS only")
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    with Sandbox(Limits(wall_s=1.5), workers=2) as opened:
+    with Sandbox(ProgramLimits(wall_s=1.5), workers=2) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
 def patient_sandbox() -> Iterator[Sandbox]:
     """For what must end by anything but its time, however busy the machine."""
-    with Sandbox(Limits(wall_s=60.0), workers=2) as opened:
+    with Sandbox(ProgramLimits(wall_s=60.0), workers=2) as opened:
         yield opened
 
 

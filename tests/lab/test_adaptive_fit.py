@@ -13,8 +13,8 @@ from foretype_client.adaptive.model import AdaptiveModel
 from foretype_context.document import Snapshot
 from foretype_eval.replay.commits import Commit, Stretch
 from foretype_lab.adaptive.command import report
-from foretype_lab.adaptive.cuts import Answer, SourceFile, answers
-from foretype_lab.adaptive.fit import Row, Told, dump, fit, fit_templates, guess, rows_of, told_of
+from foretype_lab.adaptive.cuts import CutAnswer, SourceFile, answers
+from foretype_lab.adaptive.fit import FitRow, Told, dump, fit, fit_templates, guess, rows_of, told_of
 from foretype_lab.adaptive.typed import report as report_typed
 from foretype_lab.adaptive.typed import typed
 from foretype_lab.commands import evaluate
@@ -35,10 +35,10 @@ def test_cuts_are_answered_with_what_repeats_and_nothing_is_known_of_the_rest_it
     assert not any(row.right["adaptive"] for row in lonely)
 
 
-def answer(repository: str, confidence: float, right: bool) -> Answer:
+def answer(repository: str, confidence: float, right: bool) -> CutAnswer:
     shown = {"adaptive": confidence, "adaptive_without_table": 0.0, "copy_line": 0.0, "empty": 0.0}
     hits = dict.fromkeys(shown, False) | {"adaptive": right}
-    return Answer(repository, "rest_of_line", shown, hits, 5.0)
+    return CutAnswer(repository, "rest_of_line", shown, hits, 5.0)
 
 
 def test_the_report_finds_the_least_threshold_of_a_precision() -> None:
@@ -52,8 +52,8 @@ def test_the_report_finds_the_least_threshold_of_a_precision() -> None:
 
 def test_fitting_finds_the_level_that_is_right() -> None:
     good, bad = 3, 700
-    rows = [Row(np.array([bad, good]), np.array([0.0, 1.0])) for _ in range(90)]
-    rows += [Row(np.array([bad, good]), np.array([1.0, 0.0])) for _ in range(10)]
+    rows = [FitRow(np.array([bad, good]), np.array([0.0, 1.0])) for _ in range(90)]
+    rows += [FitRow(np.array([bad, good]), np.array([1.0, 0.0])) for _ in range(10)]
     levels, mean = fit(rows)
     weights = Weights(levels, guess())
     assert levels[good] == pytest.approx(0.9, abs=0.03)

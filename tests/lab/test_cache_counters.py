@@ -12,7 +12,8 @@ from foretype_context.tokens import load_tokenizer
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_lab.cache_counters.compare import compare, prompts_of, summary
 from foretype_lab.commands import bench
-from foretype_lab.other_engines.vllm_engine import VllmError, find_vllm
+from foretype_lab.errors import VllmError
+from foretype_lab.other_engines.vllm_engine import find_vllm
 from foretype_lab.prefill.asking_moments import moments_of
 from foretype_models.artifacts import locate
 from typer.testing import CliRunner

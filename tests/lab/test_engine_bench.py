@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from foretype_backend.engines.draft_acceptance import Guesses
 from foretype_lab.commands import bench
-from foretype_lab.engine_bench.speculation import Generated, Run, figures, lossless
+from foretype_lab.engine_bench.speculation import Generated, SpeculationRun, figures, lossless
 from typer.testing import CliRunner
 
 GAPS = [1.0, 0.0005, 2.0]
@@ -28,9 +28,9 @@ def test_texts_may_part_only_where_two_tokens_are_as_good_as_equal(other: list[i
 
 
 def test_speculation_breaks_even_where_a_token_takes_the_time_it_takes_without() -> None:
-    base = Run({"go": [Generated([1] * 41, [1.0] * 41, 41, 0.4)]}, 0.41, Guesses())
+    base = SpeculationRun({"go": [Generated([1] * 41, [1.0] * 41, 41, 0.4)]}, 0.41, Guesses())
     # 20 steps of twice the time give as many tokens: one guess of four accepted in each.
-    even = Run({"go": [Generated([1] * 41, [1.0] * 41, 21, 0.4)]}, 0.41, Guesses(80, 20))
+    even = SpeculationRun({"go": [Generated([1] * 41, [1.0] * 41, 21, 0.4)]}, 0.41, Guesses(80, 20))
     found = figures(base, even)
     assert (found["times_off"], found["step_times_off"], found["guesses_per_step"]) == (1.0, 2.0, 4.0)
     assert found["accepted_share"] == found["break_even_share"] == 0.25

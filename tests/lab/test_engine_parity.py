@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from foretype_lab import model_commands
+from foretype_lab.errors import LlamaServerError, VllmError
 from foretype_lab.model_files import export, gguf_file
-from foretype_lab.other_engines.llama_server import LlamaServer, LlamaServerError, find_llama_server
-from foretype_lab.other_engines.vllm_engine import VllmEngine, VllmError, find_vllm
+from foretype_lab.other_engines.llama_server import LlamaServer, find_llama_server
+from foretype_lab.other_engines.vllm_engine import VllmProcess, find_vllm
 from foretype_lab.quality import engine_parity
 from foretype_models import artifacts
 from typer.testing import CliRunner
@@ -75,7 +76,7 @@ def test_an_engine_that_is_not_there_is_said_with_its_make_target(
     with pytest.raises(LlamaServerError, match="make peer-env"):
         LlamaServer(tmp_path / "m.gguf", threads=1)
     with pytest.raises(VllmError, match="make vllm-env"):
-        VllmEngine(tmp_path)
+        VllmProcess(tmp_path)
 
 
 def test_a_server_that_dies_at_start_leaves_its_last_words(tmp_path: Path) -> None:
@@ -86,12 +87,12 @@ def test_a_server_that_dies_at_start_leaves_its_last_words(tmp_path: Path) -> No
         pass
 
 
-def _vllm_answering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> VllmEngine:
+def _vllm_answering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> VllmProcess:
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\n{body}\n")
     python.chmod(0o755)
     monkeypatch.setenv("FORETYPE_VLLM_PYTHON", str(python))
-    return VllmEngine(tmp_path)
+    return VllmProcess(tmp_path)
 
 
 @pytest.mark.parametrize("body", ["exit 1", "echo ValueError: too small >&2; read line; exit 1"])

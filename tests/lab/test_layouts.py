@@ -33,13 +33,13 @@ def store(tmp_path: Path) -> data.Store:
 
 
 @pytest.fixture
-def case(store: data.Store) -> held_out_cuts.Case:
+def case(store: data.Store) -> held_out_cuts.HeldOutCut:
     return held_out_cuts.draw_cases(store, 1)[0]
 
 
 @pytest.mark.parametrize("layout", layouts.LAYOUTS)
 def test_every_layout_tells_the_same_file_and_never_the_answer(
-    case: held_out_cuts.Case, encoding: tiktoken.Encoding, layout: str
+    case: held_out_cuts.HeldOutCut, encoding: tiktoken.Encoding, layout: str
 ) -> None:
     ids = held_out_cuts.prompt(case, layout, encoding.encode_ordinary, 4000)
     text = encoding.decode(ids)
@@ -68,7 +68,7 @@ def test_a_prompt_has_the_ids_that_the_assembler_sends(
     text = ends.join(f"def f_{k}(value):{ends}    return value + {k}{ends}" for k in range(12))
     start = text.index(ends + cut, len(text) // 2) + len(ends + cut)
     stop = text.index(ends, start)
-    case = held_out_cuts.Case("line_fill", "r", "pkg/a.py", text, fim.Hole(start, stop, "line"))
+    case = held_out_cuts.HeldOutCut("line_fill", "r", "pkg/a.py", text, fim.Hole(start, stop, "line"))
     ours = held_out_cuts.prompt(case, layout, encoding.encode_ordinary, 2000)
 
     tokenizer = load_tokenizer(artifacts.FOLDER / "tokenizer.json")
@@ -81,7 +81,9 @@ def test_a_prompt_has_the_ids_that_the_assembler_sends(
     assert ours == sent.tolist()
 
 
-def test_a_prompt_keeps_its_budget(case: held_out_cuts.Case, encoding: tiktoken.Encoding, store: data.Store) -> None:
+def test_a_prompt_keeps_its_budget(
+    case: held_out_cuts.HeldOutCut, encoding: tiktoken.Encoding, store: data.Store
+) -> None:
     encode = encoding.encode_ordinary
     context = layouts.context_of(case, store, encode, 100)
     assert 32 < len(context) <= 100
@@ -191,6 +193,6 @@ def test_exact_is_what_greedy_decoding_would_write() -> None:
         assert not layouts.exact(model, prompt, other)
 
 
-def test_a_layout_that_cases_do_not_know_is_refused(case: held_out_cuts.Case) -> None:
+def test_a_layout_that_cases_do_not_know_is_refused(case: held_out_cuts.HeldOutCut) -> None:
     with pytest.raises(ValueError, match="no cases in layout copilot; there are psm_line_last, "):
         held_out_cuts.prompt(case, "copilot", lambda _: [], 64)

@@ -13,7 +13,7 @@ import pytest
 from foretype_eval.load.search import highest_rate
 from foretype_lab.commands import bench
 from foretype_lab.other_gateways import gateways
-from foretype_lab.other_gateways.measure import PeerOptions, run_peer
+from foretype_lab.other_gateways.measure import PeerLoadOptions, run_peer
 from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, request_bytes
 from foretype_lab.other_gateways.sse_engine import MODEL, serve
 from foretype_wire.errors import GatewayGoneError
@@ -176,7 +176,7 @@ def test_the_search_ends_when_its_time_is_up_with_what_it_has() -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("chat", [False, True])
 async def test_our_own_gateway_before_the_scripted_engine_answers_everything(chat: bool) -> None:
-    options = PeerOptions(
+    options = PeerLoadOptions(
         peer="foretype", rate=20, seconds=1, warm_up_s=0.3, developers=4, prompts=4, pin=False, chat=chat
     )
     found = await run_peer(options, progress=_silent)
@@ -190,7 +190,7 @@ async def test_our_own_gateway_before_the_scripted_engine_answers_everything(cha
 async def test_a_search_beside_a_peer_begins_far_below_and_measures_the_rate_that_was_asked_too() -> None:
     server = await serve(0, 0.001)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    options = PeerOptions(
+    options = PeerLoadOptions(
         peer=url,
         rate=30,
         seconds=0.2,

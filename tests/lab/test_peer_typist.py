@@ -13,9 +13,10 @@ from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_lab.commands import bench
+from foretype_lab.errors import PeerResultError
 from foretype_lab.peer.assistants import LlamaVimAssistant, buffer_of
-from foretype_lab.peer.page import PageError, table_of, write_page
-from foretype_lab.peer.recorded_typist import Desk, DeskTally, Offer
+from foretype_lab.peer.page import table_of, write_page
+from foretype_lab.peer.recorded_typist import Offer, RecordedTypist, TypistTally
 from foretype_lab.peer.run import PeerOptions, _part, _row  # pyright: ignore[reportPrivateUsage]
 from foretype_lab.peer.steps import Step, steps_of
 from hypothesis import given, settings
@@ -126,11 +127,11 @@ class Knowing:
     async def close(self) -> None: ...
 
 
-def sit(steps: Sequence[Step], assistant: Any) -> DeskTally:
+def sit(steps: Sequence[Step], assistant: Any) -> TypistTally:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
 
-        async def work() -> DeskTally:
-            desk = Desk(assistant, rule=Rule.LINE, decide_s=0.2, rng=Random(0))
+        async def work() -> TypistTally:
+            desk = RecordedTypist(assistant, rule=Rule.LINE, decide_s=0.2, rng=Random(0))
             await desk.run(steps)
             return desk.tally
 
@@ -193,9 +194,9 @@ def test_llama_vim_at_the_desk(greedy: bool) -> None:
         loop = runner.get_loop()
         assert isinstance(loop, VirtualLoop)
 
-        async def work() -> DeskTally:
+        async def work() -> TypistTally:
             kept.append(LlamaVimAssistant(server, loop, rng=Random(0), greedy=greedy))
-            desk = Desk(kept[0], rule=Rule.LINE, decide_s=0.2, rng=Random(0))
+            desk = RecordedTypist(kept[0], rule=Rule.LINE, decide_s=0.2, rng=Random(0))
             await desk.run(steps_of(recording(*typed(LINE + "\n", at=0))))
             return desk.tally
 
@@ -221,7 +222,7 @@ def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
-    row = _row(DeskTally(keys_without=10, keys_with=9), [], {})
+    row = _row(TypistTally(keys_without=10, keys_with=9), [], {})
     result = {
         "recording": "r", "from_minute": 0.0, "minutes": 1.0, "keys": 10, "model": "m.gguf", "threads": 1,
         "sampling": "greedy", "accept_rule": "A-line", "decide_ms": 200.0, "debounce_ms": 75.0, "peer": "llama 1",
@@ -235,8 +236,8 @@ def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     assert "| keystrokes saved | 10.00% | 10.00% |" in text and "one.json" in text
     assert len(table_of(result)) >= 12
     path.write_text("{}")
-    with pytest.raises(PageError, match=r"one\.json.*systems"):
+    with pytest.raises(PeerResultError, match=r"one\.json.*systems"):
         write_page(page, [path], counters=None, parity=[])
     path.write_text('{"systems": {"a": {}}}')
-    with pytest.raises(PageError, match=r"one\.json"):
+    with pytest.raises(PeerResultError, match=r"one\.json"):
         write_page(page, [path], counters=None, parity=[])

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from eval.git_repo import git
+from foretype_eval.errors import RepositoryError
 from foretype_eval.gateway import GatewayOptions
-from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.results import CommitRow, paired_ratio
 from foretype_lab.results.page import _choice, page  # pyright: ignore[reportPrivateUsage]
 from foretype_lab.results.sweep import SweepOptions, choose, pick_commits, run_sweep

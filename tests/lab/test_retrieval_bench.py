@@ -4,19 +4,12 @@ from pathlib import Path
 import pytest
 import typer
 from foretype_eval.gateway import GatewayOptions
+from foretype_lab.errors import CrossfileRowsError, RepositorySourceError
 from foretype_lab.retrieval import crossfile
 from foretype_lab.retrieval.commands import crossfile as crossfile_command
 from foretype_lab.retrieval.commands import index, retrieval
-from foretype_lab.retrieval.crossfile import (
-    Arm,
-    CrossfileError,
-    CrossfileOptions,
-    CutKind,
-    Row,
-    choose_cuts,
-    summarise,
-)
-from foretype_lab.retrieval.repositories import File, Repository, SourceError, load_repositories
+from foretype_lab.retrieval.crossfile import Arm, CrossfileOptions, CrossfileRow, CutKind, choose_cuts, summarise
+from foretype_lab.retrieval.repositories import File, Repository, load_repositories
 from foretype_lab.retrieval.sites import sites
 from typer.testing import CliRunner
 
@@ -81,12 +74,12 @@ def test_what_is_no_source_is_told(tmp_path: Path, content: bytes) -> None:
     for name in ("missing.jsonl.gz", "file.txt", "bad.jsonl.gz"):
         if name != "missing.jsonl.gz":
             (tmp_path / name).write_bytes(content)
-    with pytest.raises(SourceError):
+    with pytest.raises(RepositorySourceError):
         list(load_repositories([tmp_path / "missing.jsonl.gz"]))
-    with pytest.raises(SourceError, match="expected a repository"):
+    with pytest.raises(RepositorySourceError, match="expected a repository"):
         list(load_repositories([tmp_path / "file.txt"]))
     if content:
-        with pytest.raises(SourceError, match="no shard"):
+        with pytest.raises(RepositorySourceError, match="no shard"):
             list(load_repositories([tmp_path / "bad.jsonl.gz"]))
 
 
@@ -133,11 +126,15 @@ def test_cuts_are_spread_over_repositories() -> None:
 
 def test_the_summary_pairs_by_cut() -> None:
     rows = [
-        Row(id=f"{at}", repository=f"r{at % 5}", kind=CutKind.NEXT_LINE, arm=arm, exact=arm is Arm.ON and at < 10)
+        CrossfileRow(
+            id=f"{at}", repository=f"r{at % 5}", kind=CutKind.NEXT_LINE, arm=arm, exact=arm is Arm.ON and at < 10
+        )
         for at in range(20)
         for arm in (Arm.OFF, Arm.ON)
     ]
-    report = summarise([*rows, Row(id="x", repository="r9", kind=CutKind.NEXT_LINE, arm=Arm.ON, error="overloaded")])
+    report = summarise(
+        [*rows, CrossfileRow(id="x", repository="r9", kind=CutKind.NEXT_LINE, arm=Arm.ON, error="overloaded")]
+    )
     measured = report["measures"]["all_exact"]
     assert (report["cuts"], report["errors"]) == (20, 1)
     assert measured["off"]["estimate"] == 0 and measured["on"]["estimate"] == 0.5
@@ -147,15 +144,15 @@ def test_the_summary_pairs_by_cut() -> None:
 def test_rows_of_another_run_are_refused(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     assert crossfile._resumed(out, {"model": "a", "seed": 1}) == {}
-    row = Row(id="c", repository="r", kind=CutKind.NEXT_LINE, arm=Arm.ON)
+    row = CrossfileRow(id="c", repository="r", kind=CutKind.NEXT_LINE, arm=Arm.ON)
     crossfile._append(out, row)
     with out.open("ab") as stream:
         stream.write(b'{"id": "cut sho')
     assert crossfile._resumed(out, {"model": "a", "seed": 1}) == {("c", Arm.ON): row}
-    with pytest.raises(CrossfileError, match="another model"):
+    with pytest.raises(CrossfileRowsError, match="another model"):
         crossfile._resumed(out, {"model": "b", "seed": 1})
     out.write_bytes(b"something else\n")
-    with pytest.raises(CrossfileError, match="no file of rows"):
+    with pytest.raises(CrossfileRowsError, match="no file of rows"):
         crossfile._resumed(out, {"model": "a"})
 
 
@@ -166,7 +163,7 @@ async def test_crossfile_asks_both_arms_and_goes_on_where_it_was_stopped(
     asked: list[Arm] = []
     real = crossfile._ask
 
-    async def counted(*arguments: object) -> Row:
+    async def counted(*arguments: object) -> CrossfileRow:
         asked.append(arguments[6])  # type: ignore[arg-type]
         return await real(*arguments)  # type: ignore[arg-type]
 

@@ -89,10 +89,10 @@ def test_a_debian_part_with_other_content_is_refused(tmp_path: Path) -> None:
     description = debian(tmp_path, DEP5, {"a.go": go("alpha")})
     part = tmp_path / "tool_1.0.orig.tar.xz"
     part.write_bytes(part.read_bytes()[:-8])
-    with pytest.raises(readers.SourceError, match="download it again"):
+    with pytest.raises(readers.CorpusSourceError, match="download it again"):
         readers.debian_parts(description)
     part.unlink()
-    with pytest.raises(readers.SourceError, match=r"tool_1\.0\.orig\.tar\.xz is missing"):
+    with pytest.raises(readers.CorpusSourceError, match=r"tool_1\.0\.orig\.tar\.xz is missing"):
         readers.debian_parts(description)
 
 
@@ -108,9 +108,9 @@ def test_a_commit_is_read_without_its_work_tree(tmp_path: Path) -> None:
     assert dict(sources.files(source, frozenset())) == {"a.go": go("alpha").encode(), "gpl/b.go": go("beta").encode()}
     found = sources.terms_of(source)
     assert (found.licence, found.allows("a.go"), found.allows("gpl/b.go")) == ("MIT", True, False)
-    with pytest.raises(readers.SourceError, match="git clone"):
+    with pytest.raises(readers.CorpusSourceError, match="git clone"):
         list(readers.git_files(clone, "0" * 40, lambda _: True))
-    with pytest.raises(readers.SourceError, match="owner/gone is missing"):
+    with pytest.raises(readers.CorpusSourceError, match="owner/gone is missing"):
         list(sources.open_commits((sources.Commit("https://example.org/owner/gone", commit),), tmp_path))
 
 
@@ -143,7 +143,7 @@ def test_sdists_and_npm_tarballs_are_read_with_their_metadata(tmp_path: Path) ->
 
 def test_a_broken_tarball_names_itself(tmp_path: Path) -> None:
     (tmp_path / "tool-1.0.tar.gz").write_bytes(b"\x1f\x8b\x08\x00broken")
-    with pytest.raises(readers.SourceError, match=r"tool-1\.0\.tar\.gz cannot be read"):
+    with pytest.raises(readers.CorpusSourceError, match=r"tool-1\.0\.tar\.gz cannot be read"):
         list(sources.open_sdists(tmp_path))
 
 

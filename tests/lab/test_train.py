@@ -14,7 +14,7 @@ pytestmark = pytest.mark.train
 import torch
 from foretype_lab.training import distill, middle_weights, train
 from foretype_lab.training.model import LanguageModel, ModelConfig
-from foretype_lab.training.row_loader import Feed
+from foretype_lab.training.row_loader import RowLoader
 
 SMALL = ModelConfig(width=64, layers=2, heads=2, kv_heads=1, head_width=32, feed_forward=96, max_position=512)
 
@@ -45,9 +45,11 @@ def make(store: Path, tokenizer_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(torch, "compile", as_it_is)
 
-    def run(name: str, teacher: Path | None = None, begin_from: Path | None = None, **changes: Any) -> train.Run:
+    def run(
+        name: str, teacher: Path | None = None, begin_from: Path | None = None, **changes: Any
+    ) -> train.TrainingRun:
         parts = (SMALL, settings(**changes), store, tokenizer_path, store / name)
-        return train.Run(*parts, begin_from=begin_from, teacher=teacher)
+        return train.TrainingRun(*parts, begin_from=begin_from, teacher=teacher)
 
     return run
 
@@ -210,7 +212,7 @@ def test_a_feed_gives_the_rows_in_order_whoever_makes_them(
     store: Path, encoding: tiktoken.Encoding, workers: int
 ) -> None:
     sampler = data.Sampler(data.Store(store / "train"), encoding, data.Shape(64), 1)
-    feed = Feed(sampler, 5, 2, workers)
+    feed = RowLoader(sampler, 5, 2, workers)
     for block in range(3):
         expected = np.stack([sampler.row(5 + 2 * block + at) for at in range(2)])
         assert np.array_equal(feed.next().numpy(), expected)
@@ -308,7 +310,7 @@ def test_targets_of_a_middle_count_as_often_as_is_said() -> None:
 
 
 def test_rows_of_the_sampler_end_every_middle_they_begin(store: Path, encoding: tiktoken.Encoding) -> None:
-    rows = Feed(data.Sampler(data.Store(store / "train"), encoding, data.Shape(128), 3), 0, 40, 0).next()
+    rows = RowLoader(data.Sampler(data.Store(store / "train"), encoding, data.Shape(128), 3), 0, 40, 0).next()
     begun, ended = (rows == middle_weights.BEGIN).cumsum(1), (rows == middle_weights.END).cumsum(1)
     assert int(begun.max()) > 0
     assert bool(((begun - ended <= 1) & (begun >= ended)).all()), "else text of the next document counts as a middle"

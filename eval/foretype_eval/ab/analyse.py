@@ -13,8 +13,9 @@ import numpy as np
 
 from foretype_eval.ab.assign import Design, pair_of, variant_of
 from foretype_eval.ab.estimate import MIN_PAIRS, MIN_USERS, Effect, Panel, estimate
-from foretype_eval.ab.rows import AbInputError, UserDay
+from foretype_eval.ab.rows import UserDay
 from foretype_eval.ab.sequential import Bounds, chi_square_p
+from foretype_eval.errors import ExperimentInputError
 
 __all__ = ["METRICS", "AbOptions", "analyse", "panel_of"]
 
@@ -62,10 +63,10 @@ def analyse(rows: Sequence[UserDay], options: AbOptions) -> dict[str, Any]:
     """Checks, estimates and a verdict: `treatment_better`, `treatment_worse` or `none` with reasons.
 
     Raises:
-        AbInputError: unknown metric or variants, or nothing to compare.
+        ExperimentInputError: unknown metric or variants, or nothing to compare.
     """
     if options.metric not in METRICS:
-        raise AbInputError(f"metric {options.metric!r} is none of {', '.join(METRICS)}")
+        raise ExperimentInputError(f"metric {options.metric!r} is none of {', '.join(METRICS)}")
     rows = [row for row in rows if options.language in (None, row.language)]
     control, treatment = _variants(rows, options)
     trial = [row for row in rows if row.variant]
@@ -147,9 +148,9 @@ def _variants(rows: Sequence[UserDay], options: AbOptions) -> tuple[str, str]:
         return (found[0], found[1]) if found[1] != "control" else (found[1], found[0])
     names = ", ".join(found) or "none"
     if control is None or treatment is None:
-        raise AbInputError(f"variants in the rows: {names}; name two of them with --control and --treatment")
+        raise ExperimentInputError(f"variants in the rows: {names}; name two of them with --control and --treatment")
     if missing := {control, treatment} - set(found):
-        raise AbInputError(f"variant {', '.join(sorted(missing))} has no rows; there are: {names}")
+        raise ExperimentInputError(f"variant {', '.join(sorted(missing))} has no rows; there are: {names}")
     return control, treatment
 
 

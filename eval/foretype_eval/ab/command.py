@@ -12,10 +12,11 @@ from rich.table import Table
 
 from foretype_eval.ab.analyse import METRICS, AbOptions, analyse
 from foretype_eval.ab.assign import Design
-from foretype_eval.ab.rows import AbInputError, load_rows
+from foretype_eval.ab.rows import load_rows
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.ab.stored import stored_rows
 from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.errors import ExperimentInputError
 
 __all__ = ["ab"]
 
@@ -75,7 +76,7 @@ def ab(
             first = None if since is None else since.date()
             rows = load_rows(data) if data is not None else stored_rows(str(store), tenant=tenant, since=first)
             result = analyse(rows, options)
-    except AbInputError as error:
+    except ExperimentInputError as error:
         fail(str(error))
     if as_json:
         print_json(result)

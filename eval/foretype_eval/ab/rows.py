@@ -14,11 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["COLUMNS", "AbInputError", "UserDay", "load_rows"]
+from foretype_eval.errors import ExperimentInputError
 
-
-class AbInputError(Exception):
-    """Rows cannot be read or make no experiment; the message names file, line and field, and the remedy."""
+__all__ = ["COLUMNS", "UserDay", "load_rows"]
 
 
 class UserDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,15 +50,17 @@ def load_rows(path: Path) -> list[UserDay]:
     """Read `.csv` (with a header) or JSON lines; unknown columns are left alone.
 
     Raises:
-        AbInputError: unreadable, empty, a field is missing or impossible, or a user-day is there twice.
+        ExperimentInputError: unreadable, empty, a field is missing or impossible, or a user-day is there twice.
     """
     try:
         text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise AbInputError(f"{path}: {error}; give CSV or JSON lines with the columns {', '.join(COLUMNS)}") from error
+        raise ExperimentInputError(
+            f"{path}: {error}; give CSV or JSON lines with the columns {', '.join(COLUMNS)}"
+        ) from error
     rows = [_row(path, number, record) for number, record in _records(path, text)]
     if not rows:
-        raise AbInputError(f"{path}: no rows; give user-days of the experiment, or --store URL")
+        raise ExperimentInputError(f"{path}: no rows; give user-days of the experiment, or --store URL")
     _check_unique(path, rows)
     return rows
 
@@ -76,24 +76,24 @@ def _records(path: Path, text: str) -> Iterable[tuple[int, dict[str, Any]]]:
             try:
                 yield number, msgspec.json.decode(line, type=dict[str, Any])
             except msgspec.DecodeError as error:
-                raise AbInputError(f"{path}:{number}: {error}") from error
+                raise ExperimentInputError(f"{path}:{number}: {error}") from error
 
 
 def _row(path: Path, number: int, record: dict[str, Any]) -> UserDay:
     try:
         row = msgspec.convert(record, UserDay, strict=False)
     except msgspec.ValidationError as error:
-        raise AbInputError(f"{path}:{number}: {error}") from error
+        raise ExperimentInputError(f"{path}:{number}: {error}") from error
     for name in _COUNTS:
         value = getattr(row, name)
         if value is not None and value < 0:
-            raise AbInputError(f"{path}:{number}: {name}: {value} is negative")
+            raise ExperimentInputError(f"{path}:{number}: {name}: {value} is negative")
     if row.accepts > row.displays:
-        raise AbInputError(
+        raise ExperimentInputError(
             f"{path}:{number}: accepts: {row.accepts} of {row.displays} displays; count sessions in both"
         )
     if row.chars_retained is not None and row.chars_retained > row.chars_accepted:
-        raise AbInputError(
+        raise ExperimentInputError(
             f"{path}:{number}: chars_retained: {row.chars_retained} of {row.chars_accepted} accepted characters"
         )
     return row
@@ -104,7 +104,7 @@ def _check_unique(path: Path, rows: Sequence[UserDay]) -> None:
     for row in rows:
         key = (row.user, row.day, row.variant, row.language)
         if key in seen:
-            raise AbInputError(
+            raise ExperimentInputError(
                 f"{path}: user {row.user!r} on {row.day} ({row.variant or 'no variant'}, {row.language or 'all'}) "
                 "is there twice; sum such rows in the export"
             )

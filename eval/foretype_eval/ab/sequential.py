@@ -1,4 +1,7 @@
-"""Intervals that may be looked at every day (evals research, section 5.9), and the few distributions they need."""
+"""Intervals that may be looked at every day, and the two distributions they need.
+
+Both are a few lines, and scipy would be the largest thing that the extra `eval` installs.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import Figures, figures
 from foretype_backend.telemetry.store import Store
 
-from foretype_eval.ab.rows import AbInputError, UserDay
+from foretype_eval.ab.rows import UserDay
+from foretype_eval.errors import ExperimentInputError
 
 __all__ = ["stored_rows"]
 
@@ -27,14 +28,14 @@ def stored_rows(url: str, *, tenant: str | None = None, since: datetime.date | N
         since: first day of the experiment; earlier days lose their variant, and feed the variance reduction alone.
 
     Raises:
-        AbInputError: the store cannot be opened, or has no sums yet.
+        ExperimentInputError: the store cannot be opened, or has no sums yet.
     """
     try:
         known = is_there(url, "--store")
     except StoreError as error:
-        raise AbInputError(str(error)) from error
+        raise ExperimentInputError(str(error)) from error
     if not known:
-        raise AbInputError(f"--store: {url} is not there; give the gateway's telemetry.url")
+        raise ExperimentInputError(f"--store: {url} is not there; give the gateway's telemetry.url")
 
     async def read() -> list[Figures]:
         store = await Store.open(url)
@@ -46,10 +47,10 @@ def stored_rows(url: str, *, tenant: str | None = None, since: datetime.date | N
     try:
         found = asyncio.run(read())
     except (StoreError, OSError) as error:
-        raise AbInputError(str(error)) from error
+        raise ExperimentInputError(str(error)) from error
     if not found:
         of = f" of tenant {tenant!r}" if tenant is not None else ""
-        raise AbInputError(
+        raise ExperimentInputError(
             f"{url}: no daily sums{of} yet; the gateway makes them every minute from what clients report"
         )
     return [_row(one, since) for one in found]

@@ -10,8 +10,9 @@ from foretype_context.terminal import console
 from rich.table import Table
 
 from foretype_eval.compare.paired import compare_runs
-from foretype_eval.compare.runs import RunError, load_run
+from foretype_eval.compare.runs import load_run
 from foretype_eval.console import fail, print_json
+from foretype_eval.errors import RunFileError
 
 __all__ = ["compare"]
 
@@ -25,7 +26,7 @@ def compare(
     """Join two runs of `eval replay` or `eval fim` and print the paired differences, second less first."""
     try:
         result = compare_runs(load_run(first), load_run(second), seed=seed)
-    except RunError as error:
+    except RunFileError as error:
         fail(str(error))
     if as_json:
         print_json(result)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from foretype_eval.compare.runs import Run, RunError
-from foretype_eval.fim.grade import Row
+from foretype_eval.compare.runs import Run
+from foretype_eval.errors import RunFileError
+from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import paired_ratio
 from foretype_eval.statistics import holm, mcnemar, paired_difference
 
@@ -30,10 +31,10 @@ def compare_runs(first: Run, second: Run, *, seed: int = 0) -> dict[str, Any]:
     """Differences second - first, system by system or measure by measure.
 
     Raises:
-        RunError: of different kinds, or over different items.
+        RunFileError: of different kinds, or over different items.
     """
     if bool(first.fim) is not bool(second.fim):
-        raise RunError(f"{first.name} and {second.name} are runs of different kinds")
+        raise RunFileError(f"{first.name} and {second.name} are runs of different kinds")
     return _fim(first, second, seed) if first.fim else _replay(first, second, seed)
 
 
@@ -41,21 +42,21 @@ def _joined(first: set[str], second: set[str], what: str) -> list[str]:
     both = first & second
     least = min(len(first), len(second))
     if not both or len(both) < LEAST_JOINED * least:
-        raise RunError(f"only {len(both)} of {least} {what} are in both runs; run both over the same ones")
+        raise RunFileError(f"only {len(both)} of {least} {what} are in both runs; run both over the same ones")
     return sorted(both)
 
 
 def _replay(first: Run, second: Run, seed: int) -> dict[str, Any]:
     names = [system for system in first.systems() if system in second.systems()]
     if not names:
-        raise RunError(f"no system is in both: {', '.join(first.systems())} and {', '.join(second.systems())}")
+        raise RunFileError(f"no system is in both: {', '.join(first.systems())} and {', '.join(second.systems())}")
     systems: dict[str, Any] = {}
     for system in names:
         ours, theirs = first.of(system), second.of(system)
         commits = _joined(set(ours), set(theirs), "commits")
         a, b = [ours[commit] for commit in commits], [theirs[commit] for commit in commits]
         if any(x.keys_without != y.keys_without for x, y in zip(a, b, strict=True)):
-            raise RunError(f"{system}: the same commits have other keystrokes; were other --suffix files typed?")
+            raise RunFileError(f"{system}: the same commits have other keystrokes; were other --suffix files typed?")
         measures: dict[str, Any] = {}
         for name, (over, under, sign) in _RATIOS.items():
             found = paired_ratio(b, a, over, under, seed=seed)
@@ -75,7 +76,7 @@ def _replay(first: Run, second: Run, seed: int) -> dict[str, Any]:
 def _fim(first: Run, second: Run, seed: int) -> dict[str, Any]:
     ids = _joined(set(first.fim), set(second.fim), "items")
     a, b = [first.fim[id] for id in ids], [second.fim[id] for id in ids]
-    wanted: dict[str, Callable[[Row], bool | None]] = {
+    wanted: dict[str, Callable[[GradedRow], bool | None]] = {
         "pass_at_1": lambda row: row.passed,
         "exact_match": lambda row: row.exact,
         "empty_rate": lambda row: row.empty,

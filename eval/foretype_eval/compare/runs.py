@@ -8,14 +8,11 @@ from typing import Any
 
 import msgspec
 
-from foretype_eval.fim.grade import Row
+from foretype_eval.errors import RunFileError
+from foretype_eval.fim.grade import GradedRow
 from foretype_eval.replay.results import CommitRow
 
-__all__ = ["Run", "RunError", "load_run"]
-
-
-class RunError(Exception):
-    """A run cannot be read or joined; the message names file and line, and the remedy."""
+__all__ = ["Run", "load_run"]
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +20,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     replay: Mapping[tuple[str, str], CommitRow] = {}
-    fim: Mapping[str, Row] = {}
+    fim: Mapping[str, GradedRow] = {}
 
     def systems(self) -> list[str]:
         return list(dict.fromkeys(system for system, _ in self.replay))
@@ -36,15 +33,15 @@ def load_run(path: Path) -> Run:
     """Read an `items*.jsonl`, or the one in a folder.
 
     Raises:
-        RunError: nothing there, several files in a folder, or a line that is no row.
+        RunFileError: nothing there, several files in a folder, or a line that is no row.
     """
     path = _file(path)
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        raise RunError(f"{path}: {error.strerror}; give the folder that --out named") from error
+        raise RunFileError(f"{path}: {error.strerror}; give the folder that --out named") from error
     replay: dict[tuple[str, str], CommitRow] = {}
-    fim: dict[str, Row] = {}
+    fim: dict[str, GradedRow] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -54,14 +51,14 @@ def load_run(path: Path) -> Run:
                 row = msgspec.convert(fields, CommitRow)
                 replay[row.system, row.commit] = row
             else:
-                item = msgspec.convert(fields, Row)
+                item = msgspec.convert(fields, GradedRow)
                 fim[item.id] = item
         except msgspec.DecodeError as error:
-            raise RunError(f"{path}:{number}: {error}; is this a file of `eval replay` or `eval fim`?") from error
+            raise RunFileError(f"{path}:{number}: {error}; is this a file of `eval replay` or `eval fim`?") from error
     if not replay and not fim:
-        raise RunError(f"{path}: no rows")
+        raise RunFileError(f"{path}: no rows")
     if replay and fim:
-        raise RunError(f"{path}: rows of a replay and of a benchmark in one file")
+        raise RunFileError(f"{path}: rows of a replay and of a benchmark in one file")
     return Run(name=path.parent.name if path.name == "items.jsonl" else path.stem, replay=replay, fim=fim)
 
 
@@ -72,5 +69,5 @@ def _file(path: Path) -> Path:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise RunError(f"{path}: no items*.jsonl; give the folder that --out named")
-    raise RunError(f"{path}: several runs ({', '.join(each.name for each in found)}); name one of these files")
+        raise RunFileError(f"{path}: no items*.jsonl; give the folder that --out named")
+    raise RunFileError(f"{path}: several runs ({', '.join(each.name for each in found)}); name one of these files")

@@ -19,7 +19,7 @@ from foretype_wire.messages import Complete, Delta, Done
 
 from foretype_eval.fim.items import Item, StopRule
 
-__all__ = ["Answer", "AskOptions", "ask", "ask_all", "first_line"]
+__all__ = ["AskOptions", "FimAnswer", "ask", "ask_all", "first_line"]
 
 _DEADLINE_MS: Final = 60_000.0
 _FIRST_LINE: Final = re.compile(r"\s*\S[^\n]*")
@@ -40,7 +40,7 @@ class AskOptions(msgspec.Struct, frozen=True, kw_only=True):
     parallel: int = 2
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class FimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What came back; `error` instead of text where the gateway refused."""
 
     text: str
@@ -60,7 +60,7 @@ def first_line(text: str) -> str:
     return match.group() if match else ""
 
 
-async def ask(session: Session, assembler: Assembler, item: Item, id_: str, options: AskOptions) -> Answer:
+async def ask(session: Session, assembler: Assembler, item: Item, id_: str, options: AskOptions) -> FimAnswer:
     """One completion for one item; greedy, as the gateway is by default."""
     document = Document(
         f"file:///items/{id_}", item.prefix + item.suffix, language=item.language, path=_path(item.language)
@@ -97,7 +97,7 @@ async def ask(session: Session, assembler: Assembler, item: Item, id_: str, opti
             else:
                 done = event
     except RequestRefusedError as error:
-        return Answer(text="", error=str(error.code))
+        return FimAnswer(text="", error=str(error.code))
     text = "".join(parts)
     if whole_line:
         stopped = "\n" in text.lstrip()
@@ -108,7 +108,7 @@ async def ask(session: Session, assembler: Assembler, item: Item, id_: str, opti
     if options.post_process:
         text = finish(text, snapshot, offset, kind=plan.kind, final=True).text
     usage = None if done is None else done.usage
-    return Answer(
+    return FimAnswer(
         text=text,
         finish=finish_reason,
         prompt_tokens=None if usage is None else usage.prompt_tokens,
@@ -131,11 +131,11 @@ async def ask_all(
     options: AskOptions,
     *,
     advanced: Callable[[], None] = lambda: None,
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[FimAnswer]:
     """Answers in the order of `items`, `options.parallel` under way at once."""
     gate = asyncio.Semaphore(options.parallel)
 
-    async def one(number: int, item: Item) -> Answer:
+    async def one(number: int, item: Item) -> FimAnswer:
         async with gate:
             answer = await ask(session, assembler, item, f"item-{number}", options)
         advanced()

@@ -12,9 +12,9 @@ from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.errors import BenchmarkDataError
 from foretype_eval.fim.ask import AskOptions
 from foretype_eval.fim.baselines import Baseline
-from foretype_eval.fim.items import DataError
 from foretype_eval.fim.run import FimOptions, run_fim
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.sandbox import SandboxError
@@ -59,7 +59,7 @@ def fim(
         )
         with progress_bars() as progress:
             summary = asyncio.run(run_fim(options, progress=progress))
-    except (DataError, SandboxError, GatewayGoneError, OSError) as error:
+    except (BenchmarkDataError, SandboxError, GatewayGoneError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(summary)

@@ -13,13 +13,13 @@ from tree_sitter import Language, Node, Parser
 from foretype_eval.fim.items import Item
 from foretype_eval.sandbox import Program, Sandbox, Verdict
 
-__all__ = ["Row", "error_nodes", "execute", "grade", "no_harm", "repeats"]
+__all__ = ["GradedRow", "error_nodes", "execute", "grade", "no_harm", "repeats"]
 
 _REPEAT_WINDOW_LINES: Final = 5
 _parser: Final = Parser(Language(tree_sitter_python.language()))
 
 
-class Row(msgspec.Struct, kw_only=True):
+class GradedRow(msgspec.Struct, kw_only=True):
     """One line of `items.jsonl`: ids, hashes and outcomes, no text of the data set (evals, section 5.10).
 
     Attributes:
@@ -90,9 +90,9 @@ def no_harm(item: Item, completion: str) -> bool | None:
     return error_nodes(item.filled(completion)) <= error_nodes(item.prefix + item.suffix)
 
 
-def grade(item: Item, completion: str, *, completion_hash: str, keep_text: bool = False) -> Row:
+def grade(item: Item, completion: str, *, completion_hash: str, keep_text: bool = False) -> GradedRow:
     """Everything that needs no execution; `passed` and `outcome` are filled in by :func:`execute`."""
-    return Row(
+    return GradedRow(
         id=item.id,
         cluster=item.cluster,
         language=item.language,

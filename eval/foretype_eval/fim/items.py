@@ -27,9 +27,10 @@ from typing import Any, Final
 
 import msgspec
 
+from foretype_eval.errors import BenchmarkDataError
 from foretype_eval.sandbox import Program, Verdict
 
-__all__ = ["DataError", "InputOutputTest", "Item", "StopRule", "UnitTest", "load_items"]
+__all__ = ["InputOutputTest", "Item", "StopRule", "UnitTest", "load_items"]
 
 _HOLE: Final = "{{completion}}"
 _BRACES: Final = re.compile(r"[\s()\[\]{},;:]*")
@@ -37,10 +38,6 @@ _LANGUAGES: Final = {
     "py": "python", "python": "python", "js": "javascript", "javascript": "javascript", "java": "java",
     "cpp": "cpp", "c++": "cpp", "csharp": "csharp", "c#": "csharp",
 }  # fmt: skip
-
-
-class DataError(Exception):
-    """A data file cannot be read as a benchmark; the message names file, line, field and remedy."""
 
 
 class StopRule(StrEnum):
@@ -127,20 +124,20 @@ def load_items(path: Path) -> list[Item]:
     """Items of a `.jsonl` or `.jsonl.gz` file, in its order.
 
     Raises:
-        DataError: unreadable, of no known format, or with a field missing or of a wrong type.
+        BenchmarkDataError: unreadable, of no known format, or with a field missing or of a wrong type.
     """
     items: list[Item] = []
     for number, row in _rows(path):
         try:
             items.append(_item(row))
         except KeyError as error:
-            raise DataError(f"{path}:{number}: field {error} is missing; {_KNOWN}") from error
+            raise BenchmarkDataError(f"{path}:{number}: field {error} is missing; {_KNOWN}") from error
         except (TypeError, ValueError) as error:  # of msgspec too
-            raise DataError(f"{path}:{number}: {error}") from error
+            raise BenchmarkDataError(f"{path}:{number}: {error}") from error
     if not items:
-        raise DataError(f"{path} holds no items")
+        raise BenchmarkDataError(f"{path} holds no items")
     if len({item.id for item in items}) != len(items):
-        raise DataError(f"{path}: several items have the same id; runs could not be joined")
+        raise BenchmarkDataError(f"{path}: several items have the same id; runs could not be joined")
     return items
 
 
@@ -154,7 +151,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 if line.strip():
                     yield number, msgspec.json.decode(line, type=dict[str, Any])
     except (OSError, EOFError, zlib.error, msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}; {_KNOWN}") from error
+        raise BenchmarkDataError(f"cannot read {path}: {error}; {_KNOWN}") from error
 
 
 def _item(row: dict[str, Any]) -> Item:

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import msgspec
 
-from foretype_eval.fim.ask import Answer, AskOptions, ask_all
+from foretype_eval.fim.ask import AskOptions, FimAnswer, ask_all
 from foretype_eval.fim.baselines import Baseline, baseline
-from foretype_eval.fim.grade import Row, execute, grade
+from foretype_eval.fim.grade import GradedRow, execute, grade
 from foretype_eval.fim.items import Item, load_items
 from foretype_eval.fim.summary import summarise
 from foretype_eval.gateway import GatewayOptions, connected
-from foretype_eval.sandbox import Isolation, Limits, Sandbox
+from foretype_eval.sandbox import Isolation, ProgramLimits, Sandbox
 
 __all__ = ["FimOptions", "Progress", "run_fim"]
 
@@ -61,13 +61,13 @@ async def run_fim(options: FimOptions, *, progress: Progress = lambda _step, _do
     """Run a benchmark and return its summary; `--out` also gets `items.jsonl` and `summary.json`.
 
     Raises:
-        DataError: the data file cannot be read.
+        BenchmarkDataError: the data file cannot be read.
         SandboxError: programs cannot be executed here.
         GatewayGoneError: the gateway cannot be reached or started.
     """
     items = _spread(load_items(options.data), options.limit)
     started = time.perf_counter()
-    sandbox = Sandbox(Limits(), workers=options.workers) if options.execute else None
+    sandbox = Sandbox(ProgramLimits(), workers=options.workers) if options.execute else None
     seconds: dict[str, float] = {}
     with sandbox if sandbox is not None else nullcontext():
         dropped: list[str] = []
@@ -126,10 +126,10 @@ def _checked(sandbox: Sandbox, items: Sequence[Item], progress: Progress) -> tup
 
 async def _answers(
     options: FimOptions, items: Sequence[Item], progress: Progress
-) -> tuple[list[Answer], dict[str, Any]]:
+) -> tuple[list[FimAnswer], dict[str, Any]]:
     if options.baseline is not None:
         complete = baseline(options.baseline)
-        return [Answer(text=complete(item)) for item in items], {"baseline": str(options.baseline)}
+        return [FimAnswer(text=complete(item)) for item in items], {"baseline": str(options.baseline)}
     done = 0
 
     def advanced() -> None:
@@ -157,10 +157,10 @@ async def _answers(
     return answers, system
 
 
-def _graded(items: Sequence[Item], answers: Sequence[Answer], options: FimOptions) -> list[Row]:
+def _graded(items: Sequence[Item], answers: Sequence[FimAnswer], options: FimOptions) -> list[GradedRow]:
     # A key per run directory would not join runs; a plain hash of a short text could be guessed, but what a model wrote for a
     # public benchmark is no secret.
-    rows: list[Row] = []
+    rows: list[GradedRow] = []
     for item, answer in zip(items, answers, strict=True):
         digest = blake2b(answer.text.encode("utf-8", "replace"), digest_size=_HASH_BYTES).hexdigest()
         row = grade(item, answer.text, completion_hash=digest, keep_text=options.keep_text)
@@ -173,7 +173,7 @@ def _graded(items: Sequence[Item], answers: Sequence[Answer], options: FimOption
 
 
 def _executed(
-    sandbox: Sandbox, items: Sequence[Item], answers: Sequence[Answer], rows: Sequence[Row], progress: Progress
+    sandbox: Sandbox, items: Sequence[Item], answers: Sequence[FimAnswer], rows: Sequence[GradedRow], progress: Progress
 ) -> None:
     pairs = [(item, answer.text) for item, answer in zip(items, answers, strict=True)]
     for number, (row, outcome) in enumerate(zip(rows, execute(sandbox, pairs), strict=True), 1):
@@ -185,7 +185,7 @@ def _digest(path: Path) -> str:
     return blake2b(path.read_bytes(), digest_size=_HASH_BYTES).hexdigest()
 
 
-def _write(out: Path, rows: Sequence[Row], summary: dict[str, Any]) -> None:
+def _write(out: Path, rows: Sequence[GradedRow], summary: dict[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     part = secrets.token_hex(4)
     for name, data in (

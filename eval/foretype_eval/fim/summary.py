@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from foretype_eval.fim.grade import Row
+from foretype_eval.fim.grade import GradedRow
 from foretype_eval.statistics import Interval, cluster_bootstrap, percentiles
 
 __all__ = ["summarise"]
 
 
-def _share(rows: Sequence[Row], value: Callable[[Row], bool | None], seed: int) -> Interval | None:
+def _share(rows: Sequence[GradedRow], value: Callable[[GradedRow], bool | None], seed: int) -> Interval | None:
     known = [(outcome, row.cluster) for row in rows if (outcome := value(row)) is not None]
     if not known:
         return None
@@ -27,9 +27,9 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def summarise(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Any]:
+def summarise(rows: Sequence[GradedRow], *, seed: int = 0) -> dict[str, Any]:
     """The figures of a run. `ci` holds 95 % BCa intervals over clusters; null where nothing could be measured."""
-    measures: dict[str, Callable[[Row], bool | None]] = {
+    measures: dict[str, Callable[[GradedRow], bool | None]] = {
         "pass_at_1": lambda row: row.passed,
         "exact_match": lambda row: row.exact,
         "empty_rate": lambda row: row.empty,
@@ -66,7 +66,7 @@ def summarise(rows: Sequence[Row], *, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _slice(rows: Sequence[Row]) -> dict[str, Any]:
+def _slice(rows: Sequence[GradedRow]) -> dict[str, Any]:
     executed = [row for row in rows if row.passed is not None]
     return {
         "n": len(rows),

@@ -12,14 +12,13 @@ from foretype_context.terminal import console
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
 from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.errors import LspAnswerError, LspGoneError, WorkloadError
 from foretype_eval.gateway import connected
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
 from foretype_eval.latency.editor_bench import measure_editor, measure_start
 from foretype_eval.latency.gateway_bench import measure_gateway
-from foretype_eval.latency.lsp_client import LspError, LspGone
 from foretype_eval.latency.options import QUICK, Counts, Figures, LatencyOptions, Part, Progress
 from foretype_eval.latency.report import report, table
-from foretype_eval.latency.workload import WorkloadError
 
 __all__ = ["latency", "run_latency"]
 
@@ -31,7 +30,7 @@ async def run_latency(
 
     Raises:
         GatewayGoneError, RequestRefusedError: the gateway cannot be reached, or refused a request.
-        LspGone, LspError: the language server ended, or answered with an error.
+        LspGoneError, LspAnswerError: the language server ended, or answered with an error.
         WorkloadError: there is no code here to type.
     """
     figures = Figures()
@@ -72,7 +71,15 @@ def latency(
             result = asyncio.run(run_latency(options, progress=progress))
         if out is not None:
             out.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
-    except (GatewayGoneError, RequestRefusedError, LspGone, LspError, WorkloadError, TimeoutError, OSError) as error:
+    except (
+        GatewayGoneError,
+        RequestRefusedError,
+        LspGoneError,
+        LspAnswerError,
+        WorkloadError,
+        TimeoutError,
+        OSError,
+    ) as error:
         fail(str(error) or type(error).__name__)
     if as_json:
         print_json(result)

@@ -12,19 +12,15 @@ from typing import Any, Final, Self
 
 import msgspec
 
-__all__ = ["LspClient", "LspError", "LspGone"]
+from foretype_eval.errors import LspAnswerError, LspGoneError
+
+__all__ = [
+    "LspClient",
+]
 
 _COMMAND: Final = (sys.executable, "-c", "from foretype_client.commands.cli import main; main()", "lsp")
 _EXIT_TIMEOUT_S: Final = 5.0
 _LAST_WORDS_TIMEOUT_S: Final = 2.0
-
-
-class LspError(Exception):
-    """The server answered a request with an error."""
-
-
-class LspGone(Exception):
-    """The server ended; the message carries the end of its log."""
 
 
 class LspClient:
@@ -97,7 +93,7 @@ class LspClient:
 
     async def stop(self) -> None:
         """Shut down as the protocol asks; kill what does not leave."""
-        with contextlib.suppress(LspGone, LspError, TimeoutError, ConnectionError):
+        with contextlib.suppress(LspGoneError, LspAnswerError, TimeoutError, ConnectionError):
             await asyncio.wait_for(self.request("shutdown", None), _EXIT_TIMEOUT_S)
             self.notify("exit", {})
             await asyncio.wait_for(self._process.wait(), _EXIT_TIMEOUT_S)
@@ -150,7 +146,7 @@ class LspClient:
         if future is None or future.done():
             return
         if "error" in message:
-            future.set_exception(LspError(str(message["error"])))
+            future.set_exception(LspAnswerError(str(message["error"])))
         else:
             future.set_result(message.get("result"))
 
@@ -159,6 +155,6 @@ class LspClient:
         while stream is not None and (data := await stream.read(1 << 16)):
             self._log = (self._log + data)[-4000:]
 
-    def _gone(self) -> LspGone:
+    def _gone(self) -> LspGoneError:
         words = self._log.decode("utf-8", "replace").strip()[-600:]
-        return LspGone(f"the language server ended with status {self._process.returncode}\n{words}")
+        return LspGoneError(f"the language server ended with status {self._process.returncode}\n{words}")

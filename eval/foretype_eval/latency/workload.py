@@ -13,16 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Site", "WorkloadError", "sites"]
+from foretype_eval.errors import WorkloadError
+
+__all__ = ["Site", "sites"]
 
 _LEAST_LINE_CHARS: Final = 18
 _MAX_FILE_BYTES: Final = 150_000
 """About 4,000 lines; larger ones are generated or tests, and would decide every p99 alone."""
 _CODE_STARTS: Final = ("return ", "if ", "for ", "self.", "raise ", "with ", "while ", "elif ", "assert ")
-
-
-class WorkloadError(Exception):
-    """There is not enough code on this machine to type; the message says what was looked for."""
 
 
 class Site(NamedTuple):

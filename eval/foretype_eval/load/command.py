@@ -13,8 +13,8 @@ from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.errors import WorkloadError
 from foretype_eval.gateway_options import GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
-from foretype_eval.latency.workload import WorkloadError
 from foretype_eval.load.run import LoadOptions, run_load
 from foretype_eval.load.scenarios import SCENARIOS, ScenarioOptions, run_scenario
 

@@ -17,13 +17,13 @@ from foretype_client.ports import Endpoint
 from foretype_wire.credentials import without_credentials
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 
-__all__ = ["Connection", "open_connection"]
+__all__ = ["LoadConnection", "open_connection"]
 
 _BINARY, _CLOSE, _PING, _PONG = 2, 8, 9, 10
 _MASK = b"\0\0\0\0"
 
 
-class Connection(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """Calls `on_message` with the payload of every data frame, and `on_lost` once, when the connection ends."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ def _header(opcode: int, size: int) -> bytes:
     return struct.pack("!BBQ", 128 | opcode, 255, size) + _MASK
 
 
-async def open_connection(endpoint: Endpoint) -> Connection:
+async def open_connection(endpoint: Endpoint) -> LoadConnection:
     """Connect and shake hands.
 
     Raises:
@@ -132,7 +132,7 @@ async def open_connection(endpoint: Endpoint) -> Connection:
         raise GatewayGoneError(str(error)) from error
     loop = asyncio.get_running_loop()
     try:
-        _, connection = await loop.create_connection(Connection, url.hostname, url.port or 80)
+        _, connection = await loop.create_connection(LoadConnection, url.hostname, url.port or 80)
     except OSError as error:
         raise GatewayGoneError(f"{without_credentials(endpoint.url)}: {error}") from error
     lines = [

@@ -14,7 +14,7 @@ from foretype_wire.errors import GatewayGoneError
 from foretype_eval.gateway import GatewayOptions, connected
 from foretype_eval.latency.requests import engine_counters
 from foretype_eval.load.aborts import AbortLog
-from foretype_eval.load.connection import Connection, open_connection
+from foretype_eval.load.connection import LoadConnection, open_connection
 from foretype_eval.load.developer import Developer, Habits
 from foretype_eval.load.drive import Progress, Usage, drive, quiet_collector, schedule
 from foretype_eval.load.gateway import Target
@@ -91,7 +91,7 @@ class Crowd:
         self._options = options
         self._recorder = Recorder()
         self.developers: list[Developer] = []
-        self._connections: list[Connection] = []
+        self._connections: list[LoadConnection] = []
         self._rng = Random(options.seed)
         self._aborts = None if found.abort_log is None else AbortLog(found.abort_log)
 

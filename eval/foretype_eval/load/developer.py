@@ -25,7 +25,7 @@ from foretype_wire.messages import (
 )
 from foretype_wire.segment_cache import SegmentCache
 
-from foretype_eval.load.connection import Connection
+from foretype_eval.load.connection import LoadConnection
 from foretype_eval.load.recorder import Recorder
 from foretype_eval.load.scripts import Step
 
@@ -77,7 +77,7 @@ class Developer:
     def __init__(
         self,
         number: int,
-        connection: Connection,
+        connection: LoadConnection,
         scripts: Sequence[tuple[Step, ...]],
         recorder: Recorder,
         *,

@@ -23,12 +23,12 @@ from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.replay.trace import Answer, LatencyTrace, MeasuredGateway, SimulatedGateway, measure
 from foretype_eval.replay.virtual import VirtualLoop
 
-__all__ = ["RealSide", "Simulator", "copy_line_of"]
+__all__ = ["LiveGateway", "Simulator", "copy_line_of"]
 
 T = TypeVar("T")
 
 
-class RealSide:
+class LiveGateway:
     """The real connection, on a real event loop in a thread of its own."""
 
     def __init__(self, options: GatewayOptions) -> None:

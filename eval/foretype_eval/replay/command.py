@@ -12,11 +12,10 @@ from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.errors import LatencyTraceError, RepositoryError
 from foretype_eval.gateway_options import GatewayUrl, ModelFile, TokenFile, gateway_options
 from foretype_eval.replay.accept import Rule
-from foretype_eval.replay.commits import RepositoryError
 from foretype_eval.replay.run import SYSTEMS, UNFILTERED, ReplayOptions, run_replay
-from foretype_eval.replay.trace import TraceError
 
 __all__ = ["replay"]
 
@@ -90,7 +89,7 @@ def replay(
         )
         with progress_bars() as progress:
             result = run_replay(options, progress=progress)
-    except (RepositoryError, TraceError, GatewayGoneError, OSError) as error:
+    except (RepositoryError, LatencyTraceError, GatewayGoneError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(result)

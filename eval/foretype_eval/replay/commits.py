@@ -18,17 +18,15 @@ from foretype_client.adaptive.neighbours import BYTES_MAX, FILE_BYTES_MAX, FILES
 from foretype_context.errors import GitError
 from foretype_context.git import Repository, repository_at
 
-__all__ = ["Commit", "RepositoryError", "Stretch", "commits_of", "files_before", "load_commit", "stretches_of"]
+from foretype_eval.errors import RepositoryError
+
+__all__ = ["Commit", "Stretch", "commits_of", "files_before", "load_commit", "stretches_of"]
 
 MAX_FILE_BYTES = 1 << 20
 _GIT_S: Final = 120.0
 _COMMITS_MAX: Final = 300
 """Files that none of so many commits changed are old, and equally so."""
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
-
-
-class RepositoryError(Exception):
-    """The folder is not a git repository, or a commit range is unknown. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 from foretype_context.document import Edit
 
-__all__ = ["Changed", "Event", "Loaded", "Moved", "Recording", "RecordingError"]
-
-
-class RecordingError(ValueError):
-    """A recording cannot be read. The message names the file, the line or entry, the field, and what was expected."""
+__all__ = [
+    "Changed",
+    "Event",
+    "Loaded",
+    "Moved",
+    "Recording",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,8 @@ from typing import Any, Final, cast
 import msgspec
 from foretype_context.document import Edit
 
-from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording, RecordingError
+from foretype_eval.errors import RecordingError
+from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 
 __all__ = ["load_recording"]
 

@@ -12,7 +12,7 @@ import msgspec
 from foretype_eval.replay.results import CommitRow
 from foretype_eval.replay.trace import TraceRow
 
-__all__ = ["Journal"]
+__all__ = ["FinishedRows"]
 
 
 class _Line(CommitRow, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class _Line(CommitRow, frozen=True, kw_only=True):
     latencies: list[TraceRow] | None = None
 
 
-class Journal:
+class FinishedRows:
     """Rows by system and commit, kept in `folder` under a name made of the settings they belong to.
 
     Args:

@@ -13,8 +13,9 @@ from typing import Final
 
 from foretype_context.document import Edit
 
-from foretype_eval.replay.commits import Commit, RepositoryError, Stretch
-from foretype_eval.replay.edit_events import Changed, Loaded, RecordingError
+from foretype_eval.errors import RecordingError, RepositoryError
+from foretype_eval.replay.commits import Commit, Stretch
+from foretype_eval.replay.edit_events import Changed, Loaded
 from foretype_eval.replay.edit_recording import load_recording
 
 __all__ = ["load_recorded"]

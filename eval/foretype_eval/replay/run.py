@@ -27,17 +27,18 @@ from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_context.assemble import Assembler
 from foretype_context.languages import language_of
 
+from foretype_eval.errors import LatencyTraceError, RepositoryError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
-from foretype_eval.replay.answer_sources import RealSide, Simulator, copy_line_of
-from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
+from foretype_eval.replay.answer_sources import LiveGateway, Simulator, copy_line_of
+from foretype_eval.replay.commits import Commit, commits_of, files_before, load_commit
 from foretype_eval.replay.developer import Developer, Flow
-from foretype_eval.replay.finished_rows import Journal
+from foretype_eval.replay.finished_rows import FinishedRows
 from foretype_eval.replay.oracle import oracle_of
 from foretype_eval.replay.recorded import load_recorded
 from foretype_eval.replay.results import CommitRow, row_of, summary
 from foretype_eval.replay.strict import StrictFlow
-from foretype_eval.replay.trace import LatencyTrace, MeasuredGateway, ReplayGateway, TraceError, TraceRow
+from foretype_eval.replay.trace import LatencyTrace, MeasuredGateway, ReplayGateway, TraceRow
 from foretype_eval.replay.virtual import VirtualLoop
 
 __all__ = ["NEURAL", "SYSTEMS", "UNFILTERED", "ReplayOptions", "replay_commit", "run_replay"]
@@ -92,24 +93,24 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
     """Replay, and report per system.
 
     Raises:
-        RepositoryError, TraceError, GatewayGoneError: with what is wrong and what to do.
+        RepositoryError, LatencyTraceError, GatewayGoneError: with what is wrong and what to do.
     """
     if options.simulate and options.save_trace is not None:
-        raise TraceError(
+        raise LatencyTraceError(
             "--save-trace: latencies are measured with a gateway, and --simulate measures none; leave one out"
         )
     trace = LatencyTrace.load(options.latency_trace) if options.latency_trace is not None else None
     if options.simulate and trace is None:
-        raise TraceError("--simulate needs --latency-trace FILE; a run with --save-trace FILE makes one")
+        raise LatencyTraceError("--simulate needs --latency-trace FILE; a run with --save-trace FILE makes one")
     commits = _commits(options)
     ids = [commit.id for commit in commits]
     with contextlib.ExitStack() as stack:
         needs_gateway = not options.simulate and set(NEURAL) & set(options.systems)
-        real = stack.enter_context(RealSide(options.gateway)) if needs_gateway else None
+        real = stack.enter_context(LiveGateway(options.gateway)) if needs_gateway else None
         former = None
         if options.previous_model is not None and not options.simulate:
             own = msgspec.structs.replace(options.gateway, url=None, token=None, model=options.previous_model)
-            former = stack.enter_context(RealSide(own))
+            former = stack.enter_context(LiveGateway(own))
         systems = (*options.systems, PREVIOUS) if former is not None else tuple(options.systems)
         simulator = Simulator.make(trace) if options.simulate and trace is not None else None
         side = real or simulator
@@ -118,7 +119,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
             options, out=None, save_trace=None, commits=0, systems=(), latency_trace=None
         )
         profile, laid = None if side is None else side.profile, None if trace is None else trace.rows
-        journal = Journal(options.out, (settings, options.repo.resolve(), profile, laid))
+        journal = FinishedRows(options.out, (settings, options.repo.resolve(), profile, laid))
         for system in systems:
             for number, commit in enumerate(commits, start=1):
                 if journal.get(system, commit.id) is None:
@@ -159,13 +160,13 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
     }
 
 
-def _measured(options: ReplayOptions, journal: Journal, rows: Sequence[tuple[str, str]]) -> list[TraceRow]:
-    """The latencies of these rows, those that a former run made included. Raises TraceError where they were not kept."""
+def _measured(options: ReplayOptions, journal: FinishedRows, rows: Sequence[tuple[str, str]]) -> list[TraceRow]:
+    """The latencies of these rows, those that a former run made included. Raises LatencyTraceError where they were not kept."""
     kept = [journal.latencies(system, commit) for system, commit in rows if system in NEURAL]
     missing = sum(one is None for one in kept)
     if missing:
         told = f"{missing} rows in {options.out} were made before their latencies were kept"
-        raise TraceError(f"--save-trace: {told}; give another --out, or leave --save-trace out")
+        raise LatencyTraceError(f"--save-trace: {told}; give another --out, or leave --save-trace out")
     return [row for one in kept for row in one or ()]
 
 
@@ -182,7 +183,11 @@ def _commits(options: ReplayOptions) -> list[Commit]:
 
 
 def replay_commit(
-    options: ReplayOptions, system: str, commit: Commit, side: RealSide | Simulator | None, trace: LatencyTrace | None
+    options: ReplayOptions,
+    system: str,
+    commit: Commit,
+    side: LiveGateway | Simulator | None,
+    trace: LatencyTrace | None,
 ) -> tuple[CommitRow, list[TraceRow]]:
     """One system on one commit, on a clock that starts at zero."""
     if system in UNFILTERED:

@@ -22,6 +22,7 @@ from foretype_context.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, Profile, Usage
 
+from foretype_eval.errors import LatencyTraceError
 from foretype_eval.replay.virtual import VirtualLoop
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
     "ReplayGateway",
     "RequestRecord",
     "SimulatedGateway",
-    "TraceError",
     "TraceRow",
     "measure",
 ]
@@ -39,10 +39,6 @@ __all__ = [
 
 _PIECE: Final = re.compile(r"[^\S\n]*(?:\w{1,8}|[^\w\s]{1,3})|\s+")
 """What a token of code is about: a part of a word or some punctuation, with the blanks before it."""
-
-
-class TraceError(Exception):
-    """A latency trace cannot be read; the message names the file, the line and the field."""
 
 
 class TraceRow(msgspec.Struct, frozen=True):
@@ -69,22 +65,22 @@ class LatencyTrace:
         """Read JSON lines.
 
         Raises:
-            TraceError: missing, empty or malformed.
+            LatencyTraceError: missing, empty or malformed.
         """
         rows: list[TraceRow] = []
         try:
             lines = path.read_bytes().splitlines()
         except OSError as error:
-            raise TraceError(
+            raise LatencyTraceError(
                 f"{path}: {error.strerror}; make one with `foretype eval replay --save-trace FILE`"
             ) from error
         for number, line in enumerate(lines, start=1):
             try:
                 rows.append(msgspec.json.decode(line, type=TraceRow))
             except msgspec.DecodeError as error:
-                raise TraceError(f"{path}:{number}: {error}") from error
+                raise LatencyTraceError(f"{path}:{number}: {error}") from error
         if not rows:
-            raise TraceError(f"{path}: no rows")
+            raise LatencyTraceError(f"{path}: no rows")
         return cls(rows)
 
     def save(self, path: Path) -> None:

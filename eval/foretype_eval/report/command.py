@@ -9,12 +9,12 @@ import msgspec
 import typer
 from foretype_context.terminal import say
 
-from foretype_eval.ab.rows import AbInputError, load_rows
-from foretype_eval.compare.runs import RunError, load_run
+from foretype_eval.ab.rows import load_rows
+from foretype_eval.compare.runs import load_run
 from foretype_eval.console import fail, print_json
+from foretype_eval.errors import ExperimentInputError, PlotsUnavailableError, RunFileError
 from foretype_eval.report.figures import Prices, online_figures, run_figures
 from foretype_eval.report.page import html_page
-from foretype_eval.report.plots import NoPlots
 
 __all__ = ["report"]
 
@@ -50,7 +50,7 @@ def report(
         out.write_text(html_page(title, reports), "utf-8")
         slim = {"title": title, "reports": [_without_samples(each) for each in reports]}
         out.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(slim), indent=2) + b"\n")
-    except (RunError, AbInputError, NoPlots, OSError) as error:
+    except (RunFileError, ExperimentInputError, PlotsUnavailableError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(slim)

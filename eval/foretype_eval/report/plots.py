@@ -6,15 +6,13 @@ import io
 from collections.abc import Sequence
 from typing import Any, Final
 
-__all__ = ["NoPlots", "bars", "curves"]
+from foretype_eval.errors import PlotsUnavailableError
+
+__all__ = ["bars", "curves"]
 
 _HATCHES: Final = ("", "//", "..", "xx", "--", "\\\\", "oo", "++")
 _DASHES: Final = ("-", "--", ":", "-.")
 _GREYS: Final = ("0.25", "0.55", "0.75", "0.9")
-
-
-class NoPlots(Exception):
-    """matplotlib is not installed."""
 
 
 def bars(title: str, entries: Sequence[tuple[str, float, tuple[float, float] | None]], *, percent: bool = True) -> str:
@@ -72,7 +70,9 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise NoPlots("plots need matplotlib; install it with `pip install 'foretype[report]'`") from error
+        raise PlotsUnavailableError(
+            "plots need matplotlib; install it with `pip install 'foretype[report]'`"
+        ) from error
     matplotlib.rcdefaults()  # a `matplotlibrc` of the working directory has been read, and may say anything
     matplotlib.use("svg")
     matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text

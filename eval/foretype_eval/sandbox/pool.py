@@ -25,14 +25,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-__all__ = ["Isolation", "Limits", "Program", "Sandbox", "SandboxError", "Status", "Verdict"]
+from foretype_eval.errors import SandboxError
+
+__all__ = ["Isolation", "Program", "ProgramLimits", "Sandbox", "Status", "Verdict"]
 
 _ZYGOTE: Final = Path(__file__).with_name("zygote.py")
 _GRACE_S: Final = 10.0
-
-
-class SandboxError(Exception):
-    """The sandbox itself does not work here; the message says what failed. Never raised for what a program did."""
 
 
 class Status(StrEnum):
@@ -48,7 +46,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ProgramLimits:
     """Limits of one program (evals, section 5.5: 3 s and 512 MB).
 
     Attributes:
@@ -95,7 +93,7 @@ class Verdict:
 class _Worker:
     """One zygote, and the thread-safe talk with it; restarted when it was lost."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ProgramLimits) -> None:
         self._limits = limits
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
@@ -182,8 +180,8 @@ class Sandbox:
         SandboxError: the zygote does not start.
     """
 
-    def __init__(self, limits: Limits | None = None, *, workers: int = 2) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, limits: ProgramLimits | None = None, *, workers: int = 2) -> None:
+        self._limits = limits or ProgramLimits()
         self._count = max(1, workers)
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._workers: list[_Worker] = []
@@ -211,7 +209,7 @@ class Sandbox:
         return self._workers[0].isolation
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ProgramLimits:
         return self._limits
 
     def process_ids(self) -> list[int]:

@@ -15,7 +15,7 @@ from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.statistics import Interval, cluster_bootstrap, paired_difference, percentiles
 from rich.table import Table
 
-from foretype_lab.adaptive.cuts import KINDS, Answer, SourceFile, answers
+from foretype_lab.adaptive.cuts import KINDS, CutAnswer, SourceFile, answers
 from foretype_lab.adaptive.speed import suggest_ms
 from foretype_lab.training.data import Store
 
@@ -40,7 +40,7 @@ def adaptive(
     except (OSError, ValueError) as error:
         fail(f"--store {store}: {error}; name the folder that holds text.bin and index.json")
     table = shipped_table()
-    found: list[Answer] = []
+    found: list[CutAnswer] = []
     files: list[SourceFile] = []
     with progress_bars() as progress:
         for number, (name, (first, last)) in enumerate(texts.repository_range.items(), start=1):
@@ -62,7 +62,7 @@ def adaptive(
         _print(result)
 
 
-def report(found: Sequence[Answer], *, seed: int) -> dict[str, Any]:
+def report(found: Sequence[CutAnswer], *, seed: int) -> dict[str, Any]:
     """Per kind: exact match with intervals by repository, the paired differences, and precision by confidence."""
     kinds: dict[str, Any] = {}
     for kind in KINDS:
@@ -94,7 +94,7 @@ def report(found: Sequence[Answer], *, seed: int) -> dict[str, Any]:
     return {"kinds": kinds, "candidate_us": percentiles([answer.micros for answer in found])._asdict()}
 
 
-def _calibration(rows: Sequence[Answer]) -> list[dict[str, float | int | None]]:
+def _calibration(rows: Sequence[CutAnswer]) -> list[dict[str, float | int | None]]:
     table: list[dict[str, float | int | None]] = []
     for low, high in zip(_STEPS, (*_STEPS[1:], 1.01), strict=True):
         inside = (
@@ -114,7 +114,7 @@ def _calibration(rows: Sequence[Answer]) -> list[dict[str, float | int | None]]:
     return table
 
 
-def _at_precision(rows: Sequence[Answer], least: float) -> dict[str, float] | None:
+def _at_precision(rows: Sequence[CutAnswer], least: float) -> dict[str, float] | None:
     """The least threshold from which on what is shown is right this often, and the share of cuts where it shows."""
     ordered = sorted((row for row in rows if row.shown["adaptive"] > 0), key=lambda row: -row.shown["adaptive"])
     best: dict[str, float] | None = None

@@ -14,7 +14,7 @@ from foretype_client.adaptive.table import CorpusTable
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 
-__all__ = ["KINDS", "Answer", "SourceFile", "answers"]
+__all__ = ["KINDS", "CutAnswer", "SourceFile", "answers"]
 
 KINDS: Final = ("rest_of_line", "next_line")
 _CHARS_MIN: Final = 3
@@ -27,7 +27,7 @@ class SourceFile(NamedTuple):
     text: str
 
 
-class Answer(NamedTuple):
+class CutAnswer(NamedTuple):
     """What was said at one cut.
 
     Attributes:
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
     micros: float
 
 
-def answers(files: Sequence[SourceFile], table: CorpusTable | None, *, cuts: int, seed: int) -> Iterator[Answer]:
+def answers(files: Sequence[SourceFile], table: CorpusTable | None, *, cuts: int, seed: int) -> Iterator[CutAnswer]:
     """Ask at `cuts` places of one repository, half of each kind; the file ends at the cut, its neighbours are known.
 
     A rest-of-line cut falls anywhere inside a line's text, a next-line cut on its first character. Rests of fewer than three
@@ -84,7 +84,7 @@ def answers(files: Sequence[SourceFile], table: CorpusTable | None, *, cuts: int
                 micros = (time.perf_counter() - began) * 1e6
             shown[name], right[name] = _judged(found, truth)
         shown["copy_line"], right["copy_line"] = _judged(copy_line.suggest(snapshot, offset), truth)
-        yield Answer(file.repository, kind, shown, right, micros)
+        yield CutAnswer(file.repository, kind, shown, right, micros)
         for model in models.values():
             model.learn(file.path, file.text)
             model.forget_written()  # a line that a cut gave back was not written

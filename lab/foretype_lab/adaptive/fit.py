@@ -25,13 +25,14 @@ from foretype_client.adaptive.table import CorpusTable, shipped_table
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 from foretype_eval.console import fail
-from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, files_before, load_commit
+from foretype_eval.errors import RepositoryError
+from foretype_eval.replay.commits import Commit, commits_of, files_before, load_commit
 
 from foretype_lab.adaptive.fit_network import Viewed, fit_network
 
 __all__ = [
     "EditsSoFar",
-    "Row",
+    "FitRow",
     "Told",
     "WithFiles",
     "commits_with_files",
@@ -57,7 +58,7 @@ WithFiles = tuple[Commit, Mapping[str, str]]
 """A commit and the files before it."""
 
 
-class Row(NamedTuple):
+class FitRow(NamedTuple):
     """One place: weights that take part, longest context last, and what each level gave to the true lexeme."""
 
     cells: npt.NDArray[np.int64]
@@ -99,14 +100,14 @@ class EditsSoFar:
             self._model.learn(earlier, self._left.pop(earlier))
 
 
-def rows_of(commits: Iterable[WithFiles], table: CorpusTable | None, *, places: int, seed: int) -> Iterator[Row]:
+def rows_of(commits: Iterable[WithFiles], table: CorpusTable | None, *, places: int, seed: int) -> Iterator[FitRow]:
     """Up to `places` places in what each commit wrote, at a lexeme's start or inside it."""
     model = AdaptiveModel(table, weights=Weights(np.full(CELLS, _PRIOR_WEIGHT), guess()))
     for _, spot, right in _spots(commits, model, places, random.Random(seed)):
         if (levels := model.evidence(spot, [])) is not None:
             found = np.flatnonzero(levels.ids == right)
             shares = levels.shares[:, found[0]] if len(found) else np.zeros(len(levels.cells))
-            yield Row(cells_in_order(levels.cells), shares)
+            yield FitRow(cells_in_order(levels.cells), shares)
 
 
 def told_of(
@@ -173,7 +174,7 @@ def _cuts(body: str, rng: random.Random) -> Iterator[tuple[int, str]]:
         before = lexeme
 
 
-def fit(rows: list[Row]) -> tuple[npt.NDArray[np.float64], float]:
+def fit(rows: list[FitRow]) -> tuple[npt.NDArray[np.float64], float]:
     """Weights of levels, and the mean log-likelihood of the true lexemes in nats."""
     width = max(len(row.cells) for row in rows)
     cells = np.zeros((len(rows), width), np.int64)
@@ -250,7 +251,7 @@ def main(
 ) -> None:
     """Fit the weights of the adaptive model on what commits wrote."""
     table = shipped_table()
-    rows: list[Row] = []
+    rows: list[FitRow] = []
     try:
         for path in repo:
             rows += rows_of(commits_with_files(path, commits), table, places=places, seed=seed)

@@ -19,8 +19,9 @@ from foretype_client.adaptive.table import shipped_table
 from foretype_context.document import Document
 from foretype_context.languages import language_of
 from foretype_eval.console import fail, print_json
+from foretype_eval.errors import RepositoryError
 from foretype_eval.replay.accept import MIN_LINE_CHARS
-from foretype_eval.replay.commits import Commit, RepositoryError, Stretch
+from foretype_eval.replay.commits import Commit, Stretch
 from foretype_eval.replay.typist import gap_s
 
 from foretype_lab.adaptive.fit import EditsSoFar, WithFiles, commits_with_files

@@ -15,16 +15,16 @@ from foretype_context.profile import Profile
 from foretype_context.terminal import console
 from foretype_context.tokens import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.replay.commits import RepositoryError
-from foretype_eval.replay.edit_events import RecordingError
+from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.edit_recording import load_recording
 from foretype_models.artifacts import ArtifactError, digest_file, locate
 from rich.table import Table
 
 from foretype_lab.cache_counters.compare import compare, prompts_of, summary
-from foretype_lab.model_files.export import ExportError, write_safetensors
+from foretype_lab.errors import ExportError, VllmError
+from foretype_lab.model_files.export import write_safetensors
 from foretype_lab.model_files.gguf_file import read_config, read_weights
-from foretype_lab.other_engines.vllm_engine import VllmEngine, VllmError
+from foretype_lab.other_engines.vllm_engine import VllmProcess
 from foretype_lab.prefill.asking_moments import Moment, moments_of
 from foretype_lab.prefill.typed_commits import record_commits
 
@@ -60,7 +60,7 @@ class CountersOptions(msgspec.Struct, frozen=True, kw_only=True):
 class VllmCounts:
     """vLLM's `num_cached_tokens`."""
 
-    def __init__(self, engine: VllmEngine) -> None:
+    def __init__(self, engine: VllmProcess) -> None:
         self._engine = engine
 
     def cached_tokens(self, ids: Sequence[int]) -> int:
@@ -93,7 +93,7 @@ def run_counters(options: CountersOptions, *, progress: Progress = lambda _step,
     with tempfile.TemporaryDirectory(prefix="foretype-counters-") as folder:
         config = read_config(path)
         write_safetensors(read_weights(path, config), config, shipped.tokenizer_path, Path(folder) / "model")
-        with VllmEngine(
+        with VllmProcess(
             Path(folder) / "model",
             block_tokens=options.block_tokens,
             dtype=options.dtype,

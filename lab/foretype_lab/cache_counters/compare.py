@@ -19,7 +19,7 @@ from foretype_context.tokens import Tokenizer
 
 from foretype_lab.prefill.asking_moments import Moment
 
-__all__ = ["CountingEngine", "Row", "compare", "prompts_of", "summary"]
+__all__ = ["CountingEngine", "RequestRow", "compare", "prompts_of", "summary"]
 
 _BLOCKS: Final = 1 << 20
 
@@ -36,7 +36,7 @@ class CountingEngine(Protocol):
         ...
 
 
-class Row(msgspec.Struct, frozen=True):
+class RequestRow(msgspec.Struct, frozen=True):
     """One request: tokens of the prompt, and how many of them each side found cached."""
 
     prompt_tokens: int
@@ -61,7 +61,7 @@ def compare(
     *,
     block_tokens: int,
     progress: Callable[[int], None] = lambda _done: None,
-) -> list[Row]:
+) -> list[RequestRow]:
     """Replays prompts in order on an engine whose cache is empty, and on a simulated one without limit.
 
     Args:
@@ -69,15 +69,15 @@ def compare(
     """
     engine.forget()
     shadow = ShadowPrefixCache(_BLOCKS, block_tokens)
-    rows: list[Row] = []
+    rows: list[RequestRow] = []
     for ids in prompts:
         simulated = shadow.insert(shadow.keys(ids), len(ids))
-        rows.append(Row(len(ids), simulated, engine.cached_tokens(ids)))
+        rows.append(RequestRow(len(ids), simulated, engine.cached_tokens(ids)))
         progress(len(rows))
     return rows
 
 
-def summary(rows: Sequence[Row]) -> dict[str, Any]:
+def summary(rows: Sequence[RequestRow]) -> dict[str, Any]:
     """How far both sides agree; `differences` counts requests by (counted - simulated), in tokens."""
     differences = Counter(row.counted - row.simulated for row in rows)
     return {

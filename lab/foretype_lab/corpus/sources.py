@@ -154,7 +154,7 @@ def open_sdists(folder: Path) -> Iterator[Source]:
     for path in sorted(folder.glob("*.tar.gz")):
         found = dict(readers.tar_files(path, lambda name: name == "PKG-INFO"))
         if "PKG-INFO" not in found:
-            raise readers.SourceError(f"{path} has no PKG-INFO at its top, so it is no sdist; delete it")
+            raise readers.CorpusSourceError(f"{path} has no PKG-INFO at its top, so it is no sdist; delete it")
         metadata = email.message_from_bytes(found["PKG-INFO"])
         name = normalise(str(metadata["Name"]))
         yield Source(name, str(metadata["Version"]), path.name, _digest(path), metadata, path, "sdist")
@@ -165,7 +165,7 @@ def open_npm(folder: Path) -> Iterator[Source]:
     for path in sorted(folder.glob("*.tgz")):
         found = re.fullmatch(r"(.+?)-(\d+\.\d+\.\d+.*)\.tgz", path.name)
         if found is None:
-            raise readers.SourceError(f"{path} is not named like a tarball of `npm pack`; download it again")
+            raise readers.CorpusSourceError(f"{path} is not named like a tarball of `npm pack`; download it again")
         yield Source(found[1], found[2], path.name, _digest(path), None, path, "npm", frozenset())
 
 
@@ -180,12 +180,12 @@ def open_commits(commits: tuple[Commit, ...], folder: Path) -> Iterator[Source]:
     """Opens repositories, which lie under ``folder/owner/name`` as a clone with or without a work tree.
 
     Raises:
-        SourceError: one is not there.
+        CorpusSourceError: one is not there.
     """
     for item in sorted(commits, key=lambda item: item.name):
         location = folder / item.name
         if not location.exists():
-            raise readers.SourceError(f"{location} is missing; get {item.url} at {item.commit} into it")
+            raise readers.CorpusSourceError(f"{location} is missing; get {item.url} at {item.commit} into it")
         yield Source(item.name, item.commit, item.url, "", None, location, "git", item.languages)
 
 
@@ -216,7 +216,7 @@ def terms_of(source: Source) -> terms.Terms:
     """Reads a source's terms from its own metadata.
 
     Raises:
-        SourceError: the source cannot be read.
+        CorpusSourceError: the source cannot be read.
     """
     if source.kind == "library":
         return terms.Terms("PSF-2.0", (("*", True),))

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from foretype_context.terminal import say, say_json
 
-from foretype_lab.corpus_table.build import TableError, build_table
+from foretype_lab.corpus_table.build import build_table
+from foretype_lab.errors import TableBuildError
 from foretype_lab.training.data import Store
 
 
@@ -28,7 +29,7 @@ def main(
             lexemes=lexemes,
             bytes_max=bytes_max,
         )
-    except (TableError, OSError) as error:
+    except (TableBuildError, OSError) as error:
         say(str(error), err=True)
         raise typer.Exit(1) from error
     say_json(result)

@@ -19,17 +19,14 @@ from foretype_context.lexemes import FILE_START
 
 from foretype_lab.corpus_table.count import ORDERS, Counts, Level, bytes_of, chosen, count_order, shares_in
 from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of
+from foretype_lab.errors import TableBuildError
 from foretype_lab.training.data import Store
 
-__all__ = ["MAGIC", "TableError", "build_table"]
+__all__ = ["MAGIC", "build_table"]
 
 MAGIC: Final = b"FTTABLE1"
 _TOTAL_STEPS: Final = (8, 32, 128, 512, 4096)
 _VARIETY_STEPS: Final = (0.02, 0.1, 0.3)
-
-
-class TableError(Exception):
-    """The table cannot be built; the message says what to do."""
 
 
 def build_table(
@@ -48,7 +45,7 @@ def build_table(
         how many lexemes were read, and the contexts, followers and bytes written.
 
     Raises:
-        TableError: no three repositories have anything in common, or the disk is full.
+        TableBuildError: no three repositories have anything in common, or the disk is full.
     """
     corpus = read_corpus(store, bytes_per_repository=bytes_per_repository, only=suffix)
     vocabulary = vocabulary_of(corpus, lexemes)
@@ -62,7 +59,7 @@ def build_table(
         counts = count_order(repositories, order, file_start=len(names) + FILE_START)
         if not len(counts.hashes):
             if order == 1:
-                raise TableError("no two lexemes stand together in three repositories; build a larger store")
+                raise TableBuildError("no two lexemes stand together in three repositories; build a larger store")
             break
         levels.append(chosen(counts, shares_in(shorter, counts)))
         shorter = counts
@@ -86,7 +83,9 @@ def build_table(
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise TableError(f"{path} cannot be written ({error.strerror}); free some space and build again") from error
+        raise TableBuildError(
+            f"{path} cannot be written ({error.strerror}); free some space and build again"
+        ) from error
     return {"read": read, "contexts": contexts, "followers": followers, "bytes": path.stat().st_size}
 
 

@@ -16,9 +16,10 @@ from rich.table import Table
 
 from foretype_lab.engine_bench.first_layers import write_first_layers
 from foretype_lab.engine_bench.options import BATCH_MAX, METHODS, PARTS, EngineBenchOptions
-from foretype_lab.model_files.export import ExportError, write_safetensors
+from foretype_lab.errors import ExportError, VllmError
+from foretype_lab.model_files.export import write_safetensors
 from foretype_lab.model_files.gguf_file import read_config, read_weights
-from foretype_lab.other_engines.vllm_engine import VllmError, find_vllm
+from foretype_lab.other_engines.vllm_engine import find_vllm
 from foretype_lab.processes import environment
 
 __all__ = ["engine_bench", "run_engine_bench"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foretype_lab.model_files.export import ExportError, write_safetensors
+from foretype_lab.errors import ExportError
+from foretype_lab.model_files.export import write_safetensors
 from foretype_lab.model_files.gguf_file import read_config, read_weights
 
 __all__ = ["write_first_layers"]

@@ -21,7 +21,7 @@ from foretype_models.artifacts import locate
 
 from foretype_lab.engine_bench.options import EngineBenchOptions
 
-__all__ = ["Generated", "Run", "figures", "lossless", "measure_speculation"]
+__all__ = ["Generated", "SpeculationRun", "figures", "lossless", "measure_speculation"]
 
 TIE = 1e-3
 """Where the two likeliest tokens differ by no more in log-probability, another order of sums may choose the other one."""
@@ -48,7 +48,7 @@ class Generated(NamedTuple):
     decode_s: float
 
 
-class Run(NamedTuple):
+class SpeculationRun(NamedTuple):
     """Continuations by language, the seconds that all of them took from warm prompts, and what was guessed for them."""
 
     made: dict[str, list[Generated]]
@@ -76,7 +76,7 @@ Prompts = dict[str, list[list[int]]]
 async def measure_speculation(options: EngineBenchOptions) -> dict[str, Any]:
     """One engine per method, one after the other, each asked for the same continuations: at each batch size its own."""
     prompts = dict(zip(options.batches, _prompts(options), strict=True))
-    base: dict[int, Run] = {}
+    base: dict[int, SpeculationRun] = {}
     methods: dict[str, Any] = {}
     for name in ("off", *options.methods):
         speculation = _speculation(name, options)
@@ -114,7 +114,7 @@ def _speculation(method: str, options: EngineBenchOptions) -> Speculation | str 
 
 async def _runs(
     prompts: dict[int, Prompts], speculation: Speculation | None, options: EngineBenchOptions
-) -> dict[int, Run]:
+) -> dict[int, SpeculationRun]:
     """By batch size."""
     engine = VllmEngine(
         VllmOptions(model=Path(options.model), eager=True, dtype="float32", cache_gib=1.0, speculation=speculation)
@@ -127,7 +127,7 @@ async def _runs(
         gc.collect()
 
 
-async def _run(engine: VllmEngine, batch: int, prompts: Prompts) -> Run:
+async def _run(engine: VllmEngine, batch: int, prompts: Prompts) -> SpeculationRun:
     """All continuations of a batch size, so many at once for as long as there are enough; prompts are in the cache before."""
     made: dict[str, list[Generated]] = {}
     decode_s = 0.0
@@ -145,7 +145,7 @@ async def _run(engine: VllmEngine, batch: int, prompts: Prompts) -> Run:
         made[language] = await asyncio.gather(*(one(f"{batch}-{language}-{at}", ids) for at, ids in enumerate(some)))
         decode_s += time.perf_counter() - began
     after = engine.guesses()
-    return Run(made, decode_s, Guesses(after.made - before.made, after.accepted - before.accepted))
+    return SpeculationRun(made, decode_s, Guesses(after.made - before.made, after.accepted - before.accepted))
 
 
 def lossless(base: Sequence[int], gaps: Sequence[float], other: Sequence[int]) -> str:
@@ -156,7 +156,7 @@ def lossless(base: Sequence[int], gaps: Sequence[float], other: Sequence[int]) -
     return "equal" if len(base) == len(other) else "different"
 
 
-def figures(base: Run, found: Run) -> dict[str, Any]:
+def figures(base: SpeculationRun, found: SpeculationRun) -> dict[str, Any]:
     """A batch size beside the same without speculation.
 
     `break_even_share` is the share of the guesses that must be accepted for a token to take the time it takes without: a step that

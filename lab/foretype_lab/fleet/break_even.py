@@ -20,15 +20,13 @@ import numpy as np
 from foretype_backend.errors import TierUnavailableError
 from foretype_backend.prefix.redis_chunks import RedisChunks
 
-__all__ = ["SHAPES", "NoRedis", "Shape", "break_even", "redis_server"]
+from foretype_lab.errors import RedisUnavailableError
+
+__all__ = ["SHAPES", "Shape", "break_even", "redis_server"]
 
 LINKS_GBIT: Final = (10, 25, 100)
 _START_S: Final = 10.0
 _SECRET: Final = bytes(32)
-
-
-class NoRedis(Exception):
-    """There is no redis-server here, or it does not start."""
 
 
 class Shape(NamedTuple):
@@ -50,7 +48,7 @@ SHAPES: Final = (
 def redis_server() -> Generator[str]:
     """The URL of a server of our own on a loopback port, which keeps nothing on disk."""
     if shutil.which("redis-server") is None:
-        raise NoRedis("redis-server is not installed; apt-get install redis-server")
+        raise RedisUnavailableError("redis-server is not installed; apt-get install redis-server")
     with tempfile.TemporaryDirectory(prefix="ftredis") as folder:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -67,7 +65,7 @@ def redis_server() -> Generator[str]:
                     RedisChunks(url, secret=_SECRET).check()
                     break
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise NoRedis("redis-server does not start")
+                    raise RedisUnavailableError("redis-server does not start")
                 time.sleep(0.02)
             yield url
         finally:

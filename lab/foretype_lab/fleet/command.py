@@ -12,7 +12,7 @@ from foretype_context.profile import Profile
 from foretype_context.terminal import console
 from foretype_context.tokens import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.replay.commits import RepositoryError
+from foretype_eval.errors import RepositoryError
 from foretype_models.artifacts import ArtifactError, locate
 from rich.table import Table
 
@@ -171,13 +171,14 @@ def prefix_cache(
 
 def _break_even(as_json: bool) -> None:
     try:  # Redis is an extra of its own: the other commands of this file do without
-        from foretype_lab.fleet.break_even import NoRedis, break_even, redis_server
+        from foretype_lab.errors import RedisUnavailableError
+        from foretype_lab.fleet.break_even import break_even, redis_server
     except ModuleNotFoundError as error:
         fail(f"Redis cannot be measured without its client ({error}); pip install 'foretype[tiers]'")
     try:
         with redis_server() as url:
             rows = break_even(url, rates=PREFILL_RATES)
-    except NoRedis as error:
+    except RedisUnavailableError as error:
         fail(str(error))
     if as_json:
         print_json({"prefill_tokens_per_s": PREFILL_RATES, "rows": rows})

@@ -23,6 +23,7 @@ from foretype_context.grammars import grammar
 from foretype_models.artifacts import digest_file
 from foretype_models.pull.write import permute
 
+from foretype_lab.errors import ExportError
 from foretype_lab.training.tokenizer import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TOKENS, VOCABULARY, check_monotone
 
 GRAMMAR = "foretype-1"
@@ -30,10 +31,6 @@ LICENCE = "Apache-2.0"
 
 Matrix = npt.NDArray[np.float32]
 Weights = Mapping[str, Matrix]
-
-
-class ExportError(Exception):
-    """A checkpoint or tokenizer cannot be exported; the message names the file and the remedy."""
 
 
 @dataclass(frozen=True)

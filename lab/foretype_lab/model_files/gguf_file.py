@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from foretype_lab.model_files.export import ExportError, Matrix, gguf_names
+from foretype_lab.errors import ExportError
+from foretype_lab.model_files.export import Matrix, gguf_names
 
 __all__ = ["read_config", "read_grammar", "read_weights", "unpermute"]
 

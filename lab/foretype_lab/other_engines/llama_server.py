@@ -13,15 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-__all__ = ["BINARY", "LlamaServer", "LlamaServerError", "find_llama_server"]
+from foretype_lab.errors import LlamaServerError
+
+__all__ = ["BINARY", "LlamaServer", "find_llama_server"]
 
 BINARY: Final = Path(__file__).resolve().parents[3] / ".venv-peer" / "bin" / "llama-server"
 _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 5.0
-
-
-class LlamaServerError(Exception):
-    """The server is not there, did not start, or refused a request; the message says what to do."""
 
 
 def find_llama_server() -> Path:

@@ -14,14 +14,12 @@ from typing import Any, Final, Self
 
 import msgspec
 
-__all__ = ["PYTHON", "Completed", "Scored", "VllmEngine", "VllmError", "find_vllm"]
+from foretype_lab.errors import VllmError
+
+__all__ = ["PYTHON", "Completed", "Scored", "VllmProcess", "find_vllm"]
 
 PYTHON: Final = Path(__file__).resolve().parents[3] / ".venv-vllm" / "bin" / "python"
 _CHILD: Final = Path(__file__).with_name("vllm_child.py")
-
-
-class VllmError(Exception):
-    """vLLM is not there, did not start, or failed; the message says what to do."""
 
 
 class Completed(msgspec.Struct, frozen=True):
@@ -53,7 +51,7 @@ def find_vllm() -> Path:
     return path
 
 
-class VllmEngine:
+class VllmProcess:
     """One engine with one model, from entering the context to leaving it. Starting takes 15 to 30 seconds.
 
     Args:

@@ -8,11 +8,11 @@ import typer
 import uvloop
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.latency.workload import WorkloadError
+from foretype_eval.errors import WorkloadError
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.table import Table
 
-from foretype_lab.other_gateways.measure import PeerOptions, run_peer
+from foretype_lab.other_gateways.measure import PeerLoadOptions, run_peer
 
 __all__ = ["peer_load"]
 
@@ -31,7 +31,7 @@ def peer_load(
     chat: Annotated[bool, typer.Option(help="Through /v1/chat/completions instead of /v1/completions.")] = False,
 ) -> None:
     """The load of `bench load` over SSE at another gateway, or at ours, before the same scripted engine."""
-    options = PeerOptions(
+    options = PeerLoadOptions(
         peer=peer,
         rate=rate,
         seconds=seconds,

@@ -29,7 +29,7 @@ from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, requ
 from foretype_lab.other_gateways.sse_engine import MODEL
 from foretype_lab.processes import environment
 
-__all__ = ["PEERS", "Place", "peer", "scripted_server", "version_of"]
+__all__ = ["PEERS", "GatewayPlace", "peer", "scripted_server", "version_of"]
 
 PEERS: Final = ("litellm", "smg", "foretype")
 ENVIRONMENTS: Final = Path(".venv-peer-gateways")
@@ -59,7 +59,7 @@ max_waiting = 1024
 """
 
 
-class Place(NamedTuple):
+class GatewayPlace(NamedTuple):
     """Where `/v1/completions` and `/v1/chat/completions` are, what a request must carry, and the process to watch."""
 
     host: str
@@ -95,7 +95,9 @@ def scripted_server(frame_ms: float, core: int | None) -> Generator[str]:
 
 
 @contextlib.asynccontextmanager
-async def peer(name: str, engine: str, folder: Path, core: int | None, *, chat: bool = False) -> AsyncGenerator[Place]:
+async def peer(
+    name: str, engine: str, folder: Path, core: int | None, *, chat: bool = False
+) -> AsyncGenerator[GatewayPlace]:
     """The gateway `name` in front of `engine`, on `core`, for completions or for `chat`; a URL names one that runs already.
 
     Raises:
@@ -103,7 +105,7 @@ async def peer(name: str, engine: str, folder: Path, core: int | None, *, chat: 
     """
     if name.startswith("http://"):
         url = urlsplit(name)
-        yield Place(url.hostname or "127.0.0.1", url.port or 80, {}, None)
+        yield GatewayPlace(url.hostname or "127.0.0.1", url.port or 80, {}, None)
     elif name == "foretype":
         profile = folder / "foretype.toml"
         profile.write_text(_FORETYPE.format(engine=engine, tokenizer=locate().tokenizer_path.as_posix()))
@@ -113,7 +115,7 @@ async def peer(name: str, engine: str, folder: Path, core: int | None, *, chat: 
             headers = {"Authorization": f"Bearer {found.endpoint.token}"}
             # A private gateway ends when the last session has left, and requests over HTTP are no session.
             async with connected(GatewayOptions(url=found.endpoint.url, token=found.endpoint.token)):
-                yield Place(url.hostname or "127.0.0.1", url.port or 80, headers, found.process)
+                yield GatewayPlace(url.hostname or "127.0.0.1", url.port or 80, headers, found.process)
     elif name in ("litellm", "smg"):
         async with _started(name, engine, folder, core, chat=chat) as place:
             yield place
@@ -122,7 +124,9 @@ async def peer(name: str, engine: str, folder: Path, core: int | None, *, chat: 
 
 
 @contextlib.asynccontextmanager
-async def _started(name: str, engine: str, folder: Path, core: int | None, *, chat: bool) -> AsyncGenerator[Place]:
+async def _started(
+    name: str, engine: str, folder: Path, core: int | None, *, chat: bool
+) -> AsyncGenerator[GatewayPlace]:
     program = (ENVIRONMENTS / name / "bin" / name).absolute()
     if not program.exists():
         raise GatewayGoneError(f"{program} is not there; `make peer-gateways-env` installs it")
@@ -130,7 +134,7 @@ async def _started(name: str, engine: str, folder: Path, core: int | None, *, ch
     with pinned(core):
         process = _launch([str(program), *_arguments(name, engine, port, key, folder, chat=chat)], key, log)
     try:
-        place = Place("127.0.0.1", port, {"Authorization": f"Bearer {key}"}, psutil.Process(process.pid))
+        place = GatewayPlace("127.0.0.1", port, {"Authorization": f"Bearer {key}"}, psutil.Process(process.pid))
         try:
             await _answers(place, process, chat=chat)
         except GatewayGoneError as error:
@@ -159,7 +163,7 @@ def _arguments(name: str, engine: str, port: int, key: str, folder: Path, *, cha
     return ("--config", str(config), "--host", "127.0.0.1", "--port", str(port), "--num_workers", "1")
 
 
-async def _answers(place: Place, process: subprocess.Popen[bytes], *, chat: bool) -> None:
+async def _answers(place: GatewayPlace, process: subprocess.Popen[bytes], *, chat: bool) -> None:
     """Wait until a completion comes back. Raises GatewayGoneError."""
     request = request_bytes(place.host, "ready?", model=MODEL, max_tokens=1, headers=place.headers, chat=chat)
     problem: str | None = "it never answered"

@@ -19,11 +19,11 @@ from foretype_eval.load.recorder import Recorder, percentiles_ms
 from foretype_eval.load.search import LOWEST_RATE, highest_rate
 from foretype_wire.errors import GatewayGoneError
 
-from foretype_lab.other_gateways.gateways import Place, peer, scripted_server, version_of
+from foretype_lab.other_gateways.gateways import GatewayPlace, peer, scripted_server, version_of
 from foretype_lab.other_gateways.sse_client import SseConnection, open_sse, request_bytes
 from foretype_lab.other_gateways.sse_engine import MODEL
 
-__all__ = ["PeerOptions", "run_peer"]
+__all__ = ["PeerLoadOptions", "run_peer"]
 
 _CLASS: Final = "completion"
 _DRAIN_S: Final = 5.0
@@ -32,7 +32,7 @@ _CALM_SHARE: Final = 0.2
 _CONNECTIONS_MAX: Final = 4096
 
 
-class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
+class PeerLoadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One run beside a peer.
 
     Attributes:
@@ -63,7 +63,7 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 6
 
 
-async def run_peer(options: PeerOptions, *, progress: Progress) -> dict[str, Any]:
+async def run_peer(options: PeerLoadOptions, *, progress: Progress) -> dict[str, Any]:
     """Run, and report. `direct` is the engine asked without any gateway: what of `added_ms` is not the gateway's.
 
     Raises:
@@ -100,7 +100,7 @@ async def run_peer(options: PeerOptions, *, progress: Progress) -> dict[str, Any
     }
 
 
-async def _search(line: _Line, options: PeerOptions, progress: Progress) -> dict[str, Any]:
+async def _search(line: _Line, options: PeerLoadOptions, progress: Progress) -> dict[str, Any]:
     """From far below, for a gateway that falls behind is slow for a while; then the rate that was asked for."""
 
     async def measure(rate: float) -> dict[str, Any]:
@@ -110,7 +110,7 @@ async def _search(line: _Line, options: PeerOptions, progress: Progress) -> dict
     return found | {"at_rate": await line.at_rate(progress)}
 
 
-def _prompts(options: PeerOptions) -> list[str]:
+def _prompts(options: PeerLoadOptions) -> list[str]:
     found = sites(options.seed, chars_above=options.prompt_chars, chars_below=0)
     return [
         site.text[site.offset - options.prompt_chars : site.offset]
@@ -121,7 +121,7 @@ def _prompts(options: PeerOptions) -> list[str]:
 class _Line:
     """Connections to one place, kept alive, and as many as are needed at a time."""
 
-    def __init__(self, place: Place, prompts: Sequence[str], options: PeerOptions) -> None:
+    def __init__(self, place: GatewayPlace, prompts: Sequence[str], options: PeerLoadOptions) -> None:
         self._place = place
         self._options = options
         asked = partial(

@@ -8,15 +8,14 @@ from typing import Annotated, Any
 import typer
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.accept import Rule
-from foretype_eval.replay.commits import RepositoryError
-from foretype_eval.replay.edit_events import RecordingError
 from foretype_models.artifacts import ArtifactError
 from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_lab.other_engines.llama_server import LlamaServerError
-from foretype_lab.peer.page import PageError, table_of, write_page
+from foretype_lab.errors import LlamaServerError, PeerResultError
+from foretype_lab.peer.page import table_of, write_page
 from foretype_lab.peer.run import SYSTEMS, PeerOptions, run_peer
 
 __all__ = ["peer", "peer_page"]
@@ -81,7 +80,7 @@ def peer_page(
     """Write the page about peers from result files."""
     try:
         write_page(out, results, counters=counters, parity=parity or [])
-    except (PageError, OSError) as error:
+    except (PeerResultError, OSError) as error:
         fail(str(error))
 
 

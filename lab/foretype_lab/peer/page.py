@@ -7,17 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-__all__ = ["PageError", "table_of", "write_page"]
+from foretype_lab.errors import PeerResultError
+
+__all__ = ["table_of", "write_page"]
 
 _NAMES: Final = {
     "llama_vim": "llama.vim + llama.cpp",
     "foretype_network": "Foretype, model alone",
     "foretype": "Foretype",
 }
-
-
-class PageError(Exception):
-    """A result file cannot be used; the message names the file and what is missing."""
 
 
 def table_of(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
@@ -52,7 +50,7 @@ def write_page(out: Path, results: Sequence[Path], *, counters: Path | None, par
     """Write the page.
 
     Raises:
-        PageError: a file is not what it should be.
+        PeerResultError: a file is not what it should be.
         OSError: a file cannot be read or written.
     """
     parts = [_INTRODUCTION, *(_run(path, _read(path, "systems")) for path in results), _METHOD]
@@ -67,9 +65,9 @@ def _read(path: Path, key: str) -> dict[str, Any]:
     try:
         value: Any = json.loads(path.read_text("utf-8"))
     except ValueError as error:
-        raise PageError(f"{path}: not JSON ({error})") from error
+        raise PeerResultError(f"{path}: not JSON ({error})") from error
     if not isinstance(value, dict) or key not in value:
-        raise PageError(f"{path}: no field `{key}`; run the command of this page again")
+        raise PeerResultError(f"{path}: no field `{key}`; run the command of this page again")
     return cast("dict[str, Any]", value)
 
 
@@ -78,7 +76,7 @@ def _run(path: Path, result: dict[str, Any]) -> str:
     try:
         rows = table_of(result)
     except (KeyError, TypeError) as error:
-        raise PageError(f"{path}: a system lacks {error}; run `foretype bench peer --json` again") from error
+        raise PeerResultError(f"{path}: a system lacks {error}; run `foretype bench peer --json` again") from error
     lines = [
         f"## {result['recording']}",
         "",

@@ -18,7 +18,7 @@ from foretype_eval.replay.accept import Rule, decide
 
 from foretype_lab.peer.steps import Step
 
-__all__ = ["Assistant", "Desk", "DeskTally", "Offer"]
+__all__ = ["Assistant", "Offer", "RecordedTypist", "TypistTally"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Assistant(Protocol):
 
 
 @dataclass(slots=True)
-class DeskTally:
+class TypistTally:
     """Counts of one session. A key is a change that was recorded, or the key that accepts."""
 
     keys_without: int = 0
@@ -63,7 +63,7 @@ class DeskTally:
     shown_ms: list[float] = field(default_factory=list[float])
 
 
-class Desk:
+class RecordedTypist:
     """One session with one assistant.
 
     Args:
@@ -79,7 +79,7 @@ class Desk:
         self._carets: dict[str, int] = {}
         self._modified: set[str] = set()
         self._current = ""
-        self.tally = DeskTally()
+        self.tally = TypistTally()
 
     async def run(self, steps: Sequence[Step]) -> None:
         """Type all steps."""

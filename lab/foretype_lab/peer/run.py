@@ -16,10 +16,11 @@ from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.flow import CompletionFlow
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
+from foretype_eval.errors import RecordingError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.accept import Rule
-from foretype_eval.replay.answer_sources import RealSide
-from foretype_eval.replay.edit_events import Recording, RecordingError
+from foretype_eval.replay.answer_sources import LiveGateway
+from foretype_eval.replay.edit_events import Recording
 from foretype_eval.replay.edit_recording import load_recording
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_eval.statistics import percentiles
@@ -27,7 +28,7 @@ from foretype_models.artifacts import digest_file, locate
 
 from foretype_lab.other_engines.llama_server import LlamaServer, find_llama_server
 from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, LlamaVimAssistant, RequestRow
-from foretype_lab.peer.recorded_typist import Desk, DeskTally
+from foretype_lab.peer.recorded_typist import RecordedTypist, TypistTally
 from foretype_lab.peer.steps import Step, steps_of
 from foretype_lab.prefill.typed_commits import record_commits
 
@@ -92,7 +93,7 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
                 rows[system] = _typed(steps, options, lambda loop, server=server: _llama_vim(server, loop, options))
                 peer = server.version
         else:
-            with RealSide(GatewayOptions(model=options.gguf)) as side:
+            with LiveGateway(GatewayOptions(model=options.gguf)) as side:
                 rows[system] = _typed(
                     steps, options, lambda loop, side=side, system=system: _foretype(side, loop, options, system)
                 )
@@ -165,9 +166,9 @@ def _typed(steps: Sequence[Step], options: PeerOptions, make: Callable[[VirtualL
         if not isinstance(loop, VirtualLoop):
             raise TypeError("the desk needs a virtual loop")
 
-        async def work() -> tuple[DeskTally, list[RequestRow], dict[str, int]]:
+        async def work() -> tuple[TypistTally, list[RequestRow], dict[str, int]]:
             assistant, rows = make(loop)
-            desk = Desk(
+            desk = RecordedTypist(
                 assistant, rule=options.rule, decide_s=options.decide_ms / 1000, rng=random.Random(options.seed)
             )
             await desk.run(steps)
@@ -182,7 +183,7 @@ def _llama_vim(server: LlamaServer, loop: VirtualLoop, options: PeerOptions) -> 
     return assistant, lambda: assistant.rows
 
 
-def _foretype(side: RealSide, loop: VirtualLoop, options: PeerOptions, system: str) -> Made:
+def _foretype(side: LiveGateway, loop: VirtualLoop, options: PeerOptions, system: str) -> Made:
     gateway = CountingGateway(side.ask, side.profile, loop)
     planner = side.assembler(None)
     flow = CompletionFlow(
@@ -198,7 +199,7 @@ def _foretype(side: RealSide, loop: VirtualLoop, options: PeerOptions, system: s
     return ForetypeAssistant(flow, loop.time), lambda: gateway.rows or []
 
 
-def _row(tally: DeskTally, rows: Sequence[RequestRow], sources: dict[str, int]) -> dict[str, Any]:
+def _row(tally: TypistTally, rows: Sequence[RequestRow], sources: dict[str, int]) -> dict[str, Any]:
     asked = [row for row in rows if row.kind != "warm_up"]
     # Warm: most of the prompt was in the cache, whatever the reason.
     warm = [row for row in asked if 2 * row.evaluated_tokens <= row.prompt_tokens]

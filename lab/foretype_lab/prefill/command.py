@@ -14,8 +14,8 @@ from foretype_context.profile import Budgets
 from foretype_context.terminal import console
 from foretype_context.tokens import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.replay.commits import RepositoryError
-from foretype_eval.replay.edit_events import Recording, RecordingError
+from foretype_eval.errors import RecordingError, RepositoryError
+from foretype_eval.replay.edit_events import Recording
 from foretype_eval.replay.edit_recording import load_recording
 from foretype_models.artifacts import ArtifactError, locate
 from rich.table import Table

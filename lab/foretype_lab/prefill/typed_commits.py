@@ -10,8 +10,9 @@ from typing import Final
 
 from foretype_context.document import Edit
 from foretype_context.text import common_prefix, common_suffix
+from foretype_eval.errors import RecordingError
 from foretype_eval.replay.commits import Stretch, commits_of, load_commit
-from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording, RecordingError
+from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.typist import gap_s, next_key
 
 __all__ = ["record_commits"]

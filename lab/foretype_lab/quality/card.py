@@ -10,15 +10,13 @@ from typing import Any
 from foretype_context.grammars import grammar
 from foretype_models.artifacts import Artifact, locate
 
+from foretype_lab.errors import CardError
+
 OPTIONAL = ("layouts", "draft")
 """Printed where they were measured on the file that ships; left out where they were not."""
 RESULTS = ("training", "evaluation", "parity", "thresholds")
 DURING = "positions_before"
 """Measured while a run that begins with short rows goes on; a run that continues a model has none."""
-
-
-class CardError(Exception):
-    """A result file is missing or belongs to another model; the message says which command makes it."""
 
 
 def read_results(folder: Path, artifact: Artifact) -> dict[str, Mapping[str, Any]]:

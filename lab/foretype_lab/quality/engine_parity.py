@@ -76,12 +76,12 @@ def opened(engine: Engine, model: Path, tokenizer: Path, *, threads: int = 2) ->
         with LlamaServer(model, threads=threads, arguments=("--ctx-size", "4096", "--parallel", "1")) as server:
             yield _llamacpp(server), server.version
     else:
-        from foretype_lab.other_engines.vllm_engine import VllmEngine
+        from foretype_lab.other_engines.vllm_engine import VllmProcess
 
         with tempfile.TemporaryDirectory(prefix="foretype-parity-") as folder:
             config = gguf_file.read_config(model)
             write_safetensors(gguf_file.read_weights(model, config), config, tokenizer, Path(folder) / "model")
-            with VllmEngine(Path(folder) / "model") as vllm:
+            with VllmProcess(Path(folder) / "model") as vllm:
                 yield _vllm(vllm), f"vllm {vllm.version}, float32"
 
 

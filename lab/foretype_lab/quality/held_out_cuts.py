@@ -14,7 +14,7 @@ Encode = Callable[[str], list[int]]
 
 
 @dataclass(frozen=True)
-class Case:
+class HeldOutCut:
     """One hole in a held-out file.
 
     Attributes:
@@ -36,10 +36,10 @@ class Case:
         return self.text[self.hole.start : self.hole.end]
 
 
-def draw_cases(store: Store, per_kind: int, seed: int = 11) -> list[Case]:
+def draw_cases(store: Store, per_kind: int, seed: int = 11) -> list[HeldOutCut]:
     """Draws the same number of cases of each kind from every project in turn, so that no project dominates."""
     draw = random.Random(seed)
-    cases: list[Case] = []
+    cases: list[HeldOutCut] = []
     repositories = sorted(store.repository_range)
     for kind in ("next_line", "line_fill"):
         for number in range(per_kind):
@@ -57,11 +57,11 @@ def draw_cases(store: Store, per_kind: int, seed: int = 11) -> list[Case]:
             column = indent if kind == "next_line" else draw.randrange(indent, len(line.rstrip()))
             hole = fim.Hole(start + column, start + len(line), "line")
             repo, path, _, _ = store.index[file]
-            cases.append(Case(kind, repo, path, text, hole))
+            cases.append(HeldOutCut(kind, repo, path, text, hole))
     return cases
 
 
-def copy_line(case: Case) -> str:
+def copy_line(case: HeldOutCut) -> str:
     """The baseline: rest of the most recent line above that starts like this one."""
     start = fim.line_start(case.text, case.hole.start)
     typed = case.text[start : case.hole.start]
@@ -71,7 +71,7 @@ def copy_line(case: Case) -> str:
     return ""
 
 
-def prompt(case: Case, layout: str, encode: Encode, budget: int, context: Sequence[int] = ()) -> list[int]:
+def prompt(case: HeldOutCut, layout: str, encode: Encode, budget: int, context: Sequence[int] = ()) -> list[int]:
     """The prompt of a case in a layout, in at most ``budget`` tokens, context included.
 
     ``psm_growing`` is rebased a fixed number of lines above, drawn from the case alone.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from foretype_lab.quality.held_out_cuts import Case, Encode, draw_cases, prompt
+from foretype_lab.quality.held_out_cuts import Encode, HeldOutCut, draw_cases, prompt
 from foretype_lab.training.data import Store
 from foretype_lab.training.tokenizer import SPECIAL_IDS
 
@@ -29,7 +29,7 @@ def variants(layout: str) -> tuple[str, ...]:
     return (*LAYOUTS, layout + CONTEXT)
 
 
-def context_of(case: Case, store: Store, encode: Encode, budget: int) -> list[int]:
+def context_of(case: HeldOutCut, store: Store, encode: Encode, budget: int) -> list[int]:
     """Other files of the repository, nearest in path order first, as training put them in front."""
     files = range(*store.repository_range[case.repo])
     here = next(number for number in files if store.index[number][1] == case.path)

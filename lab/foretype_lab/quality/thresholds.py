@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from foretype_lab.quality.evaluate import NEW_TOKENS, PROMPT_TOKENS, STOPS, Generator
-from foretype_lab.quality.held_out_cuts import Case, draw_cases, prompt
+from foretype_lab.quality.held_out_cuts import HeldOutCut, draw_cases, prompt
 from foretype_lab.training.data import Store
 from foretype_lab.training.tokenizer import to_tiktoken
 
@@ -95,7 +95,7 @@ def measure(
     encoding = to_tiktoken(tokenizer)
     generator = ScoredGenerator(gguf_path)
     scored: dict[str, list[tuple[float, bool]]] = {"next_line": [], "line_fill": []}
-    cases: list[Case] = draw_cases(store, per_kind, seed=29)  # not the cases that the card reports on
+    cases: list[HeldOutCut] = draw_cases(store, per_kind, seed=29)  # not the cases that the card reports on
     for first in range(0, len(cases), 8):
         batch = cases[first : first + 8]
         prompts = [prompt(case, layout, encoding.encode_ordinary, PROMPT_TOKENS) for case in batch]

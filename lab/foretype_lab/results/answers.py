@@ -17,7 +17,7 @@ from random import Random
 import msgspec
 from foretype_context.segments import Segment
 from foretype_eval.gateway import GatewayOptions
-from foretype_eval.replay.answer_sources import RealSide
+from foretype_eval.replay.answer_sources import LiveGateway
 from foretype_eval.replay.trace import Answer, LatencyTrace, MeasuredGateway
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_wire.messages import Complete, Delta, Done
@@ -34,7 +34,7 @@ class _Kept(msgspec.Struct, frozen=True):
     done: Done
 
 
-class RememberingSide(RealSide):
+class RememberingSide(LiveGateway):
     """Answers by prompt.
 
     Args:

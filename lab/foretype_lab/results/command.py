@@ -9,9 +9,8 @@ import msgspec
 import typer
 from foretype_context.terminal import say
 from foretype_eval.console import fail, print_json, progress_bars
+from foretype_eval.errors import LatencyTraceError, RepositoryError
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, TokenFile, gateway_options
-from foretype_eval.replay.commits import RepositoryError
-from foretype_eval.replay.trace import TraceError
 from foretype_wire.errors import GatewayGoneError
 
 from foretype_lab.results.page import page
@@ -54,7 +53,7 @@ def results(
         )
         with progress_bars() as progress:
             report = run_sweep(options, progress=progress)
-    except (RepositoryError, TraceError, GatewayGoneError, OSError) as error:
+    except (RepositoryError, LatencyTraceError, GatewayGoneError, OSError) as error:
         fail(str(error))
     given = [f"--repo {name.rpartition('/')[2]}" for name in report["repositories"]]
     given += [f"--keys {keys}", *(f"--layout {name}" for name in layout or ())]

@@ -11,9 +11,10 @@ from typing import Any, Final
 import msgspec
 from foretype_client.policy.trigger import PolicyOptions
 from foretype_context.templates import grammar
+from foretype_eval.errors import RepositoryError
 from foretype_eval.gateway import GatewayOptions
-from foretype_eval.replay.commits import Commit, RepositoryError, commits_of, load_commit
-from foretype_eval.replay.finished_rows import Journal
+from foretype_eval.replay.commits import Commit, commits_of, load_commit
+from foretype_eval.replay.finished_rows import FinishedRows
 from foretype_eval.replay.results import CommitRow, paired_ratio, summary
 from foretype_eval.replay.run import ReplayOptions, replay_commit
 from foretype_eval.replay.trace import LatencyTrace, TraceRow
@@ -91,7 +92,7 @@ def run_sweep(
     """Run what is not there yet, and report.
 
     Raises:
-        RepositoryError, TraceError, GatewayGoneError: with what is wrong and what to do.
+        RepositoryError, LatencyTraceError, GatewayGoneError: with what is wrong and what to do.
     """
     over_s = clock() + (float("inf") if options.minutes is None else options.minutes * 60)
     share = options.keys // len(options.repos)
@@ -121,7 +122,7 @@ def run_sweep(
                 gateway=options.gateway,
             )
             settings = msgspec.structs.replace(replay, repo=Path(), gateway=GatewayOptions())
-            journal = Journal(options.out, (settings, model, side.profile.min_mean_logprob, trace.rows))
+            journal = FinishedRows(options.out, (settings, model, side.profile.min_mean_logprob, trace.rows))
             client = "reuse" if reuse else "strict"
             name = f"{system} {layout} {debounce_ms:g} {client}"
             rows: list[CommitRow] = []

@@ -16,10 +16,11 @@ from foretype_retrieval.embedder import Embedder
 from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
-from foretype_lab.retrieval.crossfile import CrossfileError, CrossfileOptions, run_crossfile
+from foretype_lab.errors import CrossfileRowsError, RepositorySourceError
+from foretype_lab.retrieval.crossfile import CrossfileOptions, run_crossfile
 from foretype_lab.retrieval.index_bench import bench_index
 from foretype_lab.retrieval.recall import measure_recall
-from foretype_lab.retrieval.repositories import SourceError, load_repositories
+from foretype_lab.retrieval.repositories import load_repositories
 
 __all__ = ["crossfile", "index", "retrieval"]
 
@@ -56,7 +57,7 @@ def index(
     """Index, open, ask and update: chunks per second, memory, milliseconds."""
     try:
         report = bench_index(sources or [], embedder, chunks=chunks, questions=questions, saves=saves)
-    except (SourceError, OSError) as error:
+    except (RepositorySourceError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(report)
@@ -84,7 +85,7 @@ def retrieval(
                 seed=seed,
                 progress=progress,
             )
-    except SourceError as error:
+    except RepositorySourceError as error:
         fail(str(error))
     if as_json:
         print_json(report)
@@ -130,7 +131,7 @@ def crossfile(
         )
         with progress_bars() as progress:
             report = asyncio.run(run_crossfile(sources, _embedder(embedder), options, progress=progress))
-    except (SourceError, CrossfileError, GatewayGoneError, msgspec.ValidationError, OSError) as error:
+    except (RepositorySourceError, CrossfileRowsError, GatewayGoneError, msgspec.ValidationError, OSError) as error:
         fail(str(error))
     if as_json:
         print_json(report)

@@ -31,18 +31,15 @@ from foretype_retrieval.search import query_at, search
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, Delta
 
-from foretype_lab.retrieval.repositories import Repository, SourceError, index_of, load_repositories
+from foretype_lab.errors import CrossfileRowsError, RepositorySourceError
+from foretype_lab.retrieval.repositories import Repository, index_of, load_repositories
 from foretype_lab.retrieval.sites import Site, sites
 
-__all__ = ["Arm", "CrossfileError", "CrossfileOptions", "Cut", "CutKind", "Row", "run_crossfile"]
+__all__ = ["Arm", "CrossfileOptions", "CrossfileRow", "Cut", "CutKind", "run_crossfile"]
 
 Progress = Callable[[str, int, int], None]
 
 _DEADLINE_MS: Final = 60_000.0
-
-
-class CrossfileError(Exception):
-    """The rows of `--out` are of another run; the message names what differs."""
 
 
 class CutKind(StrEnum):
@@ -88,7 +85,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
     wanted: str
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class CrossfileRow(msgspec.Struct, frozen=True, kw_only=True):
     """One answer.
 
     Attributes:
@@ -121,14 +118,16 @@ async def run_crossfile(
     """Ask, and return the report.
 
     Raises:
-        SourceError: nothing here to cut.
-        CrossfileError: `out` holds the rows of another run.
+        RepositorySourceError: nothing here to cut.
+        CrossfileRowsError: `out` holds the rows of another run.
         GatewayGoneError: the gateway cannot be reached or started.
     """
     repositories = {one.name: one for one in load_repositories(sources)}
     cuts = choose_cuts(list(repositories.values()), options.limit, options.seed)
     if not cuts:
-        raise SourceError("no line here needs a definition of another file; name repositories with several files")
+        raise RepositorySourceError(
+            "no line here needs a definition of another file; name repositories with several files"
+        )
     async with connected(options.gateway) as gateway:
         settings = {
             "model": gateway.profile.model,
@@ -201,10 +200,10 @@ async def _ask_all(
     embedder: Embedder | None,
     asked: Sequence[tuple[Cut, Arm]],
     options: CrossfileOptions,
-) -> list[Row]:
+) -> list[CrossfileRow]:
     assembler, gate = gateway.assembler(), asyncio.Semaphore(options.parallel)
 
-    async def one(number: int, cut: Cut, arm: Arm) -> Row:
+    async def one(number: int, cut: Cut, arm: Arm) -> CrossfileRow:
         async with gate:
             row = await _ask(gateway, assembler, index, embedder, f"cut-{number}-{arm}", cut, arm, options)
         _append(options.out, row)
@@ -222,7 +221,7 @@ async def _ask(
     cut: Cut,
     arm: Arm,
     options: CrossfileOptions,
-) -> Row:
+) -> CrossfileRow:
     site = cut.site
     language = language_of(site.path)
     document = Document(
@@ -243,7 +242,7 @@ async def _ask(
         stop=Stop(max_lines=1),
         deadline_ms=_DEADLINE_MS,
     )
-    row = Row(
+    row = CrossfileRow(
         id=cut.id,
         repository=cut.repository,
         kind=cut.kind,
@@ -294,7 +293,7 @@ def _local(snapshot: Snapshot, offset: int, snippets: Sequence[Snippet]) -> str 
     return found.text.rstrip() if found is not None else None
 
 
-def _resumed(out: Path | None, settings: dict[str, Any]) -> dict[tuple[str, Arm], Row]:
+def _resumed(out: Path | None, settings: dict[str, Any]) -> dict[tuple[str, Arm], CrossfileRow]:
     if out is None:
         return {}
     if not out.exists() or not out.stat().st_size:
@@ -306,35 +305,35 @@ def _resumed(out: Path | None, settings: dict[str, Any]) -> dict[tuple[str, Arm]
     try:
         before = msgspec.json.decode(head, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise CrossfileError(f"--out {out} is no file of rows; name another one") from error
+        raise CrossfileRowsError(f"--out {out} is no file of rows; name another one") from error
     different = sorted(name for name, value in settings.items() if before.get(name) != value)
     if different:
-        raise CrossfileError(
+        raise CrossfileRowsError(
             f"--out {out} holds a run with another {', '.join(different)}; name another file or delete it"
         )
-    rows: list[Row] = []
+    rows: list[CrossfileRow] = []
     for line in lines[:-1]:
         try:
-            rows.append(msgspec.json.decode(line, type=Row))
+            rows.append(msgspec.json.decode(line, type=CrossfileRow))
         except msgspec.DecodeError as error:
-            raise CrossfileError(f"--out {out} has a row that cannot be read ({error}); delete the file") from error
+            raise CrossfileRowsError(f"--out {out} has a row that cannot be read ({error}); delete the file") from error
     if lines and lines[-1]:
         out.write_bytes(b"\n".join([head, *lines[:-1]]) + b"\n")
     return {(row.id, row.arm): row for row in rows if not row.error}
 
 
-def _append(out: Path | None, row: Row) -> None:
+def _append(out: Path | None, row: CrossfileRow) -> None:
     if out is not None:
         with out.open("ab") as stream:
             stream.write(msgspec.json.encode(row) + b"\n")
 
 
-def summarise(rows: Sequence[Row]) -> dict[str, Any]:
+def summarise(rows: Sequence[CrossfileRow]) -> dict[str, Any]:
     """Measures per arm with intervals over repositories, and their paired differences."""
     by_arm = {arm: {row.id: row for row in rows if row.arm is arm and not row.error} for arm in Arm}
     both = sorted(by_arm[Arm.OFF].keys() & by_arm[Arm.ON].keys())
     if not both:
-        raise SourceError("the gateway answered no cut in both arms; run `foretype doctor`")
+        raise RepositorySourceError("the gateway answered no cut in both arms; run `foretype doctor`")
     measures: dict[str, Any] = {}
     for kind in (None, *CutKind):
         ids = [id_ for id_ in both if kind is None or by_arm[Arm.OFF][id_].kind is kind]
@@ -352,7 +351,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _measured(ids: Sequence[str], by_arm: dict[Arm, dict[str, Row]], field: str) -> dict[str, Any]:
+def _measured(ids: Sequence[str], by_arm: dict[Arm, dict[str, CrossfileRow]], field: str) -> dict[str, Any]:
     owners = [by_arm[Arm.OFF][id_].repository for id_ in ids]
     values = {
         arm: [bool(getattr(rows[id_], field)) for id_ in ids]

@@ -23,8 +23,9 @@ from foretype_retrieval.indexing import open_index, refresh_file, update_workspa
 from foretype_retrieval.scan import read_source, wanted
 from foretype_retrieval.search import query_at, search
 
+from foretype_lab.errors import RepositorySourceError
 from foretype_lab.processes import environment
-from foretype_lab.retrieval.repositories import SourceError, load_repositories
+from foretype_lab.retrieval.repositories import load_repositories
 
 __all__ = ["bench_index"]
 
@@ -49,7 +50,7 @@ def bench_index(
     """The report: `figures` with value, aim and whether it is met.
 
     Raises:
-        SourceError: nothing to index.
+        RepositorySourceError: nothing to index.
     """
     with tempfile.TemporaryDirectory(prefix="foretype-bench-") as name:
         root, folder = Path(name, "workspace"), Path(name, "index")
@@ -101,7 +102,7 @@ def _write(root: Path, sources: Sequence[Path], chunks: int) -> None:
         if left <= 0:
             return
     if left == chunks:
-        raise SourceError("no source file to index")
+        raise RepositorySourceError("no source file to index")
 
 
 def _texts(sources: Sequence[Path]) -> Iterator[tuple[str, str]]:
@@ -125,7 +126,9 @@ def _apart(*arguments: str) -> dict[str, Any]:
     command = [sys.executable, "-P", "-m", "foretype_lab.retrieval.index_bench", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
     if ran.returncode:
-        raise SourceError(f"the measuring process ended with status {ran.returncode}: {ran.stderr.strip()[-500:]}")
+        raise RepositorySourceError(
+            f"the measuring process ended with status {ran.returncode}: {ran.stderr.strip()[-500:]}"
+        )
     return cast("dict[str, Any]", json.loads(ran.stdout))
 
 
@@ -143,7 +146,7 @@ def _make(root: Path, folder: Path, table: str) -> dict[str, Any]:
     _, report = update_workspace(root, folder, embedder)
     seconds, cpu_s = time.perf_counter() - started, time.process_time() - used
     if report.problem:
-        raise SourceError(report.problem)
+        raise RepositorySourceError(report.problem)
     return {
         "chunks": report.chunks,
         "files": report.files,

@@ -20,11 +20,9 @@ from foretype_retrieval.indexing import make_entry
 from foretype_retrieval.scan import read_source, scan
 from foretype_retrieval.segment import build
 
-__all__ = ["File", "Repository", "SourceError", "index_of", "load_repositories"]
+from foretype_lab.errors import RepositorySourceError
 
-
-class SourceError(Exception):
-    """There is nothing to measure on; the message says what was expected."""
+__all__ = ["File", "Repository", "index_of", "load_repositories"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def load_repositories(sources: Iterable[Path]) -> Iterator[Repository]:
             `{repo, path, text}`.
 
     Raises:
-        SourceError: a source is not there, or is none of these.
+        RepositorySourceError: a source is not there, or is none of these.
     """
     for source in sources:
         if source.is_dir():
@@ -67,7 +65,9 @@ def load_repositories(sources: Iterable[Path]) -> Iterator[Repository]:
         elif source.name.endswith(".jsonl.gz"):
             yield from _shard(source)
         else:
-            raise SourceError(f"{source}: expected a repository, a folder of repositories, or a .jsonl.gz shard")
+            raise RepositorySourceError(
+                f"{source}: expected a repository, a folder of repositories, or a .jsonl.gz shard"
+            )
 
 
 def _folders(source: Path) -> Iterator[Repository]:
@@ -90,7 +90,7 @@ def _shard(source: Path) -> Iterator[Repository]:
                 row = cast("dict[str, Any]", json.loads(line))
                 grouped[str(row["repo"])].append(File(str(row["path"]), well_formed(str(row["text"]))))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise SourceError(
+        raise RepositorySourceError(
             f"{source}: no shard of rows {{repo, path, text}} ({type(error).__name__}: {error})"
         ) from error
     for name, files in grouped.items():

@@ -16,8 +16,9 @@ from foretype_backend.errors import StoreError
 from foretype_context.terminal import say
 from foretype_eval.console import fail, print_json
 
-from foretype_lab.postgres import NoPostgres, server
-from foretype_lab.telemetry_events.rounds import GatewayFailed, Round, run_round
+from foretype_lab.errors import GatewayFailedError, PostgresUnavailableError
+from foretype_lab.postgres import server
+from foretype_lab.telemetry_events.rounds import Round, run_round
 
 __all__ = ["events", "run_events"]
 
@@ -43,7 +44,7 @@ def events(
         fail(f"--store: {store!r} is none of sqlite and postgres, and no URL (postgresql://…, sqlite:///FILE)")
     try:
         result = run_events(store, events=count, batch=batch, senders=senders, kills=kills, seed=seed)
-    except (GatewayFailed, StoreError, NoPostgres, OSError) as error:
+    except (GatewayFailedError, StoreError, PostgresUnavailableError, OSError) as error:
         fail(str(error) or type(error).__name__)
     if as_json:
         print_json(result)

@@ -21,15 +21,13 @@ from foretype_wire.telemetry import Accept, Caret, Display, Event, Opportunity, 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-__all__ = ["GatewayFailed", "Round", "run_round"]
+from foretype_lab.errors import GatewayFailedError
+
+__all__ = ["Round", "run_round"]
 
 _START_S: Final = 60.0
 _WINDOW: Final = 4
 _TYPED_MS: Final = 190
-
-
-class GatewayFailed(Exception):
-    """The gateway did not start; the message says what it said."""
 
 
 @dataclass(slots=True)
@@ -66,7 +64,7 @@ async def run_round(
         batch: events per batch. Every sender keeps four batches unanswered.
 
     Raises:
-        GatewayFailed: it did not start.
+        GatewayFailedError: it did not start.
         StoreError: the store cannot be opened afterwards.
     """
     rng = Random(seed)
@@ -153,7 +151,7 @@ async def _converse(client: _Sender, socket: ClientConnection, result: Round) ->
             client.acked.add(index)
             result.ack_ms.append((time.perf_counter() - sent_s.pop(index)) * 1000)
         elif isinstance(message, Error):
-            raise GatewayFailed(f"the gateway refused feedback: {message.field}: {message.message}")
+            raise GatewayFailedError(f"the gateway refused feedback: {message.field}: {message.message}")
 
 
 async def _compare(url: str, clients: list[_Sender], result: Round) -> None:
@@ -193,7 +191,7 @@ async def _gateway(url: str, folder: Path) -> AsyncGenerator[tuple[Process, int]
         except TimeoutError:
             line = ""
         if not line.startswith("ready "):
-            raise GatewayFailed(f"the gateway did not start:\n{''.join(words[-20:])}")
+            raise GatewayFailedError(f"the gateway did not start:\n{''.join(words[-20:])}")
         yield process, int(line.rsplit(":", 1)[1])
     finally:
         if process.returncode is None:

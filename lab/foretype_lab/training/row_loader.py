@@ -26,7 +26,7 @@ class _Numbered(Dataset[torch.Tensor]):
         return torch.from_numpy(np.stack([self._sampler.row(first + at) for at in range(self._rows)]).astype(np.int64))
 
 
-class Feed:
+class RowLoader:
     """Blocks of consecutive rows.
 
     Args:

@@ -25,7 +25,7 @@ from foretype_lab.training.data import PAD, Sampler, Shape, Store
 from foretype_lab.training.distill import DistilledLoss, begin_draft, open_model
 from foretype_lab.training.middle_weights import MiddleLoss, is_middle
 from foretype_lab.training.model import LanguageModel, ModelConfig
-from foretype_lab.training.row_loader import Feed
+from foretype_lab.training.row_loader import RowLoader
 from foretype_lab.training.tokenizer import to_tiktoken
 
 
@@ -117,7 +117,7 @@ def to_batch(block: torch.Tensor, device: str) -> tuple[torch.Tensor, torch.Tens
     return block[:, :-1].contiguous(), targets
 
 
-class Run:
+class TrainingRun:
     """One training run in a folder: ``last.pt``, ``log.jsonl``."""
 
     def __init__(
@@ -141,8 +141,8 @@ class Run:
         long = Shape(config.long_length, config.context_share)
         self.short_rows = Sampler(text, encoding, Shape(config.length), config.seed)
         self.long_rows = Sampler(text, encoding, long, config.seed + 1)
-        self.check_short = Feed(Sampler(held_out, encoding, Shape(config.length), 99), 0, 64, 0).next()
-        self.check_long = Feed(Sampler(held_out, encoding, long, 99), 0, 8, 0).next()
+        self.check_short = RowLoader(Sampler(held_out, encoding, Shape(config.length), 99), 0, 64, 0).next()
+        self.check_long = RowLoader(Sampler(held_out, encoding, long, 99), 0, 8, 0).next()
         self.workers = workers
         loss: Any = self.model.loss
         target = None if teacher is None else open_model(teacher, self.device)
@@ -158,14 +158,14 @@ class Run:
             self.begin(begin_from)
         elif target is not None:
             begin_draft(self.model, target)
-        self.feed: tuple[bool, Feed] | None = None
+        self.feed: tuple[bool, RowLoader] | None = None
 
     def rows(self, long: bool, micro: int) -> torch.Tensor:
         """The next rows; the position that is left, in the checkpoint, is where a resumed run goes on."""
         progress = self.progress
         if self.feed is None or self.feed[0] != long:
             sampler, start = (self.long_rows, progress.long_rows) if long else (self.short_rows, progress.rows)
-            self.feed = (long, Feed(sampler, start, micro, self.workers))
+            self.feed = (long, RowLoader(sampler, start, micro, self.workers))
         progress.long_rows += micro * long
         progress.rows += micro * (not long)
         return self.feed[1].next()
@@ -315,7 +315,7 @@ def main() -> None:
     changes = dict(item.split("=", 1) for item in options.set)
     typed = {key: type(getattr(config, key))(value) for key, value in changes.items()}
     config = TrainConfig(**{**config.__dict__, **typed})
-    run = Run(
+    run = TrainingRun(
         *(model_config, config, options.store, options.tokenizer, options.out),
         begin_from=options.begin_from,
         teacher=options.teacher,
