@@ -15,6 +15,7 @@ PACKAGES = ("wire", "client", "lsp_server", "context", "retrieval", "backend", "
 STARTERS = {
     "context/foretype_context/git.py": "the door to git",
     "client/foretype_client/private_gateway/finding.py": "the private gateway",
+    "client/foretype_client/private_gateway/choosing.py": "`foretype use`, for an editor",
     "retrieval/foretype_retrieval/worker.py": "the indexing process",
     "retrieval/foretype_retrieval/embedding.py": "the embedding process",
     "backend/foretype_backend/engines/embedded/process.py": "the engine's process",

@@ -6,6 +6,7 @@
     └── ClientError                     of this package
         ├── GatewayStartError           (GatewayGoneError) the private gateway did not start
         ├── TokenizerFetchError         the tokenizer of the gateway's model could not be had
+        ├── ModelChoiceError            the private gateway did not get another model
         ├── ChatRefusedError            the gateway's larger models gave no answer
         ├── TableError                  the table of the adaptive model cannot be read
         └── InputError                  a command cannot work on what its user gave
@@ -27,6 +28,10 @@ class GatewayStartError(ClientError, GatewayGoneError):
 
 class TokenizerFetchError(ClientError):
     """The tokenizer could not be had: no connection, a refusal, or bytes that are not those of the digest."""
+
+
+class ModelChoiceError(ClientError):
+    """The private gateway did not get another model; one sentence that says why and what to do."""
 
 
 class ChatRefusedError(ClientError):

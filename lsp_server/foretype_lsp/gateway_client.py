@@ -24,11 +24,17 @@ from foretype_lsp.parts import Parts
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
+    from foretype_context.profile import Profile
     from foretype_wire.tracing.spans import Tracing
 
 __all__ = ["STATUS_POLL_S", "GatewayClient"]
 
 _log: Final = logging.getLogger(__name__)
+
+_NO_GOOD_MODEL: Final = (
+    "no good model is configured: what shows by itself is what your files say; choose one with the command "
+    '"Foretype: Choose a Model", or `foretype use` in a terminal'
+)
 
 STATUS_POLL_S: Final = 2.0
 """A connection that comes or goes is told at once; that an attempt failed, or a pause ended, is seen this late at most."""
@@ -102,11 +108,17 @@ class GatewayClient:
             elif client.assembler is None:
                 status.connecting(session.endpoint.url)  # its tokenizer is on the way
             else:
-                status.connected(session.profile.model, session.profile.service)
+                status.connected(session.profile.model, session.profile.service, self._advice(session.profile))
         elif reason := session.statistics().last_error:
             status.lost(f"{reason} (it is tried again by itself; until then this machine alone suggests)")
         else:
             status.connecting(session.endpoint.url)
+
+    def _advice(self, profile: Profile) -> str:
+        """That there is no good model, to somebody who can change that."""
+        if self._parts.settings.options.gateway_url or not profile.min_mean_logprob.shows_nothing:
+            return ""
+        return _NO_GOOD_MODEL
 
     def _client_options(self, options: Options) -> tuple[ClientOptions, Problem | None]:
         """Blocking: reads the token file, and asks git about the folders."""

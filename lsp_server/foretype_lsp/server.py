@@ -27,6 +27,7 @@ from foretype_lsp.documents.positions import Encoding
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
 from foretype_lsp.errors import InvalidParamsError
+from foretype_lsp.model_choice import ModelChoice
 from foretype_lsp.notebook_sync import SYNC_OPTIONS, NotebookSync
 from foretype_lsp.options import Problem
 from foretype_lsp.parts import Parts
@@ -72,6 +73,7 @@ class Server(LanguageServer):
         self.documents = SharedDocuments(self.settings)
         self.suggestions = Suggestions(self.editor, self.settings, self.documents, self.status, popup=popup)
         self.chat = Chat(self.editor, self.documents)
+        self._models = ModelChoice(self.editor, self.settings)
         self._notebooks = NotebookSync(self.documents, self.suggestions.closed)
         self._reported: set[Problem] = set()
         self.protocol.disconnected.add(self.stopped.set)
@@ -110,7 +112,11 @@ class Server(LanguageServer):
         }
         manager = self.protocol.fm  # its decorators take plain functions only
         cast("dict[str, Any]", manager.features).update(features)  # pyright: ignore[reportUnknownMemberType]
-        self._commands: dict[str, Callable[..., Any]] = {**self.suggestions.commands, **self.chat.commands}
+        self._commands: dict[str, Callable[..., Any]] = {
+            **self.suggestions.commands,
+            **self.chat.commands,
+            **self._models.commands,
+        }
         cast("dict[str, Any]", manager.commands).update(self._commands)  # pyright: ignore[reportUnknownMemberType]
         # Without an options object pygls has the handler but does not advertise it (pygls #577).
         options = cast("dict[str, Any]", manager.feature_options)  # pyright: ignore[reportUnknownMemberType]

@@ -65,6 +65,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
     Attributes:
         detail: why, and what to do; when ready, why the document that was asked about last gets no suggestions.
+        advice: what would make suggestions better, and how; empty where nothing is known to.
         problems: options that were not taken.
         gateway: its address without credentials.
         index: for each source of other files' snippets, what it has and what it does.
@@ -74,6 +75,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     state: State
     detail: str = ""
     model: str = ""
+    advice: str = ""
     gateway: str = ""
     index: str = ""
     late: str = ""
@@ -91,7 +93,7 @@ class StatusMachine:
         """Told each status that says something new."""
         self._on = True
         self._lost: str | None = None
-        self._model = ""
+        self._model = self._advice = ""
         self._service = Service.FULL
         self._gateway = ""
         self._index = ""
@@ -103,14 +105,14 @@ class StatusMachine:
         self._gateway = without_credentials(gateway)
         return self._step()
 
-    def connected(self, model: str, service: Service = Service.FULL) -> Status | None:
+    def connected(self, model: str, service: Service = Service.FULL, advice: str = "") -> Status | None:
         """The gateway serves, as much as `service` says."""
-        self._model, self._lost, self._service = model, None, service
+        self._model, self._lost, self._service, self._advice = model, None, service, advice
         return self._step()
 
     def lost(self, reason: str) -> Status | None:
         """The gateway cannot be reached; `reason` says why and what to do."""
-        self._model, self._lost = "", reason
+        self._model, self._advice, self._lost = "", "", reason
         return self._step()
 
     def switched(self, on: bool) -> Status | None:
@@ -159,6 +161,7 @@ class StatusMachine:
             state=state,
             detail=detail,
             model=self._model,
+            advice=self._advice,
             gateway=self._gateway,
             index=self._index,
             problems=self._problems,
