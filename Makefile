@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types format lock openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ lint: $(VENV)/.installed-dev ## ruff and the import rules
 
 types: $(VENV)/.installed-dev ## pyright, strict
 	@$(BIN)/pyright
+
+platforms: $(VENV)/.installed-dev ## Types of `foretype use` and the editor's side on macOS, Windows and Linux (a minute; part of test-slow)
+	@$(BIN)/pytest -q tests/test_platforms.py
 
 format: $(VENV)/.installed-dev ## Format the code and mend what ruff can
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .

@@ -50,7 +50,7 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
 (defconst foretype--rest-delay 0.1
   "Seconds after the cursor was moved without a change before the server is told where it rests.")
 
-(defvar foretype-status nil "What the server said last about itself: a state and a detail.")
+(defvar foretype-status nil "What the server said last about itself: a state, its model, a detail and an advice.")
 
 (cl-defstruct (foretype--offer (:constructor foretype--offer-make))
   "A suggestion; TEXT goes between the markers START and END, which move with what is typed."
@@ -326,17 +326,60 @@ The server waits by itself; this keeps a burst of keys from becoming a burst of 
   (interactive)
   (foretype--run "foretype.chat.completeFunction"))
 
+;;; The private gateway's model
+
+(defun foretype--model-choices (listing)
+  "Lines of LISTING, the answer to foretype.models.list, each with the name that chooses it."
+  (mapcar (lambda (row)
+            (let ((marks (delq nil (list (and (eq (lsp-get row :current) t) "serves now")
+                                         (and (eq (lsp-get row :proposed) t) "proposed")
+                                         (lsp-get row :refused)))))
+              (cons (format "%s  %s: %s%s" (lsp-get row :asked) (lsp-get row :title) (lsp-get row :detail)
+                            (if marks (format " (%s)" (string-join marks ", ")) ""))
+                    (lsp-get row :asked))))
+          (lsp-get listing :rows)))
+
+(defun foretype--execute (command arguments answered)
+  "Have the server run COMMAND with ARGUMENTS, a vector, and call ANSWERED with what it says."
+  (if-let ((workspace (foretype--workspace)))
+      (with-lsp-workspace workspace
+        (lsp-request-async "workspace/executeCommand" (list :command command :arguments arguments) answered
+                           :error-handler (lambda (failed) (message "Foretype: %s" (lsp-get failed :message)))
+                           :mode 'detached))
+    (user-error "Foretype: no server for this buffer")))
+
+(defun foretype-use-model (name)
+  "Give the private gateway the model NAME, as `foretype use' does."
+  (interactive "sModel (a name, a .gguf file, ollama:NAME, http://host:port/v1, shipped): ")
+  (message "Foretype: taking %s" name)
+  (foretype--execute "foretype.models.use" (vector name)
+                     (lambda (taken)
+                       (message "Foretype: %s serves%s" (lsp-get taken :model)
+                                (if-let ((measured (lsp-get taken :measured))) (concat ": " measured) "")))))
+
+(defun foretype-choose-model ()
+  "Choose the private gateway's model from what there is."
+  (interactive)
+  (foretype--execute "foretype.models.list" []
+                     (lambda (listing)
+                       (let* ((choices (foretype--model-choices listing))
+                              (picked (completing-read (format "Foretype: a model (now %s): " (lsp-get listing :current))
+                                                       choices nil t)))
+                         (foretype-use-model (cdr (assoc picked choices)))))))
+
 ;;; Registration
 
 (defun foretype--told (_workspace params)
   "Keep the status in PARAMS for the mode line."
-  (setq foretype-status (list (lsp-get params :state) (lsp-get params :detail)))
+  (setq foretype-status (list (lsp-get params :state)
+                              (unless (string-empty-p (lsp-get params :model)) (lsp-get params :model))
+                              (lsp-get params :detail) (lsp-get params :advice)))
   (force-mode-line-update t))
 
 (defun foretype-show-status ()
   "Say how the server is."
   (interactive)
-  (message "Foretype: %s" (if foretype-status (string-join (delq nil foretype-status) ". ") "not started")))
+  (message "Foretype: %s" (if foretype-status (string-join (seq-remove #'string-empty-p (delq nil foretype-status)) ". ") "not started")))
 
 (defun foretype--lighter ()
   "For the mode line: the state where it is not the usual one."

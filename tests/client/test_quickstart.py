@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from e2e.processes import who_was_given
+from foretype_client.commands import quickstart
 from foretype_client.commands.quickstart import editor_lines
 
 
@@ -50,6 +51,7 @@ def test_it_shows_suggestions_and_prints_a_line_per_editor(tmp_path: Path) -> No
         "VS Code",
         "Helix",
         "only when you ask",
+        "`foretype use` proposes a good model",
         "ends by itself",
         "/playground#code=",
         "once, for a minute",
@@ -59,3 +61,28 @@ def test_it_shows_suggestions_and_prints_a_line_per_editor(tmp_path: Path) -> No
     assert record["token"] not in done.stdout
     assert who_was_given(record["token"]) == []
     psutil.Process(record["pid"]).terminate()
+
+
+@pytest.mark.parametrize(("answer", "asked", "looked"), [(True, 1, 1), (False, 1, 0)])
+def test_a_model_is_offered_where_none_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bool, asked: int, looked: int
+) -> None:
+    questions: list[str] = []
+    commands: list[list[str]] = []
+
+    def confirm(question: str, default: bool) -> bool:
+        questions.append(question)
+        return answer
+
+    def app(arguments: list[str], standalone_mode: bool) -> None:
+        commands.append(arguments)
+        raise SystemExit(1)  # whatever comes of it, the demo follows
+
+    monkeypatch.setattr("typer.confirm", confirm)
+    monkeypatch.setattr("foretype_client.commands.cli.app", app)
+    quickstart._offer_model(tmp_path)
+    assert (len(questions), len(commands)) == (asked, looked)
+    assert commands == [["use", "--state-dir", str(tmp_path)]] * looked
+    (tmp_path / "private.toml").write_text("")
+    quickstart._offer_model(tmp_path)
+    assert len(questions) == asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,6 +18,7 @@ from foretype_client.client import ClientOptions, open_client
 from foretype_client.commands.demo import demo
 from foretype_client.commands.playground import open_page, page_address
 from foretype_client.commands.shared import ModelOption, StateDirOption, client_options, errors_told
+from foretype_client.private_gateway.finding import chosen_profile, default_state_dir
 from foretype_client.session.connecting import http_base
 
 __all__ = ["editor_lines", "quickstart"]
@@ -63,6 +65,8 @@ def quickstart(
     """Start the gateway with the shipped model, show it at work, say how to attach an editor."""
     console = plain_console()
     terminal = console.is_terminal
+    if model is None and terminal and sys.stdin.isatty():
+        _offer_model(state_dir)
     demo(keys=keys, speed=_SPEED if terminal else 0.0, model=model, state_dir=state_dir)
     command = str(Path(sys.argv[0]).absolute()) if Path(sys.argv[0]).name == "foretype" else "foretype"
     if shutil.which("foretype") == command:
@@ -76,6 +80,19 @@ def quickstart(
         asyncio.run(_report(options, console, terminal if stay is None else stay))
 
 
+def _offer_model(state_dir: Path | None) -> None:
+    """Where no good model is configured, offer `foretype use` before anything is shown; whatever comes of it, go on."""
+    if chosen_profile(state_dir or default_state_dir()) is not None:
+        return
+    question = "No good model is configured, only the small one that ships. Look for one that suits this machine (foretype use)?"
+    if not typer.confirm(question, default=False):
+        return
+    from foretype_client.commands.cli import app
+
+    with suppress(typer.Exit, SystemExit):
+        app(["use", *(["--state-dir", str(state_dir)] if state_dir is not None else [])], standalone_mode=False)
+
+
 async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
     async with open_client(options) as client:
         await client.ready(options.start_timeout_s)
@@ -83,7 +100,8 @@ async def _report(options: ClientOptions, console: Console, stay: bool) -> None:
         if profile is not None and profile.min_mean_logprob.shows_nothing:
             console.print(
                 f"\nIn an editor {profile.model} answers only when you ask (Alt+\\), since it is right too seldom; what shows by itself is "
-                "what your files say. `foretype lsp --unsure` shows all it says, as above.",
+                "what your files say. `foretype use` proposes a good model for this machine; `foretype lsp --unsure` shows all that "
+                "this one says, as above.",
                 markup=False,
             )
         endpoint = client.session.endpoint

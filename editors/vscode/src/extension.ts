@@ -14,6 +14,7 @@ import { Chat, EXPLAIN, DOCUMENT, COMPLETE, type Target } from './chat';
 import { type Explained, Explainer } from './explain';
 import { Installer, NotInstalled } from './install';
 import { locate } from './locate';
+import { chooseModel } from './models';
 import { serverOptions } from './options';
 import { QuietClient } from './quiet';
 import { Rested } from './rested';
@@ -58,6 +59,7 @@ class Extension {
       'foretype.openLog': () => this.log.show(),
       'foretype.showStatus': () => this.showStatus(),
       'foretype.setToken': () => this.setToken(),
+      'foretype.chooseModel': () => this.chooseModel(),
     };
     context.subscriptions.push(
       this.log,
@@ -130,6 +132,14 @@ class Extension {
   private async talk(command: string, target?: Target): Promise<void> {
     if (this.client?.isRunning()) {
       await this.chat.run(this.client, command, target);
+    } else {
+      await this.showStatus();
+    }
+  }
+
+  private async chooseModel(): Promise<void> {
+    if (this.client?.isRunning()) {
+      await chooseModel(this.client);
     } else {
       await this.showStatus();
     }
@@ -242,10 +252,11 @@ class Extension {
   }
 
   private async showStatus(): Promise<void> {
-    const pick = await vscode.window.showInformationMessage(this.status.text, this.on ? 'Switch off' : 'Switch on', 'Restart', 'Open log');
+    const pick = await vscode.window.showInformationMessage(this.status.text, this.on ? 'Switch off' : 'Switch on', 'Choose a model', 'Restart', 'Open log');
     const run: Record<string, () => unknown> = {
       'Switch off': () => this.toggle(),
       'Switch on': () => this.toggle(),
+      'Choose a model': () => this.chooseModel(),
       Restart: () => this.restart(),
       'Open log': () => this.log.show(),
     };

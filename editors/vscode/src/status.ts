@@ -5,6 +5,7 @@ export interface Status {
   state: 'starting' | 'ready' | 'degraded' | 'off';
   detail: string;
   model: string;
+  advice?: string; // an older server has none
   gateway: string;
   problems: string[];
   counts: { lastLatencyMs: number | null; cachedShare: number | null; suggested: number; accepted: number };
@@ -37,6 +38,7 @@ export class StatusItem implements vscode.Disposable {
     const latency = counts.lastLatencyMs === null ? '' : ` ${Math.round(counts.lastLatencyMs)} ms${share}`;
     const lines = [
       status.model && `model: ${status.model}`,
+      status.advice ?? '',
       status.gateway && `gateway: ${status.gateway}`,
       !vscode.workspace.isTrusted && 'this folder is not trusted: nothing in it is read but what is open',
       counts.cachedShare !== null && `prompt tokens not computed: ${Math.round(counts.cachedShare * 100)} %`,

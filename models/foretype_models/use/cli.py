@@ -76,11 +76,13 @@ def use(
         ),
     ] = CATALOGUE,
     bench_s: Annotated[float, typer.Option("--bench-s", min=0.0, max=60.0, help="Seconds of measuring.")] = 10.0,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="OUT", help="Keep what is shown as a picture.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object per line.")] = False,
 ) -> None:
     """Give every editor on this machine a good model: proposes one, fetches it, tries it, and switches to it."""
-    console = plain_console(soft_wrap=False)
-    with _told(as_json):
+    # A picture shows what a terminal of 80 columns would.
+    console = plain_console() if svg is None else plain_console(record=True, width=80, color_system="truecolor")
+    with _told(as_json), _pictured(console, svg):
         state_dir = (state_dir or default_state_dir()).absolute()
         folder = (folder or default_folder()).absolute()
         known = read_catalogue(catalogue)
@@ -193,6 +195,16 @@ def _show_done(console: Console, done: Switched) -> None:
     console.print(table)
 
 
+@contextmanager
+def _pictured(console: Console, svg: Path | None) -> Generator[None]:
+    yield
+    if svg is not None:
+        try:
+            svg.write_text(console.export_svg(title="foretype use"), encoding="utf-8")
+        except OSError as error:
+            raise UseError(f"--svg: {svg} cannot be written ({error.strerror or error}); name another file") from error
+
+
 class _Shown:
     """What happens, as a line each, and a bar while bytes come."""
 
@@ -206,6 +218,7 @@ class _Shown:
             TimeRemainingColumn(compact=True),
             console=console,
             transient=True,
+            disable=console.record,
         )
         self._task: TaskID | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -67,7 +68,7 @@ def look() -> Machine:
     memory: Any = psutil.virtual_memory()
     architecture = {"AMD64": "x86_64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     system = platform.system()
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     gpus = (*_intel(), *_nvidia())
     if system == "Darwin" and architecture == "arm64":
         gpus = (*gpus, Gpu("apple", "Apple graphics"))

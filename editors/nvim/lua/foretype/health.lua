@@ -30,8 +30,10 @@ function M.check()
     bad('the server runs, but does not answer')
   elseif status.state == 'ready' then
     ok('ready: ' .. status.model .. ' at ' .. status.gateway)
-    if status.detail ~= '' then
-      info(status.detail)
+    for _, said in ipairs({ status.detail, status.advice }) do
+      if said and said ~= '' then
+        info(said)
+      end
     end
   else
     bad(status.state .. ': ' .. status.detail)

@@ -34,6 +34,7 @@ function M.setup(settings)
   end
   M.backend.setup(M.settings)
   require('foretype.chat').setup()
+  require('foretype.models').setup()
   require('foretype.rested').setup()
   vim.api.nvim_create_user_command('ForetypeExplain', function()
     require('foretype.explain').show()
