@@ -39,6 +39,7 @@ def test_neovim_lists_models_and_takes_one(opened, running):
     opened.press("Enter")
     opened.until("qwen2.5-coder-0.5b")
     opened.press("Escape")
+    opened.until(lambda screen: "qwen2.5-coder-0.5b" not in screen)  # what follows Escape too soon is taken for Alt
     opened.type(f":ForetypeModel {running.root}/v1")
     opened.press("Enter")
     opened.until(lambda _: opened.status()["model"] == "tiny-coder.gguf", deadline_s=120.0)
