@@ -65,7 +65,7 @@ async def _run(command: list[str], told: Told) -> Mapping[str, Any]:
     except OSError as error:
         raise ModelChoiceError(f"`foretype use` cannot be started ({error})") from error
     assert process.stdout is not None and process.stderr is not None
-    words = asyncio.ensure_future(process.stderr.read(_LINE_BYTES))
+    words = asyncio.ensure_future(process.stderr.read())
     last: Mapping[str, Any] = {}
     try:
         async for line in process.stdout:
