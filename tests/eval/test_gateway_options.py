@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from foretype_eval.cli import app, bench
 from foretype_eval.gateway_options import gateway_options
+from foretype_lab.commands import evaluate
 from typer.testing import CliRunner
 
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
         (bench, "load"),
         (app, "fim", "--data", "x.jsonl"),
         (app, "replay", "--repo", "."),
-        (app, "results", "--repo", "."),
+        (evaluate, "results", "--repo", "."),
     ],
 )
 def test_a_token_file_without_a_token_is_named(tmp_path: Path, content: bytes | None, command: tuple) -> None:
