@@ -344,6 +344,22 @@ async def test_the_process_imports_nothing_from_the_folder_it_was_started_in(
     assert not (tmp_path / "ran").exists()
 
 
+async def test_a_device_that_cannot_run_the_model_leaves_it_to_the_cpu_and_says_so(
+    model: Path, engine: EmbeddedEngine
+) -> None:
+    """GPU.9 is on no machine; what is tried is the way back, not a GPU."""
+    other = EmbeddedEngine.from_config(model=model, threads=1, device="GPU.9")
+    await other.start()
+    try:
+        assert any(
+            "GPU.9 cannot run this model" in note and "the CPU does" in note for note in other.capabilities().notes
+        )
+        assert other.capabilities().block_tokens == engine.capabilities().block_tokens
+        assert ids_of(await collect(other, "a", PROMPT)) == ids_of(await collect(engine, "device", PROMPT))
+    finally:
+        await other.close()
+
+
 async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
     with pytest.raises(TypeError, match="model"):
         load_engine("embedded")
@@ -351,6 +367,8 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
         load_engine("embedded", modle="x")
     with pytest.raises(ValueError, match="chunk_tokens"):
         load_engine("embedded", model="x.gguf", chunk_tokens=1)
+    with pytest.raises(ValueError, match=r"device is 'NPU'; it is CPU, GPU, or GPU\.1"):
+        load_engine("embedded", model="x.gguf", device="NPU")
     with pytest.raises(UnknownEngineError, match="embedded"):
         load_engine("lama")
 

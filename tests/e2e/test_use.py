@@ -238,8 +238,10 @@ def test_a_vocabulary_with_one_control_missing_is_refused(state: Path, tmp_path:
 
 @pytest.mark.timeout(240)
 def test_weights_that_know_nothing_are_refused(state: Path, tiny: Path) -> None:
+    (state / ".trying-killed").mkdir()
     said = refused(tiny, "--state-dir", state, "--bench-s", "0")
     assert re.search(r"tiny-coder (filled none of 3 easy holes|is asked in a way)", said)
+    assert not [name for name in os.listdir(state) if name.startswith(".trying-")]
 
 
 def test_no_network_is_one_sentence_and_nothing_changes(state: Path, tmp_path: Path) -> None:

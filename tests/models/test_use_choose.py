@@ -14,7 +14,7 @@ from foretype_models.use.catalogue import read_catalogue
 from foretype_models.use.choose import Asked, choose
 from foretype_models.use.errors import UseError
 from foretype_models.use.listing import Found, list_choices
-from foretype_models.use.machine import Machine
+from foretype_models.use.machine import Gpu, Machine
 from foretype_models.use.profile import Choice, chosen, keep, render
 from foretype_models.use.servers import look_at, probe
 from models.model_server import CODER, ModelServer, llama_cpp, lm_studio, ollama, serving, vllm
@@ -290,6 +290,19 @@ def test_a_model_that_the_engine_does_not_open_leads_to_the_server_that_does(tmp
     mac = replace(LAPTOP, system="Darwin", architecture="arm64", embedded=False)
     with pytest.raises(UseError, match="not expected to run on this processor; start `llama-server"):
         chosen_for("qwen2.5-coder-1.5b", tmp_path, machine=mac)
+
+
+def test_graphics_that_openvino_names_compute_and_prompts_may_be_long(tmp_path: Path) -> None:
+    from foretype_backend.engines.embedded.config import EmbeddedConfig
+
+    (path := tmp_path / "coder.gguf").write_bytes(b"GGUF")
+    arc = replace(LAPTOP, gpus=(Gpu("intel", "Intel Arc Graphics", "GPU.0"),))
+    choice = chosen_for(str(path), tmp_path, machine=arc)
+    assert choice.options == {"device": "GPU.0"}
+    assert EmbeddedConfig.of(model=choice.model, **choice.options).device == "GPU.0"  # the engine takes what is written
+    plain = chosen_for(str(path), tmp_path)
+    assert plain.options == {} and plain.rules is not None and choice.rules is not None
+    assert choice.rules["budgets"]["prompt_tokens"] > plain.rules["budgets"]["prompt_tokens"]
 
 
 # What lasts

@@ -28,6 +28,7 @@ from foretype_models.use.profile import Choice, render, write
 
 __all__ = ["Figures", "Verdict", "try_out"]
 
+_PREFIX: Final = ".trying-"
 _START_S: Final = 180.0
 _LINGER_S: Final = 30.0
 _BENCH_S: Final = 10.0
@@ -133,8 +134,11 @@ async def try_out(
 
 
 def _folder(state_dir: Path) -> Path:
+    """One at a time tries (`use.lock`), so what is there is of one that was killed; its gateway ends, as nobody finds it any more."""
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=".trying-", dir=state_dir))
+    for abandoned in state_dir.glob(f"{_PREFIX}*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=state_dir))
 
 
 def _keep_log(folder: Path, state_dir: Path) -> Path:

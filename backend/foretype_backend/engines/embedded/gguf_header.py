@@ -17,7 +17,7 @@ from foretype_models.gguf_metadata import GgufError, GgufReader, open_gguf, read
 from foretype_backend.engines.embedded.gguf_refusals import ELSEWHERE, ignored_setting, ignored_tensor
 from foretype_backend.errors import ModelFileError
 
-__all__ = ["ModelHeader", "kv_block_bytes", "read_header", "read_metadata"]
+__all__ = ["ModelHeader", "gpu_kv_block_bytes", "kv_block_bytes", "read_header", "read_metadata"]
 
 ARCHITECTURES: Final = ("llama", "qwen2", "qwen3")
 _TYPES: Final = {  # id: (name, values in a block, bytes of a block)
@@ -72,6 +72,11 @@ def kv_block_bytes(header: ModelHeader, block_tokens: int = 32) -> int:
     keys = header.head_size * (block_tokens + 8)
     values = block_tokens * (header.head_size + 8)
     return header.layers * header.kv_heads * (keys + values)
+
+
+def gpu_kv_block_bytes(header: ModelHeader, block_tokens: int) -> int:
+    """The same on a GPU, where keys and values are f16."""
+    return header.layers * header.kv_heads * header.head_size * block_tokens * 2 * 2
 
 
 def read_header(path: Path) -> ModelHeader:

@@ -31,6 +31,7 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """First command: what to load and how.
 
     Attributes:
+        device: what computes, by OpenVINO's names.
         cache_bytes: most memory of the key-value cache.
         chunk_tokens: prefill tokens in one step.
         threads: inference threads; None takes half of the cores.
@@ -40,6 +41,7 @@ class Configure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     """
 
     model: str
+    device: str = "CPU"
     cache_bytes: int
     chunk_tokens: int
     max_sequences: int

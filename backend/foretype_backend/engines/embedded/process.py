@@ -62,6 +62,7 @@ class EngineProcess:
         self.send(
             Configure(
                 model=str(config.model.absolute()),
+                device=config.device,
                 cache_bytes=config.cache_bytes,
                 chunk_tokens=config.chunk_tokens,
                 max_sequences=config.max_sequences,

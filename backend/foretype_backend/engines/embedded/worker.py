@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from foretype_backend.engines.embedded.gguf_header import ModelHeader, kv_block_bytes, read_header
+from foretype_backend.engines.embedded.gguf_header import ModelHeader, gpu_kv_block_bytes, kv_block_bytes, read_header
 from foretype_backend.engines.embedded.ipc import (
     Cancel,
     Configure,
@@ -34,6 +34,7 @@ from foretype_backend.engines.embedded.jobs import StepLimits
 from foretype_backend.engines.embedded.loop import WorkerLoop
 from foretype_backend.engines.embedded.openvino_pipeline import (
     BLOCK_TOKENS,
+    GPU_BLOCK_TOKENS,
     OpenVinoPipeline,
     PipelineConfig,
     library_versions,
@@ -120,11 +121,26 @@ def _read_commands(commands: Commands) -> None:
 
 
 def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]) -> tuple[WorkerLoop, Ready]:
-    block_bytes = kv_block_bytes(header, BLOCK_TOKENS)
+    """On the device that is asked for; on the CPU where that cannot open the model."""
+    try:
+        return _load_on(configure.device, configure, header, send)
+    except PipelineError as error:
+        if configure.device == "CPU":
+            raise
+        note = f"{configure.device} cannot run this model ({error}); the CPU does"
+        _logger.warning("%s", note)
+    return _load_on("CPU", configure, replace(header, notes=(*header.notes, note)), send)
+
+
+def _load_on(
+    device: str, configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]
+) -> tuple[WorkerLoop, Ready]:
+    block_tokens = BLOCK_TOKENS if device == "CPU" else GPU_BLOCK_TOKENS
+    block_bytes = (kv_block_bytes if device == "CPU" else gpu_kv_block_bytes)(header, block_tokens)
     pool_blocks = configure.cache_bytes // block_bytes
     if pool_blocks < 8:
         raise ModelFileError(
-            f"cache_bytes {configure.cache_bytes} holds {pool_blocks} blocks of {BLOCK_TOKENS} tokens; give at least "
+            f"cache_bytes {configure.cache_bytes} holds {pool_blocks} blocks of {block_tokens} tokens; give at least "
             f"{64 * block_bytes}"
         )
     pipeline_config = PipelineConfig(
@@ -133,6 +149,7 @@ def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report
         chunk_tokens=configure.chunk_tokens,
         max_sequences=configure.max_sequences,
         threads=configure.threads if configure.threads is not None else _half_the_cores(),
+        device=device,
         prompt_lookup_tokens=configure.prompt_lookup_tokens,
     )
 
@@ -158,13 +175,13 @@ def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report
         head_start_tokens=configure.head_start_tokens,
     )
     # a quarter less than there is: what the shadow promises must still be there
-    shadow = ShadowPrefixCache(max(pool_blocks * 3 // 4, 1), BLOCK_TOKENS)
+    shadow = ShadowPrefixCache(max(pool_blocks * 3 // 4, 1), block_tokens)
     loop = WorkerLoop(open_pipeline, limits, shadow, send, time.monotonic)
     ready = Ready(
         model=header.name,
         context_limit_tokens=header.context_limit_tokens,
         vocabulary_tokens=header.vocabulary_tokens,
-        block_tokens=BLOCK_TOKENS,
+        block_tokens=block_tokens,
         pool_blocks=pool_blocks,
         notes=list(header.notes),
     )
