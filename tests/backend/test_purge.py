@@ -23,7 +23,7 @@ from foretype_backend.identity.purges import FRESH_S, GONE_S, GatewayRow, Presen
 from foretype_backend.identity.store import IdentityStore
 from foretype_backend.identity.store_watch import DirectoryWatch
 from foretype_backend.operations.worker_peers import WorkerAddress
-from foretype_backend.prefix.epochs import read_epochs
+from foretype_backend.prefix.epochs import EpochFile, read_epochs
 from foretype_backend.prefix.purge import Purged
 from foretype_backend.prefix.salt import SaltBook
 from foretype_lab import postgres
@@ -342,3 +342,10 @@ async def test_without_identities_the_workers_of_a_gateway_follow_each_other(tmp
         await asyncio.sleep(0)
         assert (await fresh(url, "/admin/prefix/purge", json={"repository": "shop"})).json()["epoch"] == 6
         assert read_epochs(state / "prefix" / "epochs.json") == {("default", "shop"): 6}
+
+
+async def test_the_folder_of_the_epochs_is_made_for_their_owner_alone(tmp_path: Path) -> None:
+    salts = SaltBook(b"s" * 32)
+    assert await EpochFile(tmp_path / "state" / "epochs.json", salts).purge("acme", "shop") == 1
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+    assert salts.namespace("acme", "shop").epoch == 1
