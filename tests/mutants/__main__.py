@@ -161,9 +161,8 @@ def runs(one: Mutant) -> tuple[str, WorkResult]:
 
 def first_failure(output: str) -> str:
     """The test that pytest names, or how the run ended."""
-    named = [
-        line.split(" ")[1].rpartition("/")[2] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))
-    ]
+    lines = [line.partition(" ") for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    named = [rest.partition(" - ")[0].removeprefix("tests/") for _, _, rest in lines]
     ends = [word for word in ("Timeout", "timeout") if word in output]
     return next(iter(named), next(iter(ends), "ended before pytest said anything"))
 
