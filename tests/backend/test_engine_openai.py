@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +16,7 @@ import uvicorn
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest
-from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
+from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
@@ -33,6 +34,8 @@ class Server:
     behaviour: str = "ok"
     status: int = 200
     key: str = ""
+    models: list[str] = field(default_factory=lambda: ["coder", "other"])
+    looks: int = 0
     bodies: list[dict[str, Any]] = field(default_factory=list)
     disconnects: int = 0
 
@@ -42,7 +45,9 @@ class Server:
                 return JSONResponse({"error": {"message": "bad key"}}, 401)
             if self.behaviour == "html":
                 return PlainTextResponse("<html>")
-            return JSONResponse({"data": [{"id": "coder", "max_model_len": 100}, {"id": "other"}]})
+            self.looks += 1
+            first, *rest = self.models
+            return JSONResponse({"data": [{"id": first, "max_model_len": 100}, *({"id": name} for name in rest)]})
 
         async def completions(request: Request) -> Any:
             body = await request.json()
@@ -290,3 +295,38 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
     engine = load_engine("openai", url="http://127.0.0.1:9/v1")
     with pytest.raises(EngineUnavailableError, match="not started"):
         await anext(engine.generate(GenerationRequest("a", [1], GenerationParams(max_tokens=1))))
+
+
+async def test_a_server_that_comes_back_with_another_model_is_not_asked(server: Server) -> None:
+    engine = await started(server)
+    assert text_of(await collect(engine, [1]))
+    server.behaviour = "dies"  # its connection breaks, as where it is stopped
+    with pytest.raises(EngineUnavailableError):
+        await collect(engine, [1], name="b")
+    server.behaviour, server.models = "ok", ["starcoder2-3b"]
+    server.bodies.clear()
+    with pytest.raises(
+        EngineUnavailableError, match=r"serves starcoder2-3b now, not coder; start that again, or `foretype use"
+    ) as raised:
+        await collect(engine, [1], name="c")
+    assert raised.value.fault is Fault.REPLACED and server.bodies == []
+    server.models = ["coder"]
+    engine._same._clock = lambda: time.monotonic() + 2.0  # a second later it is looked at again
+    assert text_of(await collect(engine, [1], name="d"))
+    await engine.close()
+
+
+async def test_a_server_that_changes_its_model_without_a_break_is_seen_soon(server: Server) -> None:
+    engine = await started(server)
+    assert text_of(await collect(engine, [1]))
+    looks = server.looks
+    assert text_of(await collect(engine, [1], name="b")) and server.looks == looks  # it was seen a moment ago
+    server.models = ["other"]
+    engine._same._clock = lambda: time.monotonic() + 6.0
+    assert text_of(await collect(engine, [1], name="c"))  # looked at beside this one, which need not wait
+    async with asyncio.timeout(30):
+        while engine._same._looking is not None:  # noqa: ASYNC110 - it has no event for it
+            await asyncio.sleep(0.005)
+    with pytest.raises(EngineUnavailableError, match="serves other now"):
+        await collect(engine, [1], name="d")
+    await engine.close()

@@ -23,6 +23,7 @@ import msgspec
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.openai.events import Event, Events, OpenAIConfig, ServerFeatures, error_of, status_error
 from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
+from foretype_backend.engines.openai.same_model import SameModel
 from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.engines.salting import (
@@ -86,6 +87,7 @@ class OpenAIEngine:
         self._shared = shared
         self._salting = SaltProof(self._prove_salts, time.monotonic)
         self._looking: asyncio.Task[None] | None = None
+        self._same = SameModel(self._listed, config.url, time.monotonic)
         self.metrics = VllmMetrics()
         self._client: httpx.AsyncClient | None = None  # for what is asked now and then
         self._streams: HttpStreams | None = None
@@ -115,6 +117,7 @@ class OpenAIEngine:
             self._looking = asyncio.create_task(self._look_again(), name="the server's process")
         try:
             await self._find_model()
+            self._same.seen()
             self._features = await self._probe()
             await self.keep_apart()
         except BaseException as error:
@@ -208,6 +211,7 @@ class OpenAIEngine:
         if looking is not None:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+        await self._same.close()
         await self._salting.close()
         self._salting.forget()
         client, self._client = self._client, None
@@ -216,11 +220,17 @@ class OpenAIEngine:
         if client is not None:
             await client.aclose()
 
-    async def _find_model(self) -> None:
+    async def _entries(self) -> list[dict[str, Any]]:
         models = (await self._request("GET", "models")).get("data")
-        entries: list[dict[str, Any]] = []
-        if isinstance(models, list):
-            entries = [cast("dict[str, Any]", m) for m in cast("list[object]", models) if isinstance(m, dict)]
+        if not isinstance(models, list):
+            return []
+        return [cast("dict[str, Any]", m) for m in cast("list[object]", models) if isinstance(m, dict)]
+
+    async def _listed(self) -> list[str]:
+        return [str(entry.get("id")) for entry in await self._entries()]
+
+    async def _find_model(self) -> None:
+        entries = await self._entries()
         names = [str(m.get("id")) for m in entries]
         if not self._model:
             if not names:
@@ -279,6 +289,8 @@ class OpenAIEngine:
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
         await self.keep_apart()
+        if self.scrapes:  # else a pool looks at its servers itself
+            await self._same.check(self._model)
         request_id, deadline = request.id, request.deadline
         if request_id in self._live:
             raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
@@ -306,6 +318,7 @@ class OpenAIEngine:
                 told = error_of(self._url, error) if isinstance(error, httpx.HTTPError) else error
                 if isinstance(told, EngineUnavailableError) and told.fault in (Fault.LOST, Fault.CERTIFICATE):
                     self._salting.forget()
+                    self._same.lost()
                 raise told from None
             yield self._end(EngineFinish.ABORTED)
         finally:
