@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from foretype_client.flow.suggestion import FlowState
 from foretype_client.policy.trigger import PolicyOptions
+from foretype_wire.messages import ErrorCode
 
 from foretype_lsp.indexing import Indexing
 from foretype_lsp.options import Options, Problem
@@ -107,6 +108,8 @@ class GatewayClient:
                 status.lost(client.assemblers.error)
             elif client.assembler is None:
                 status.connecting(session.endpoint.url)  # its tokenizer is on the way
+            elif flow.detail.startswith(ErrorCode.ENGINE_UNAVAILABLE):  # and nothing was answered since
+                status.lost(f"{flow.detail} (until then this machine alone suggests)")
             else:
                 status.connected(session.profile.model, session.profile.service, self._advice(session.profile))
         elif reason := session.statistics().last_error:

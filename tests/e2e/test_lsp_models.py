@@ -97,3 +97,32 @@ async def test_a_model_that_the_options_name_is_not_chosen_over(tmp_path):
     async with editor(tmp_path, "--model", tmp_path / "x.gguf", "--state-dir", tmp_path, ready=False) as it:
         with pytest.raises(JsonRpcException, match="the option `model` names a file; empty it"):
             await command(it, USE, "shipped")
+
+
+@pytest.mark.timeout(240)
+async def test_a_server_that_changes_its_model_under_our_feet_is_told_and_not_asked(tmp_path, state):
+    tiny = write_tiny_gguf(tmp_path / "tiny-coder.gguf", controls=CONTROLS)
+    with serving(ModelServer(llama_cpp("tiny-coder.gguf"), lambda prompt: "1")) as running:
+        engine = f'[engine]\nname = "openai"\nmodel = "{running.root}/v1"\n'
+        model = f'[model]\nname = "tiny-coder.gguf"\ntokenizer = "{tiny}"\n'
+        (state / "private.toml").write_text(engine + model)
+        listed = running.says["/v1/models"]["data"][0]
+        async with at_work(tmp_path, state) as it:
+            typed = 0
+
+            async def type_until(state):
+                nonlocal typed
+                async with asyncio.timeout(DEADLINE_S):
+                    while (status := await it.status())["state"] != state:
+                        it.insert(1, 9, "a")
+                        typed += 1
+                        await it.ask(1, 9 + typed, kind=1)  # an error would be raised here
+                        await asyncio.sleep(0.05)
+                return status
+
+            await it.ask(1, 9, kind=1)
+            listed["id"] = "llama-3.gguf"
+            status = await type_until("degraded")
+            assert "has another model now" in status["detail"] and "`foretype use`" in status["detail"]
+            listed["id"] = "tiny-coder.gguf"
+            assert (await type_until("ready"))["model"] == "tiny-coder.gguf"

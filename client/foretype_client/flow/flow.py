@@ -297,6 +297,7 @@ class CompletionFlow:
             self._observer.landed(flight)
         if flight.done is not None:
             self._tally.used(flight.done.usage)
+            self._tally.detail = ""
         if (entry := flight.entry()) is not None:
             self._shared.cache.put(entry)
         if flight.class_ in (RequestClass.SPECULATIVE, RequestClass.WARM):
