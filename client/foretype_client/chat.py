@@ -14,8 +14,8 @@ from foretype_context.plan import PlanState
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from foretype_wire.messages import RequestClass
 
+from foretype_client.asking import ask
 from foretype_client.client import Client
-from foretype_client.commands.asking import ask
 from foretype_client.errors import ChatRefusedError, TokenizerFetchError
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import http_base, is_loopback

@@ -8,14 +8,16 @@ import random
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from foretype_context.assemble import Assembler
+from foretype_context.document import Document, Snapshot
 from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
+from foretype_context.sources import Snippet, SnippetSource
 from foretype_context.tokens import Tokenizer, load_tokenizer
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Profile, Workspace
@@ -24,16 +26,20 @@ from foretype_wire.subscriptions import Subscribers
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import learn_neighbours
 from foretype_client.adaptive.table import shipped_table
+from foretype_client.asking import plan_at, stream
 from foretype_client.errors import TokenizerFetchError
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.flow import CompletionFlow, FlowOptions
+from foretype_client.flow.suggestion import FlowStatus, Suggestion
 from foretype_client.flow.tracing import FlowTracer, TracedGateway
+from foretype_client.open_document import OpenDocument
 from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, Gateway
 from foretype_client.private_gateway.finding import default_state_dir, ensure_gateway
 from foretype_client.session.session import Session
 from foretype_client.sources.all_sources import Sources
+from foretype_client.sources.loading import host
 from foretype_client.telemetry.observer import FlowObserver, Observers
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.sender import Telemetry, head_of
@@ -164,7 +170,7 @@ class Assemblers:
         self.settled.tell()
 
     def _failed(self, error: BaseException) -> None:
-        self.error = str(error)
+        self.error: str = str(error)
         self._retry_at_s = self._clock() + _RETRY_S
         expected = isinstance(error, _NO_PROMPTS)
         _logger.warning("no prompts can be made: %s", error, exc_info=None if expected else error)
@@ -177,6 +183,7 @@ class Client:
     session: Session
     flow: CompletionFlow
     assemblers: Assemblers
+    sources: Sources
 
     @property
     def assembler(self) -> Assembler | None:
@@ -188,11 +195,44 @@ class Client:
         """Wait until completions can be asked for. Raises as `Assemblers.ready`."""
         return await self.assemblers.ready(timeout_s)
 
+    def edit(self, document: Document) -> OpenDocument:
+        """The document of somebody who types, in a `with` block; `document` is changed through what comes back alone."""
+        return OpenDocument(self.flow, self.sources, document)
+
+    def status(self) -> FlowStatus:
+        """What this client has asked for and got; `detail` names the last failure."""
+        return self.flow.status()
+
+    def explain(self, suggestion: Suggestion) -> dict[str, Any]:
+        """What a suggestion was made from, as `foretype explain --json` has it; empty where it is too long ago."""
+        return self.flow.explain(suggestion.id) or {}
+
+    async def stream(
+        self, snapshot: Snapshot, offset: int, *, snippets: Sequence[Snippet] = (), max_tokens: int | None = None
+    ) -> AsyncGenerator[str]:
+        """One completion at character `offset`: the whole suggestion so far, each time it grew.
+
+        Nothing is remembered and nothing is held back, unlike in a document that is edited. Closing the iterator stops the model.
+
+        Args:
+            snippets: pieces of other files that the model shall see.
+            max_tokens: at most so many; None for the model's own bound.
+
+        Raises:
+            GatewayGoneError, TokenizerFetchError: the gateway cannot be reached, or does not get ready.
+            RequestRefusedError: it said why there is no answer.
+        """
+        plan, _ = plan_at(await self.ready(), snapshot, offset, snippets)
+        async with aclosing(stream(self.session, plan, snapshot, offset, max_tokens=max_tokens)) as texts:
+            async for text in texts:
+                yield text
+
 
 @asynccontextmanager
 async def open_client(
-    options: ClientOptions,
+    options: ClientOptions | None = None,
     *,
+    sources: Sequence[SnippetSource] = (),
     clock: Clock = time.monotonic,
     rng: random.Random | None = None,
     tracing: Tracing | None = None,
@@ -200,6 +240,9 @@ async def open_client(
     """A client that connects in the background and stays connected until the block ends.
 
     Args:
+        options: without them, the user's private gateway.
+        sources: of snippets from other files, beside those of `options`; each is asked in a thread of its own. They may have
+            more methods than `SnippetSource` (:class:`foretype_client.sources.threaded.ThreadedSource`), and are closed in the end.
         clock: monotonic seconds, the same that the event loop counts.
         rng: spreads reconnects and makes request ids; its own by default.
         tracing: takes spans of every suggestion, timed by `clock`; whoever opened it closes it.
@@ -207,6 +250,7 @@ async def open_client(
     Raises:
         ValueError: `options.gateway` is not a WebSocket URL.
     """
+    options = options or ClientOptions()
     rng = rng or random.Random()
     telemetry_dir = (options.state_dir or default_state_dir()) / "telemetry"
 
@@ -250,6 +294,8 @@ async def open_client(
         tracer = FlowTracer(tracing, clock=clock)
         gateway = TracedGateway(session, tracer)
         observers.append(tracer)
+    added = host(sources, call_soon=asyncio.get_running_loop().call_soon_threadsafe, clock=clock)
+    asked = added if options.sources is None else options.sources.beside(added)
     flow = CompletionFlow(
         gateway,
         assemblers,
@@ -261,7 +307,7 @@ async def open_client(
         options=options.flow,
         feedback=feedback,
         observer=Observers(observers) if observers else None,
-        sources=options.sources,
+        sources=asked,
     )
     await session.start()
     roots = [Path(workspace.root) for workspace in options.workspaces] if options.local and options.trusted else []
@@ -270,7 +316,7 @@ async def open_client(
         background.append(asyncio.create_task(telemetry.run(), name="foretype telemetry"))
         background[-1].add_done_callback(_telemetry_ended)
     try:
-        yield Client(session, flow, assemblers)
+        yield Client(session, flow, assemblers, asked)
     finally:
         for task in background:
             task.cancel()
@@ -280,6 +326,7 @@ async def open_client(
             await telemetry.close()
         await assemblers.close()
         await session.close()
+        await asyncio.to_thread(added.close)
 
 
 def _wall_ms() -> int:

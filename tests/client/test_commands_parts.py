@@ -9,9 +9,9 @@ from foretype_client.commands import doctor as doctor_module
 from foretype_client.commands.demo_screen import Figures, frame
 from foretype_client.commands.demo_typist import Typist, region_of
 from foretype_client.commands.doctor_probe import judge
-from foretype_client.commands.shared import parse_location
 from foretype_client.errors import InputError
 from foretype_client.flow.suggestion import FlowState, FlowStatus, Origin, Suggestion
+from foretype_client.locations import parse_location
 from foretype_context.document import Document
 from hypothesis import given
 from hypothesis import strategies as st

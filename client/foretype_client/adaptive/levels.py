@@ -70,6 +70,7 @@ class Counted:
         counted = sum(map(len, followers))
         told = [*((0, row) for row in rows), *((LATEST, row) for row in latest)]
         followers += [np.array(row.ids, np.int32) for _, row in told]
+        self.ids: Ids
         self.ids, inverse = _distinct(np.concatenate((*followers, np.zeros(0, np.int32))))
         self._count(steps, sources, inverse[:counted], anchor)
         self._tell(told, inverse[counted:])

@@ -121,7 +121,7 @@ class AdaptiveModel:
         if least > likeliest:  # no text is more probable than its own first character
             return None
         found = self._best(spot, following, least, looks_max=looks_max)
-        self.unfinished = found is None and following.looks >= looks_max
+        self.unfinished: bool = found is None and following.looks >= looks_max
         if found is None or not self._show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
             return None
         return found

@@ -54,7 +54,7 @@ class LexemeStream:
         self.ids: Ids = np.zeros(0, np.int32)
         self.starts: npt.NDArray[np.int64] = np.zeros(1, np.int64)
         self.marks: Marks = np.zeros((0, 3), np.int64)
-        self.around = 0
+        self.around: int = 0
         self._typed_line = -1
         self._typed = False
         self.written_lately: list[list[int]] = []

@@ -68,9 +68,9 @@ class Surroundings:
         self.written = written
         above = _until_end(self.before[-2::-1])[::-1]
         below = _until_end(self.ids[begin + 1 : begin + 1 + HISTORY_MAX].tolist())
-        self.beside = Beside(self.ids, begin, self.before, above, below, common)
+        self.beside: Beside = Beside(self.ids, begin, self.before, above, below, common)
         self.others: Occurrences = other.occurrences
-        self.templates = Templates(vocabulary, common, Scene(stream, line, other))
+        self.templates: Templates = Templates(vocabulary, common, Scene(stream, line, other))
         self._places: dict[int, Ints] = {}
         self._answers: dict[tuple[tuple[int, ...], str], Answer] = {}
         self._counted: dict[tuple[int, ...], Counted] = {}
@@ -83,7 +83,7 @@ class Surroundings:
     def indent(self, margin: int) -> None:
         """The line's indentation is this; nothing but the score of templates knows of it."""
         if margin != self.margin:
-            self.margin = margin
+            self.margin: int = margin
             self._answers.clear()
 
     def places(self, lexeme: int) -> Ints:
@@ -151,7 +151,7 @@ class Following:
     def __init__(self, spot: Spot, look: Callable[[list[int]], Answer]) -> None:
         self._spot = spot
         self._look = look
-        self.looks = 0
+        self.looks: int = 0
 
     def __call__(self, path: list[int]) -> Answer:
         around, typed, half = self._spot

@@ -67,7 +67,7 @@ class CorpusTable:
             at = (12 + size + 7) // 8 * 8
             if len(raw) != at + 6 * contexts + 3 * followers + int(header["lexeme_bytes"]):
                 raise ValueError(f"it has {len(raw)} bytes, which is not what its header says")
-            self.language = str(header["language"])
+            self.language: str = str(header["language"])
             self._order = int(header["order"])
             if not 1 <= self._order <= _ORDER_MAX:
                 raise ValueError(f"its contexts have {self._order} lexemes")

@@ -128,7 +128,7 @@ def _unavailable(name: str, point: EntryPoint, error: Exception) -> Any:
     return command
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     add_completion=False,

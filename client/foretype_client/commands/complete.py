@@ -10,20 +10,18 @@ from foretype_context.terminal import console, say, say_json
 from rich.live import Live
 from rich.text import Text
 
+from foretype_client.asking import FinishedCompletion, ask, plan_at
 from foretype_client.client import ClientOptions, open_client
-from foretype_client.commands.asking import FinishedCompletion, ask, plan_at
 from foretype_client.commands.gathering import DependenciesOption, RetrievalOption, gather_at
 from foretype_client.commands.shared import (
     GatewayOption,
-    Location,
     ModelOption,
     StateDirOption,
     TokenFileOption,
     client_options,
     errors_told,
-    open_location,
-    parse_location,
 )
+from foretype_client.locations import Location, open_location, parse_location
 
 __all__ = ["complete"]
 

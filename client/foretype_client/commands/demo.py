@@ -30,11 +30,10 @@ from foretype_client.commands.shared import (
     TokenFileOption,
     client_options,
     errors_told,
-    read_source,
-    shown_path,
 )
 from foretype_client.errors import InputError
 from foretype_client.flow.suggestion import Suggestion
+from foretype_client.locations import read_source, shown_path
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions
 

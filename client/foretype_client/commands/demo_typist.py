@@ -60,8 +60,11 @@ class Typist:
         self._document = document
         self._expected = document.snapshot().text[start:end]
         self._end = end
-        self.offset = start
-        self.keys = self.typed_chars = self.accepted_chars = self.accepts = 0
+        self.offset: int = start
+        self.keys: int = 0
+        self.typed_chars: int = 0
+        self.accepted_chars: int = 0
+        self.accepts: int = 0
         document.apply([Edit(start, end, "")], document.version + 1)
 
     @property

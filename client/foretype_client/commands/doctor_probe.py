@@ -13,7 +13,7 @@ from typing import Final
 from foretype_context.assemble import Assembler
 from foretype_context.document import Document
 
-from foretype_client.commands.asking import ask, plan_at
+from foretype_client.asking import ask, plan_at
 from foretype_client.session.session import Session
 
 __all__ = ["ProbeResult", "judge", "probe"]

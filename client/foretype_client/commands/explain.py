@@ -15,21 +15,19 @@ from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Profile, RequestClass
 from rich.table import Table
 
+from foretype_client.asking import ask, plan_at
 from foretype_client.client import ClientOptions, open_client
-from foretype_client.commands.asking import ask, plan_at
 from foretype_client.commands.gathering import DependenciesOption, RetrievalOption, gather_at, sources_as_objects
 from foretype_client.commands.shared import (
     GatewayOption,
-    Location,
     ModelOption,
     StateDirOption,
     TokenFileOption,
     client_options,
     errors_told,
-    open_location,
-    parse_location,
 )
 from foretype_client.flow.explaining import cached_of, plan_as_object, scopes_of
+from foretype_client.locations import Location, open_location, parse_location
 from foretype_client.sources.all_sources import Gathered
 
 __all__ = ["explain"]

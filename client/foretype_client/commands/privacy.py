@@ -22,7 +22,9 @@ __all__ = ["app"]
 
 _GROUP: Final = "foretype.privacy"
 
-app = typer.Typer(no_args_is_help=True, help="What is kept about suggestions, where, for how long; and its removal.")
+app: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="What is kept about suggestions, where, for how long; and its removal."
+)
 
 StoreOption = Annotated[
     str | None,

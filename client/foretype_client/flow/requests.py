@@ -36,8 +36,8 @@ class Requests:
         self._gateway = gateway
         self._clock = clock
         self._pumps: set[asyncio.Task[None]] = set()
-        self.sent = 0
-        self.cancelled = 0
+        self.sent: int = 0
+        self.cancelled: int = 0
 
     @property
     def running(self) -> int:

@@ -151,7 +151,7 @@ class Policy:
     """The rules of design section 6, over injected time."""
 
     def __init__(self, options: PolicyOptions | None = None) -> None:
-        self.options = options or PolicyOptions()
+        self.options: PolicyOptions = options or PolicyOptions()
 
     def decide(self, state: PolicyState, ask: Ask, now: float) -> Decision:
         """What to do with `ask` at `now` (monotonic seconds)."""

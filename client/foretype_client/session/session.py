@@ -113,7 +113,7 @@ class Session:
         self.user = user
         self.store_text = False
         """The gateway's tenant has opted in to samples of text, as the last acknowledgement said."""
-        self.workspaces = list(workspaces)
+        self.workspaces: list[Workspace] = list(workspaces)
         self.profiles: Subscribers[Profile] = Subscribers()
         self.connections: Subscribers[bool] = Subscribers()
         self.acknowledged: Subscribers[str] = Subscribers()
@@ -288,7 +288,7 @@ class Session:
                 self._tell_connection(True)
                 self.profiles.tell(event)
             case Ack():
-                self.store_text = event.store_text
+                self.store_text: bool = event.store_text
                 self.acknowledged.tell(event.batch)
             case Goaway():
                 _logger.info("the gateway goes away in %s ms", event.grace_ms)

@@ -99,6 +99,10 @@ class Sources:
         """No sources: every question is answered at once with nothing."""
         return cls((), lambda call: None)
 
+    def beside(self, others: Sources) -> Sources:
+        """These and `others`, asked together."""
+        return Sources((*self._hosted, *others._hosted), self._call_soon) if others else self
+
     def __bool__(self) -> bool:
         return bool(self._hosted)
 
@@ -116,7 +120,9 @@ class Sources:
         for note in gathered.notes:
             if note.reason:
                 self.late[note.name] += 1
-                self.last_reason = f"{note.name} was {note.reason}" if note.reason.startswith("late") else note.reason
+                self.last_reason: str = (
+                    f"{note.name} was {note.reason}" if note.reason.startswith("late") else note.reason
+                )
 
     def opened(self, uri: str, text: str) -> None:
         self._tell("opened", uri, text)

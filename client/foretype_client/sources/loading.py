@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from foretype_context.sources import SnippetSource
 
 from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Sources
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from foretype_client.sources.committed import CommittedSource
     from foretype_client.sources.own import OwnSource
 
-__all__ = ["GROUP", "OnProgress", "SourceOptions", "open_sources", "registered"]
+__all__ = ["GROUP", "OnProgress", "SourceOptions", "host", "open_sources", "registered"]
 
 GROUP: Final = "foretype.sources"
 
@@ -80,6 +81,20 @@ def open_sources(
     for source in hosted:
         source.start()
     return Sources(hosted, call_soon)
+
+
+def host(
+    sources: Sequence[SnippetSource], *, call_soon: Callable[[Callable[[], object]], object], clock: Clock
+) -> Sources:
+    """Sources that somebody has made, each in a thread of its own."""
+    hosted = [ThreadedSource(source.name, partial(_same, source), clock=clock) for source in sources]
+    for source in hosted:
+        source.start()
+    return Sources(hosted, call_soon)
+
+
+def _same(source: SnippetSource) -> SnippetSource:
+    return source
 
 
 def _opened(point: EntryPoint, roots: Sequence[Path], options: SourceOptions, on_progress: OnProgress | None) -> Any:

@@ -220,7 +220,7 @@ class ThreadedSource:
         except Exception as error:  # noqa: BLE001 - a source may be anybody's; whatever it raises costs its snippets alone
             kind = f"{what}: {type(error).__name__}"
             if what == "open":
-                self.failed = f"it could not be opened ({type(error).__name__}: {error})"
+                self.failed: str = f"it could not be opened ({type(error).__name__}: {error})"
             if kind not in self._complained:
                 self._complained.add(kind)
                 # A message may hold the user's text; only what was raised while nothing was read yet is told.

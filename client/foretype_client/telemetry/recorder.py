@@ -96,8 +96,8 @@ class Recorder:
         self.session = session
         self.texts = texts
         self.variant = ""
-        self.dropped = 0
-        self.survival = Survival()
+        self.dropped: int = 0
+        self.survival: Survival = Survival()
         self._feedback = feedback
         self._clock = clock
         self._began_s = clock()
@@ -133,7 +133,7 @@ class Recorder:
     def answered(self, question: Question, result: Suggestion | str) -> None:
         snapshot = question.snapshot
         if question.profile is not None:
-            self.variant = question.profile.variant
+            self.variant: str = question.profile.variant
         current = self._current.get(snapshot.uri)
         if current is None or current.key != (snapshot.version, question.offset):
             # A newer question has taken over; this one was an opportunity of its own.

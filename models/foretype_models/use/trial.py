@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from foretype_client.asking import ask, plan_at
 from foretype_client.client import Client, ClientOptions, open_client
-from foretype_client.commands.asking import ask, plan_at
 from foretype_client.commands.doctor_probe import judge
 from foretype_client.errors import GatewayStartError
 from foretype_client.private_gateway.finding import LOG_NAME, ensure_gateway

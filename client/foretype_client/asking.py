@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -18,7 +18,7 @@ from foretype_wire.messages import Complete, Done, RequestClass
 
 from foretype_client.session.session import Session
 
-__all__ = ["FinishedCompletion", "ask", "plan_at"]
+__all__ = ["FinishedCompletion", "ask", "plan_at", "stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +119,28 @@ async def ask(
         done=done,
         timings_ms={name: None if value is None else round(value, 3) for name, value in timings_ms.items()},
     )
+
+
+async def stream(
+    session: Session, plan: Plan, snapshot: Snapshot, offset: int, *, max_tokens: int | None = None
+) -> AsyncGenerator[str]:
+    """The suggestion so far, each time it became another; closing the iterator stops the engine. Raises as :func:`ask`."""
+    grown: asyncio.Queue[str | None] = asyncio.Queue()
+    asking = asyncio.ensure_future(
+        ask(session, plan, snapshot, offset, on_text=grown.put_nowait, max_tokens=max_tokens)
+    )
+    asking.add_done_callback(lambda _: grown.put_nowait(None))
+    said = ""
+    try:
+        while (text := await grown.get()) is not None:
+            if text != said:
+                said = text
+                yield text
+        if (text := (await asking).text) != said:
+            yield text
+    finally:
+        asking.cancel()
+        await asyncio.wait([asking])
 
 
 def _finished(written: str, plan: Plan, snapshot: Snapshot, offset: int, *, final: bool) -> Finished:
