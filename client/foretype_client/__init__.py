@@ -6,9 +6,11 @@ A name is imported when it is first asked for: `import foretype_client`, and any
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as type checkers know it; importing it from `typing` costs more than all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from foretype_context.document import Document, Snapshot
     from foretype_context.errors import ForetypeError
     from foretype_context.sources import Snippet, SnippetSource
