@@ -49,6 +49,7 @@ class Asked:
         accept_digest: SHA-256 of a file whose digest the catalogue does not know, as the user read it at its publisher.
         tokenizer: `tokenizer.json` or GGUF file of a server's model.
         model: which one of a server's models.
+        grammar: id of the model's prompt grammar, where its vocabulary fits several.
         anyway: take it although a check says that it is no good; never one whose digest is wrong.
     """
 
@@ -57,6 +58,7 @@ class Asked:
     accept_digest: str | None = None
     tokenizer: Path | None = None
     model: str | None = None
+    grammar: str | None = None
     anyway: bool = False
     machine: Machine = field(repr=False)
     catalogue: Catalogue = field(repr=False)
@@ -129,7 +131,9 @@ def _entry(asked: Asked, entry: Entry, events: Events) -> Choice:
     target = file_of(entry, asked.folder)
     events.doing(f"fetching {entry.file}")
     download(Wanted(entry.source(), digest, entry.bytes), target, events.progress)
-    return _file(asked, target, what=entry.name, name=entry.name, licence=entry.licence)
+    return _file(
+        asked, target, what=entry.name, name=entry.name, licence=entry.licence, grammar=asked.grammar or entry.grammar
+    )
 
 
 def _digest(asked: Asked, entry: Entry) -> str:
@@ -148,7 +152,9 @@ def _digest(asked: Asked, entry: Entry) -> str:
     return entry.sha256
 
 
-def _file(asked: Asked, path: Path, *, what: str, name: str, licence: str = "not known") -> Choice:
+def _file(
+    asked: Asked, path: Path, *, what: str, name: str, licence: str = "not known", grammar: str | None = None
+) -> Choice:
     """A GGUF file for the embedded engine. What else is wrong with it, the trial says."""
     try:
         if path.is_dir():
@@ -173,9 +179,14 @@ def _file(asked: Asked, path: Path, *, what: str, name: str, licence: str = "not
         name=name,
         model=str(path),
         options={} if device == "CPU" else {"device": device},
-        rules={"budgets": _budgets(prompt_tokens)},
+        rules={**_grammar(grammar or asked.grammar), "budgets": _budgets(prompt_tokens)},
         licence=licence,
     )
+
+
+def _grammar(grammar: str | None) -> dict[str, str]:
+    """Named where it is known; else the gateway finds it by the vocabulary."""
+    return {} if grammar is None else {"grammar": grammar}
 
 
 def _budgets(prompt_tokens: int) -> dict[str, int]:
@@ -234,7 +245,7 @@ def _server(asked: Asked) -> Choice:
         raise UseError(
             f"{label} was trained to chat, by its name, and would answer in prose; serve its base model, or --anyway"
         )
-    rules: dict[str, Any] = {"tokenizer": str(_tokenizer(asked, server))}
+    rules: dict[str, Any] = {**_grammar(asked.grammar), "tokenizer": str(_tokenizer(asked, server))}
     if server.context_tokens is not None:
         rules["context_limit_tokens"] = server.context_tokens
         if (room := server.context_tokens - _ANSWER_TOKENS) < _PROMPT_MOST:

@@ -61,6 +61,10 @@ def use(
         typer.Option("--tokenizer", metavar="FILE", help="tokenizer.json or GGUF file of a server's model."),
     ] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Which of a server's models.")] = None,
+    grammar: Annotated[
+        str | None,
+        typer.Option("--grammar", metavar="ID", help="Prompt grammar of a model whose vocabulary fits several."),
+    ] = None,
     folder: Annotated[Path | None, typer.Option("--folder", metavar="DIR", help="Where downloads lie.")] = None,
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", metavar="DIR", help="Of the private gateway that gets the model.")
@@ -103,6 +107,7 @@ def use(
             accept_digest=accept_digest,
             tokenizer=tokenizer,
             model=model,
+            grammar=grammar,
             anyway=anyway,
             machine=here,
             catalogue=known,

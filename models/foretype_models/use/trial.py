@@ -124,7 +124,8 @@ async def try_out(
         if more:  # it crashed: its last words are in the log, which is kept
             log = await asyncio.to_thread(_keep_log, folder, state_dir)
             sentence = f"{sentence} ({more[-2].strip() if len(more) > 1 else more[-1].strip()}); its log is {log}"
-        raise UseError(f"{choice.name} does not serve: {sentence}") from error
+        more_said = " (for `foretype use`: --grammar ID)" if "[model] grammar" in sentence else ""
+        raise UseError(f"{choice.name} does not serve: {sentence}{more_said}") from error
     except (GatewayGoneError, RequestRefusedError) as error:
         raise UseError(f"{choice.name} does not answer: {error}") from error
     except (TokenizerError, UnknownGrammarError, UnknownControlError) as error:
