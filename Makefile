@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -103,6 +103,16 @@ vsix: $(VENV)/bin/python ## Build the VS Code extension
 
 e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-vscode.sh)
 	@FORETYPE_INSTALL=1 FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_vscode.py tests/e2e/editors/test_vscode_trouble.py tests/e2e/editors/test_vscode_trust.py tests/e2e/editors/test_sessions.py -k vscode
+
+jupyter-env: ## Make .venv-jupyter with JupyterLab, Notebook 7 and our extension, for its tests (node 20 or newer)
+	@test -x .venv-jupyter/bin/python || $(PYTHON) -m venv .venv-jupyter
+	@cd editors/jupyter && npm install --no-fund --no-audit --loglevel=error && npm run -s check && npm run -s build
+	@.venv-jupyter/bin/pip install --disable-pip-version-check -q -r requirements/jupyter.txt
+	@.venv-jupyter/bin/pip install --disable-pip-version-check -q -e '.[lsp]'
+	@.venv-jupyter/bin/pip install --disable-pip-version-check -q --force-reinstall --no-deps ./editors/jupyter
+
+e2e-jupyter: $(VENV)/.installed-dev jupyter-env ## JupyterLab and Notebook 7 in Chromium
+	@FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_jupyter.py tests/e2e/editors/test_jupyter_sessions.py
 
 lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@$(BIN)/python -m pip install -q pip-tools

@@ -22,7 +22,7 @@ import { type Status, StatusItem } from './status';
 
 const TOKEN = 'foretype.token';
 const OFF = 'foretype.off';
-const SELECTOR = [{ scheme: 'file' }, { scheme: 'untitled' }];
+const SELECTOR = [{ scheme: 'file' }, { scheme: 'untitled' }, { scheme: 'vscode-notebook-cell' }];
 const MENDED = 'see the log, correct foretype.server.path or install it anew, then restart';
 const RESTARTS_MAX = 4;
 const RESTARTS_WITHIN_MS = 180_000;

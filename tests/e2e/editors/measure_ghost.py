@@ -1,6 +1,6 @@
 """Measure the time from the last key to visible ghost text, in a real editor with the embedded engine.
 
-    python tests/e2e/editors/measure_ghost.py neovim|neovim-old|emacs|vscode [-n 30] [--rest-s 0.5] [--engine shared|scripted]
+    python tests/e2e/editors/measure_ghost.py jupyter|neovim|neovim-old|emacs|vscode [-n 30] [--rest-s 0.5] [--engine shared|scripted]
 
 Each sample goes to a line of a module of the standard library, empties it, rests there for half a second as somebody does who
 looks before writing (`--rest-s`), retypes its start at 20 ms a key (any slower and the text is there before the last key), and waits for ghost text that was not there before the last
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import psutil
-from e2e.editors import emacs_support, neovim_support
+from e2e.editors import emacs_support, jupyter_support, neovim_support
 from e2e.editors.session_support import Tapped, tapping
 from e2e.editors.span_support import collector
 from e2e.editors.terminal_support import environment, find
@@ -253,7 +253,39 @@ class Code:
         self._it.close()
 
 
-EDITORS = {"neovim": Neovim, "neovim-old": OldNeovim, "emacs": Emacs, "vscode": Code}
+class InJupyter:
+    """The module in three cells of a notebook: what stands above and below the line, and the one with the line."""
+
+    def __init__(self, folder, backend, rest_s):
+        self._rest_s = rest_s
+        self._lines = Path(textwrap.__file__).read_text().splitlines()
+        self._jupyter = jupyter_support.Jupyter(folder, command=server(folder, backend))
+        self._it = jupyter_support.Page(self._jupyter)
+        self._log = folder / "lsp.log"
+
+    def sample(self, line, text, accepted):
+        it = self._it
+        first, last = max(0, line - 15), line + 10
+        parts = self._lines[:first], self._lines[first : line - 1], self._lines[line:last], self._lines[last:]
+        above, before, after, below = ("\n".join(part) for part in parts)
+        it.open("measured.ipynb", above, before + "\n" + after, below, focus=1)
+        it.until(lambda: "status: ready" in self._log.read_text(), "ready")
+        it.press("Control+Home", *["ArrowDown"] * (line - 2 - first), "End", "Enter", "Home", "Shift+End", "Delete")
+        time.sleep(self._rest_s)
+        it.type(text[:-1], delay_ms=KEY_S * 1000)
+        seen = bool(it.ghost().strip())
+        taken_ms = it.do("key_to_ghost", key=text[-1], timeout=PATIENCE_S * 1000)
+        at_ms = time.perf_counter() * 1000 - (taken_ms or 0)
+        if accepted and taken_ms is not None:
+            it.press("Tab")
+        return Sample(at_ms, taken_ms, seen)
+
+    def close(self):
+        self._it.close()
+        self._jupyter.close()
+
+
+EDITORS = {"jupyter": InJupyter, "neovim": Neovim, "neovim-old": OldNeovim, "emacs": Emacs, "vscode": Code}
 
 
 class Shown(NamedTuple):
@@ -270,7 +302,11 @@ def explained(log, requests, shown):
     for sample in shown:
         seen_ms = sample.at_ms + sample.taken_ms
         here = [(at_ms, speaker, message) for speaker, at_ms, message in messages if sample.at_ms <= at_ms <= seen_ms]
-        changed = [at_ms for at_ms, _, message in here if message.get("method") == "textDocument/didChange"]
+        changed = [
+            at_ms
+            for at_ms, _, message in here
+            if message.get("method") in ("textDocument/didChange", "notebookDocument/didChange")
+        ]
         answers = [(at_ms, message["id"]) for at_ms, who, message in here if who == "server" and _items(message)]
         if changed and answers:
             answered_ms, id = answers[-1]

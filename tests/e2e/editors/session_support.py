@@ -47,8 +47,9 @@ class Tapped:
             entry = json.loads(line)
             yield entry["from"], entry["at_ms"], entry["message"]
 
-    def messages(self, speaker):
-        yield from (message for who, _, message in self.entries() if who == speaker)
+    def messages(self, speaker=""):
+        """Of one of the two, or of both in their order."""
+        yield from (message for who, _, message in self.entries() if speaker in ("", who))
 
     @property
     def encoding(self):

@@ -118,7 +118,9 @@ def test_ten_megabytes_are_edited_without_a_message_and_without_a_lost_key(edito
     editor.caught_up()
     assert editor.start_of_buffer().startswith("typed = 12345value = 1")
     editor.it.until(lambda _: "none in large.py: larger than 5,000,000 bytes" in editor.it.status()["detail"])
-    editor.it.until(lambda _: "none in large.py: larger than 5,000,000 bytes" in editor.says())  # told later than the server knows
+    editor.it.until(
+        lambda _: "none in large.py: larger than 5,000,000 bytes" in editor.says()
+    )  # told later than the server knows
     assert editor.complaints() == []
 
 

@@ -28,7 +28,9 @@ def opened(request, state, tmp_path):  # noqa: F811
     kind = request.param
     if reason := kind.missing():
         pytest.skip(reason)
-    with kind(tmp_path, "x = 1\n", server_command("--state-dir", state, "--no-retrieval", log=tmp_path / "lsp.log")) as it:
+    with kind(
+        tmp_path, "x = 1\n", server_command("--state-dir", state, "--no-retrieval", log=tmp_path / "lsp.log")
+    ) as it:
         it.until_ready()
         yield it
 

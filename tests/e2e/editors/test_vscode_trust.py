@@ -39,7 +39,14 @@ def hostile(marker):
         "foretype.multiLine": False,
     }
     programs = ("foretype", "python3", "python3.13", "python3.12", "python3.11", "python", "git")
-    modules = ("venv.py", "ensurepip.py", "pip.py", "foretype_lsp/__init__.py", "foretype_client/__init__.py", "sitecustomize.py")
+    modules = (
+        "venv.py",
+        "ensurepip.py",
+        "pip.py",
+        "foretype_lsp/__init__.py",
+        "foretype_client/__init__.py",
+        "sitecustomize.py",
+    )
     return {
         ".vscode/settings.json": json.dumps(settings),
         **dict.fromkeys(programs, program),
@@ -63,7 +70,11 @@ def options(vscode):
 def index(vscode):
     """What the server said last about other files."""
     entries = map(json.loads, (vscode.folder / "tap.jsonl").read_text().splitlines())
-    told = [entry["message"]["params"]["index"] for entry in entries if entry["message"].get("method") == "foretype/didChangeStatus"]
+    told = [
+        entry["message"]["params"]["index"]
+        for entry in entries
+        if entry["message"].get("method") == "foretype/didChangeStatus"
+    ]
     return told[-1] if told else ""
 
 

@@ -41,7 +41,9 @@ class VsCode:
     `files` are written into the open folder before, by their paths; with `trust` VS Code trusts every folder.
     """
 
-    def __init__(self, folder: Path, source: str, settings: dict, *, name="a.py", env_more=None, files=None, trust=True):
+    def __init__(
+        self, folder: Path, source: str, settings: dict, *, name="a.py", env_more=None, files=None, trust=True
+    ):
         node, server, tools, chromium = parts()
         self.work = folder / "work"
         (self.work / ".git").mkdir(parents=True)
