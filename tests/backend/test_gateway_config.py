@@ -166,7 +166,11 @@ def test_a_family_is_served_in_its_own_grammar_and_clients_are_told_it(
 @pytest.mark.parametrize(
     ("controls", "words"),
     [
-        (("<|endoftext|>", *FIM, "<reponame>", "<file_sep>", "<|im_start|>"), "looks like .* but lacks "),
+        (
+            ("<|endoftext|>", *FIM, "<reponame>", "<file_sep>", "<|im_start|>"),
+            "it is CodeQwen1.5-7B, which is not served",
+        ),
+        (("<|endoftext|>", *FIM, "<|repo_name|>"), "looks like .* but lacks "),
         (("<|endoftext|>", *FIM, "<filename>", "<reponame>"), "fit mellum and starcoder; say which"),
         (("<|begin_of_text|>", "<|start_header_id|>"), "chat model"),
         (("<s>", "</s>", "[INST]", "[PREFIX]", "[SUFFIX]", "[SYSTEM_PROMPT]"), "a chat model without"),

@@ -287,9 +287,9 @@ async def test_a_fault_of_who_is_told_does_not_end_the_watch(tmp_path: Path) -> 
             told += 1
             raise RuntimeError("a fault")
 
-        identity.watch.changed = fails
+        leave = identity.watch.changed.add(fails)
         await until(lambda: told > 1)
-        identity.watch.changed = lambda _: None
+        leave()
         await store.add_tenant(Tenant(name="later"), NOW_MS)
         await until(lambda: "later" in identity.directory.tenants)
 

@@ -3,11 +3,14 @@
 import asyncio
 import os
 import stat
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from foretype_client.feedback.events import DisplaySource, Ended, EndReason
 from foretype_client.feedback.feedback import Feedback
@@ -252,6 +255,31 @@ def test_the_branch_of_a_file(tmp_path: Path) -> None:
     assert head_of("untitled:1") == head_of("file:///none/x.py") == ""
 
 
+async def test_a_tick_that_ends_before_its_thread_began_loses_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, Gateway())
+    world.gateway.connected = False
+    world.record(450)
+    busy, asked = threading.Event(), asyncio.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def submit(self, *args: Any, **kwargs: Any) -> Any:
+            asked.set()
+            return super().submit(*args, **kwargs)
+
+    pool = Pool(1)
+    pool.submit(busy.wait)
+    asked.clear()
+    asyncio.get_running_loop().set_default_executor(pool)
+    task = asyncio.create_task(world.telemetry.tick())
+    await asked.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    busy.set()
+    await world.telemetry.close()
+    kept = [event for name in world.spool.names() for event in msgspec.msgpack.decode(world.spool.read(name) or b"")]
+    assert {event["seq"] for event in kept} == set(range(1, 451))
+
+
 async def test_closing_while_a_tick_runs_keeps_everything(tmp_path: Path) -> None:
     world = World(tmp_path, Gateway())
     world.gateway.connected = False
@@ -261,8 +289,6 @@ async def test_closing_while_a_tick_runs_keeps_everything(tmp_path: Path) -> Non
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await world.telemetry.close()
-    import msgspec
-
     kept: list[dict[str, Any]] = []
     for name in world.spool.names():
         kept += msgspec.msgpack.decode(world.spool.read(name) or b"")

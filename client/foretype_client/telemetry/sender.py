@@ -165,6 +165,9 @@ class Telemetry:
             if plain:
                 await asyncio.to_thread(self._spool.write, name, msgspec.msgpack.encode(plain))
             in_memory = len(plain) < len(whole)
+        except asyncio.CancelledError:  # perhaps before the thread began; who takes events takes each of them once
+            self._pending = [*events, *self._pending]
+            raise
         except OSError as error:
             in_memory = True
             if str(error) != self._disk_fault:
