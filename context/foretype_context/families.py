@@ -43,8 +43,8 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A vocabulary with which prompts were compared, id by id, with those of another's encoder.
 
     Attributes:
-        vocabulary: name of its file, as in `requirements/vocabularies.toml`.
-        digest: hex BLAKE2b-128 over tokens and their kinds, in the order of their ids.
+        vocabulary: its name in `requirements/vocabularies.toml`, which says where it is to be had.
+        digest: SHA-256 of its file, hex.
         encoder: whose ids they were compared with, and its version.
         files: how many source files, each cut at a random place into a prompt.
         equal: in how many of them all ids were equal.

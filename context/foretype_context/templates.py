@@ -75,12 +75,16 @@ Piece = Control | Text
 
 
 class _Open(NamedTuple):
-    """How far a prompt has come: which parts have begun, and whether the next text is the first of its prefix."""
+    """How far a prompt has come: which parts have begun, whether the next text is the first of its prefix, and what it begins with.
+
+    A header that ends in a text is encoded together with the text behind it: apart they would not always give the same ids.
+    """
 
     prefix: bool = False
     suffix: bool = False
     middle: bool = False
     first_text: bool = False
+    held: str = ""
 
 
 class _Renderer:
@@ -100,6 +104,7 @@ class _Renderer:
     def end(self, owner: int) -> None:
         """All parts have begun: what is generated comes next."""
         self._open_middle(owner)
+        self._release(owner)
 
     def segment(self, at: int, segment: Segment) -> None:
         kind, path, grammar, open = segment.kind, segment.source.path, self._grammar, self.open
@@ -108,13 +113,17 @@ class _Renderer:
         if kind is Kind.REPOSITORY:
             # A family without a place for the name does not get it.
             self._header(grammar.repository, at, segment.text)
+            self._release(at)
         elif kind is Kind.FILE:
             self._header(grammar.file, at, path)
             self._text(segment.text, at)
+            self._release(at)
         elif kind is Kind.PATH:
             self._header(grammar.current, at, path)
             if not grammar.plain:
                 self._open_prefix(at)
+            if not self.open.prefix:
+                self._release(at)
         elif kind is Kind.PREFIX:
             if open.suffix and not open.middle and not grammar.plain:
                 # Suffix before prefix is SPM: both stand behind the middle token, as in joint PSM/SPM training.
@@ -134,6 +143,7 @@ class _Renderer:
             self._text(segment.text, at)
 
     def _control(self, token: str, owner: int) -> None:
+        self._release(owner)
         self.pieces.append(Control(token))
         self.owners.append(owner)
         begins = self._grammar.dummy_space and token == self._grammar.fim_prefix
@@ -142,10 +152,17 @@ class _Renderer:
 
     def _text(self, text: str, owner: int) -> None:
         if text:
-            self.pieces.append(Text(text, owner, self.open.first_text))
+            self.pieces.append(Text(self.open.held + text, owner, self.open.first_text))
             self.owners.append(owner)
-            if self.open.first_text:
-                self.open = self.open._replace(first_text=False)
+            if self.open.first_text or self.open.held:
+                self.open = self.open._replace(first_text=False, held="")
+
+    def _release(self, owner: int) -> None:
+        """What is held stands for itself: no text comes behind it."""
+        held = self.open.held
+        if held:
+            self.open = self.open._replace(held="")
+            self._text(held, owner)
 
     def _header(self, header: Header, owner: int, value: str) -> None:
         for part in header:
@@ -154,7 +171,8 @@ class _Renderer:
                     self.open = self.open._replace(prefix=True)
                 self._control(part.token, owner)
             else:
-                self._text(part.replace("{path}", value).replace("{name}", value), owner)
+                held = self.open.held + part.replace("{path}", value).replace("{name}", value)
+                self.open = self.open._replace(held=held)
 
     def _open_context(self, kind: Kind, owner: int) -> None:
         grammar = self._grammar

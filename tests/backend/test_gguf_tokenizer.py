@@ -6,6 +6,7 @@ from typing import Any
 
 import gguf
 import pytest
+from backend.tiny_gguf import byte_level_tokens
 from context.tiny import KINDS, raw
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.errors import ModelFileError
@@ -90,6 +91,50 @@ def test_the_ids_are_those_of_the_file_it_was_made_from(tmp_path: Path, grammar_
     assert detect(Evidence.of(carried.controls(), pre=pre)).grammar == grammar_id
     assert carried.vocabulary_tokens == expected.vocabulary_tokens
     assert type(carried) is type(expected)  # tiktoken where the original has it
+
+
+def test_a_text_that_merges_make_is_no_control_token_though_another_family_calls_it_one(tmp_path: Path) -> None:
+    """Qwen's vocabulary has `<s>` as text; without it the merges name a token that is not there, and nothing opens."""
+    bytes_, _ = byte_level_tokens(257, ("<|fim_prefix|>",))
+    tokens = [*bytes_[:257], "<s", "<s>"]
+    path = write(
+        tmp_path / "m.gguf",
+        model="gpt2",
+        pre="gpt-2",
+        tokens=tokens,
+        merges=["< s", "<s >"],
+        token_type=[1] * len(tokens),
+    )
+    carried = tokenizer_from_bytes(tokenizer_of(path))
+    assert carried.encode("<s>") == [tokens.index("<s>")]
+    assert carried.controls() == {"<|fim_prefix|>"}
+
+
+def as_sentencepiece_would(spaces: int, lengths: set[int]) -> list[int]:
+    """Lengths of the tokens of a run: of all pairs that make a token the leftmost goes first, again and again."""
+    run = [1] * spaces
+    while True:
+        at = next((at for at in range(len(run) - 1) if run[at] + run[at + 1] in lengths), None)
+        if at is None:
+            return run
+        run[at : at + 2] = [run[at] + run[at + 1]]
+
+
+@pytest.mark.parametrize("lengths", [set(range(2, 17)), {*range(2, 15), 16}, {2, 4, 8, 16}, {2, 3, 4}])
+def test_a_run_of_spaces_becomes_what_sentencepiece_makes_of_it(tmp_path: Path, lengths: set[int]) -> None:
+    """Their tokens all rank equal there; Mistral's own encoder and ours differed in files with wide gaps."""
+    tokens = ["<unk>", "a", "▁", *("▁" * length for length in lengths), *(f"<0x{byte:02X}>" for byte in range(256))]
+    scores = [0.0, -1.0, -1e9, *(-1e9 for _ in lengths), *(0.0 for _ in range(256))]
+    types = [
+        TYPES["unknown"],
+        *(TYPES["normal"] for _ in range(2 + len(lengths))),
+        *(TYPES["byte"] for _ in range(256)),
+    ]
+    path = write(tmp_path / "m.gguf", model="llama", tokens=tokens, scores=scores, token_type=types, unknown_token_id=0)
+    carried = tokenizer_from_bytes(tokenizer_of(path))
+    for spaces in range(1, 70):
+        found = [len(carried.decode([id])) for id in carried.encode("a" + " " * spaces)[1:]]
+        assert found == as_sentencepiece_would(spaces, lengths), spaces
 
 
 def test_the_shipped_model_carries_the_tokenizer_that_lies_beside_it() -> None:

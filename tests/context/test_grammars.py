@@ -84,10 +84,10 @@ def test_a_family_that_shows_the_suffix_first_takes_no_other_order(id: str) -> N
 @pytest.mark.parametrize(
     ("id", "segments", "with_space"),
     [
-        ("codestral", FIRST, ["+++++ lib/a.py\n"]),
+        ("codestral", FIRST, ["+++++ lib/a.py\nx = 1\n"]),
         ("codestral", [seg(Kind.SUFFIX, "s"), seg(Kind.PREFIX, "def f("), seg(Kind.MIDDLE, "a")], ["def f("]),
         ("codestral", [seg(Kind.SUFFIX, "s"), seg(Kind.PREFIX, ""), seg(Kind.MIDDLE, "a")], ["a"]),
-        ("codellama", PSM, ["# lib/a.py\n"]),
+        ("codellama", PSM, ["# lib/a.py\nx = 1\n"]),
         ("codellama", [seg(Kind.PREFIX, ""), seg(Kind.SUFFIX, "s"), seg(Kind.MIDDLE, "a")], []),
         ("codegemma", PSM, []),
         ("starcoder2", PSM, []),
@@ -108,6 +108,29 @@ def test_the_first_text_behind_the_prefix_token_has_the_space_of_sentencepiece(
     encoded = encode_prompt(tokenizer, grammar(id), segments)
     assert encoded.ids.tolist() == wanted
     assert " def f(" not in encoded.text  # servers that take text add it
+
+
+@pytest.mark.parametrize("id", ["starcoder", "starcoder2", "deepseek-coder", "codestral", "granite-4", "mellum"])
+def test_a_header_and_an_indented_text_behind_it_are_encoded_as_one(id: str) -> None:
+    """GPT-2's pattern takes a newline and the blanks behind it together: apart they would be other ids."""
+    one, tokenizer = grammar(id), tiny(id)
+    parts = [seg(Kind.FILE, "        a = 1\n", "b.py"), seg(Kind.PATH, "", "app.py")]
+    above, below = seg(Kind.PREFIX, "    return x\n"), seg(Kind.SUFFIX, "below\n")
+    segments = {
+        "prefix": [*parts, above, below, seg(Kind.MIDDLE, "t")],
+        "suffix": [below, *parts, above, seg(Kind.MIDDLE, "t")],
+        "context": [*parts, below, above, seg(Kind.MIDDLE, "t")],
+    }["suffix" if one.suffix_first else "context" if one.plain else "prefix"]
+    wanted: list[int] = []
+    text, space = "", False
+    for piece in [*render(one, segments), Control(one.end_tokens[0])]:
+        if isinstance(piece, Text):
+            space = space or piece.dummy_space
+            text += piece.text
+        else:
+            wanted += [*tokenizer.encode(" " * space + text), tokenizer.control(piece.token)]
+            text, space = "", False
+    assert encode_prompt(tokenizer, one, segments).ids.tolist() == wanted[:-1]
 
 
 def test_qwen_stops_on_what_its_example_stops_on() -> None:

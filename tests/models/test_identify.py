@@ -12,6 +12,7 @@ from context.tiny import raw
 from foretype_context.families import families, unserved
 from foretype_context.grammars import GRAMMARS
 from foretype_models.cli import app
+from foretype_models.family_table import markdown
 from typer.testing import CliRunner
 
 from models import checkpoints
@@ -166,3 +167,8 @@ def test_the_table_of_families_says_what_is_proven_and_what_is_not() -> None:
     assert "unproven" in shown and "aiXcoder-7B" in shown
     for row in rows:
         assert row["family"] in shown
+
+
+def test_the_documentation_has_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+    assert page.endswith(markdown()), "write it anew: python -c 'from foretype_models.family_table import markdown'"

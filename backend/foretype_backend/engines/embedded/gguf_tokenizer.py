@@ -23,6 +23,7 @@ _KEYS: Final = frozenset(
     f"tokenizer.ggml.{name}"
     for name in ("model", "pre", "tokens", "merges", "scores", "token_type", "unknown_token_id")
 )
+_SPACE: Final = "▁"
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 1, 2, 3, 4, 5
 
 _WORDS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -112,7 +113,9 @@ def tokenizer_of(path: Path) -> bytes:
         raise ModelFileError(
             f"{path}: its tokenizer is of kind {kind!r}, not gpt2 or llama; put tokenizer.json beside it"
         )
-    controls = known_controls()
+    # Some converters call control tokens normal; but `<s>` that merges make is a text like any other (Qwen has it).
+    made = {merge.replace(" ", "", 1) for merge in found.get("merges") or []}
+    controls = known_controls() - made
     vocabulary: dict[str, int] = {}
     added: list[dict[str, Any]] = []
     for identity, (token, type_) in enumerate(zip(tokens, types, strict=True)):
@@ -169,7 +172,10 @@ def _sentence_piece(
         raise ModelFileError(f"{path}: its vocabulary has no scores; put its tokenizer.json beside it")
     numbers = {token: at for at, token in enumerate(tokens) if types[at] == _NORMAL}
     merges: list[tuple[float, int, int, str, str]] = []
+    runs = _runs_of_spaces(numbers, scores)
     for token, at in numbers.items():
+        if len(token) in runs and set(token) == {_SPACE}:
+            continue
         halves = [(token[:cut], token[cut:]) for cut in range(1, len(token))]
         whole = [half for half in halves if half[0] in numbers and half[1] in numbers]
         merges += [(scores[at], numbers[left], numbers[right], left, right) for left, right in whole]
@@ -187,9 +193,31 @@ def _sentence_piece(
         },
         "model": {
             "type": "BPE",
-            "merges": [(left, right) for *_, left, right in merges],
+            "merges": [*((left, right) for *_, left, right in merges), *_run_merges(runs)],
             "unk_token": tokens[unknown] if unknown is not None and 0 <= unknown < len(tokens) else None,
             "fuse_unk": True,
             "byte_fallback": True,
         },
     }
+
+
+def _runs_of_spaces(numbers: dict[str, int], scores: list[float]) -> frozenset[int]:
+    """Lengths of the tokens that are runs of spaces, where they have the lowest score of all, as in Llama and Mistral."""
+    runs = {len(token): scores[at] for token, at in numbers.items() if len(token) > 1 and set(token) == {_SPACE}}
+    lowest = min((scores[at] for at in numbers.values()), default=0.0)
+    return frozenset(runs) if set(runs.values()) == {lowest} else frozenset()
+
+
+def _run_merges(lengths: frozenset[int]) -> list[tuple[str, str]]:
+    """Merges that make of a run of spaces what SentencePiece makes of it.
+
+    There all these tokens rank equal, and the leftmost pair goes first: a run becomes the longest tokens from the left. Merges
+    cannot rank equal. Doubling first, then the parts of the binary number from the left, comes to the same.
+    """
+    pairs: list[tuple[int, int]] = []
+    for length in lengths:
+        low = length & -length
+        pairs.append((length // 2, length // 2) if low == length else (length - low, low))
+    whole = [pair for pair in pairs if all(half == 1 or half in lengths for half in pair)]
+    whole.sort(key=lambda pair: (pair[0] != pair[1], -pair[1] if pair[0] != pair[1] else pair[1], pair[0]))
+    return [(_SPACE * left, _SPACE * right) for left, right in whole]
