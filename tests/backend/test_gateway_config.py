@@ -191,12 +191,14 @@ fim_prefix = "<|above|>"
 fim_suffix = "<|below|>"
 fim_middle = "<|here|>"
 end_tokens = ["<|over|>"]
+stops = ["\\nnext"]
 """
     controls = ("<|at|>", "<|above|>", "<|below|>", "<|here|>", "<|over|>")
     config = load_config(profile=scripted_with(tmp_path, controls, rules))
     parts = prepare(config)
     sent = make_profile(config, parts)
     assert sent.grammar == "martian-1"
+    assert sent.stop.strings == ["\nnext"]
     assert Assembler(parts.tokenizer, sent).grammar == parts.grammar == described(sent.grammar_rules)
     with pytest.raises(ConfigError, match=r"<\|over\|>|<\|here\|>"):
         prepare(load_config(profile=scripted_with(tmp_path, controls[:3], rules)))

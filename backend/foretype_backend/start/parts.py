@@ -92,7 +92,7 @@ def make_profile(config: Config, parts: Parts) -> Profile:
         tokenizer_digest=parts.tokenizer.digest,
         layout=_layout(config, parts),
         budgets=model.budgets,
-        stop=model.stop,
+        stop=msgspec.structs.replace(model.stop, strings=[*model.stop.strings, *parts.grammar.stops]),
         context_limit_tokens=limit,
         block_tokens=model.block_tokens or capabilities.block_tokens,
         strategy=model.strategy,

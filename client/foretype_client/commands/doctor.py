@@ -18,6 +18,7 @@ import msgspec
 import platformdirs
 import typer
 from foretype_context.errors import ProfileError, TokenizerError, UnknownControlError, UnknownGrammarError
+from foretype_context.families import families
 from foretype_context.languages import LANGUAGES, missing_syntaxes
 from foretype_context.terminal import console, say_json
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
@@ -184,6 +185,12 @@ def _privacy(name: str, path: Path) -> Generator[Finding]:
         yield Finding(name=name, status=Verdict.OK, detail=str(path))
 
 
+def _standing(grammar: str) -> str:
+    """What to say of a grammar whose prompts nobody compared with another encoder's; our own has none beside ours."""
+    known = [one for one in families() if one.grammar == grammar]
+    return "" if grammar.startswith("foretype-") or any(one.proven for one in known) else " (unproven)"
+
+
 async def _gateway(options: ClientOptions) -> list[Finding]:
     findings: list[Finding] = []
     where = without_credentials(options.gateway or "") or "private gateway"
@@ -191,7 +198,7 @@ async def _gateway(options: ClientOptions) -> list[Finding]:
         with _failing(findings, "gateway", f"start one with foretype serve, or read the log named above ({where})"):
             profile = await client.session.ready(options.start_timeout_s)
             asked_only = ", shown only to who asks (--unsure: always)" if profile.min_mean_logprob.shows_nothing else ""
-            detail = f"{without_credentials(client.session.endpoint.url)}, model {profile.model}{asked_only}, grammar {profile.grammar}"
+            detail = f"{without_credentials(client.session.endpoint.url)}, model {profile.model}{asked_only}, grammar {profile.grammar}{_standing(profile.grammar)}"
             findings.append(Finding(name="gateway", status=Verdict.OK, detail=detail))
             findings.append(await _engine(client))
             with _failing(findings, "tokenizer", "restart the gateway; if that does not help, choose another model"):
