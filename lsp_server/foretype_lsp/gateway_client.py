@@ -37,6 +37,9 @@ _NO_GOOD_MODEL: Final = (
     '"Foretype: Choose a Model", or `foretype use` in a terminal'
 )
 
+_CHOOSE: Final = "`foretype use`"
+"""What is refused with this remedy does not come back by itself, as an engine does that was lost: it is told until something is answered."""
+
 STATUS_POLL_S: Final = 2.0
 """A connection that comes or goes is told at once; that an attempt failed, or a pause ended, is seen this late at most."""
 
@@ -108,7 +111,7 @@ class GatewayClient:
                 status.lost(client.assemblers.error)
             elif client.assembler is None:
                 status.connecting(session.endpoint.url)  # its tokenizer is on the way
-            elif flow.detail.startswith(ErrorCode.ENGINE_UNAVAILABLE):  # and nothing was answered since
+            elif flow.detail.startswith(ErrorCode.ENGINE_UNAVAILABLE) and _CHOOSE in flow.detail:
                 status.lost(f"{flow.detail} (until then this machine alone suggests)")
             else:
                 status.connected(session.profile.model, session.profile.service, self._advice(session.profile))

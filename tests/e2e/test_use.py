@@ -109,9 +109,9 @@ async def typing(state: Path) -> AsyncIterator[Client]:
         yield client
 
 
-async def complete(client: Client) -> Any:
+async def complete(client: Client, uri: str = "file:///w/a.py") -> Any:
     assembler = await client.ready(60)
-    snapshot = Document("file:///w/a.py", "def f(a):\n    x = \n", path="a.py", language="python").snapshot()
+    snapshot = Document(uri, "def f(a):\n    x = \n", path="a.py", language="python").snapshot()
     plan, _ = plan_at(assembler, snapshot, 18)
     return await ask(client.session, plan, snapshot, 18, max_tokens=20)
 
@@ -127,17 +127,26 @@ async def until(condition: Any) -> None:
 
 async def test_a_replaced_gateway_finishes_what_runs_and_ends(state: Path) -> None:
     profile = state / "private.toml"
-    profile.write_text(SCRIPTED.format(decode_s=0.1, name="before"))
+    profile.write_text(SCRIPTED.format(decode_s=0.15, name="before"))
     async with typing(state) as client:
-        former = psutil.Process(json.loads((state / "gateway.json").read_text())["pid"])
+        record = state / "gateway.json"
+        before = json.loads(record.read_text())
+        former = psutil.Process(before["pid"])
         profile.write_text(SCRIPTED.format(decode_s=0.0, name="after"))
-        running = asyncio.ensure_future(complete(client))
-        await until(lambda: client.session.statistics().running)
-        replaced = await replace_gateway(state, clock=time.monotonic)
+        answers: list[asyncio.Task[Any]] = []
+        spanned: list[asyncio.Task[Any]] = []
+        replacing = asyncio.ensure_future(replace_gateway(state, clock=time.monotonic))
+        while client.session.connected and client.session.endpoint.token == before["token"]:
+            answers.append(asyncio.ensure_future(complete(client, f"file:///w/{len(answers)}.py")))
+            await asyncio.sleep(0.1)
+            spanned = [one for one in answers if not one.done()]  # the former gateway writes them after it was replaced
+        assert json.loads(record.read_text())["token"] != before["token"] and spanned
+        for answer in await asyncio.gather(*answers):
+            assert answer.raw.endswith("# scripted") and answer.done.finish == "stop"
+        replaced = await replacing
         assert replaced is not None
-        answer = await running  # two seconds of writing, during which the other gateway came
-        assert answer.raw and answer.done.finish in ("stop", "length")
         await until(lambda: client.session.profile is not None and client.session.profile.model == "after")
+        await until(lambda: client.session.connected)
         assert (await complete(client)).raw
         await asyncio.to_thread(former.wait, 30)
         found = await find_gateway(state)
