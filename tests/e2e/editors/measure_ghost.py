@@ -269,7 +269,7 @@ class InJupyter:
         parts = self._lines[:first], self._lines[first : line - 1], self._lines[line:last], self._lines[last:]
         above, before, after, below = ("\n".join(part) for part in parts)
         it.open("measured.ipynb", above, before + "\n" + after, below, focus=1)
-        it.until(lambda: "status: ready" in self._log.read_text(), "ready")
+        it.until(lambda: self._log.exists() and "status: ready" in self._log.read_text(), "ready")
         it.press("Control+Home", *["ArrowDown"] * (line - 2 - first), "End", "Enter", "Home", "Shift+End", "Delete")
         time.sleep(self._rest_s)
         it.type(text[:-1], delay_ms=KEY_S * 1000)
@@ -283,6 +283,7 @@ class InJupyter:
     def close(self):
         self._it.close()
         self._jupyter.close()
+        time.sleep(PATIENCE_S)  # the language server ends with the Jupyter server, which does not wait for it
 
 
 EDITORS = {"jupyter": InJupyter, "neovim": Neovim, "neovim-old": OldNeovim, "emacs": Emacs, "vscode": Code}

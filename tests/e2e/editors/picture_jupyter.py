@@ -18,7 +18,7 @@ CELLS = (
     "times = read_times('visits.txt')",
 )
 TYPED = "\nmedian = statistics.med"
-HEIGHT = 330
+HEIGHT = 440
 
 
 def main():
