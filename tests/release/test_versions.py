@@ -17,7 +17,13 @@ def release(tmp_path: Path) -> ModuleType:
     loader = SourceFileLoader("release", str(ROOT / ".ci/release"))
     module = module_from_spec(spec_from_loader("release", loader))  # pyright: ignore[reportArgumentType]
     loader.exec_module(module)
-    for name in ("pyproject.toml", "CHANGELOG.md", "editors/vscode/package.json", "editors/emacs/foretype.el"):
+    for name in (
+        "pyproject.toml",
+        "CHANGELOG.md",
+        "editors/vscode/package.json",
+        "editors/emacs/foretype.el",
+        "editors/jupyter/pyproject.toml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
     module.ROOT, module.EDITORS = tmp_path, tmp_path / "editors"  # pyright: ignore[reportAttributeAccessIssue]
@@ -33,10 +39,12 @@ def test_every_copy_of_the_version_agrees(release: ModuleType) -> None:
     assert release.mistakes(version()) == []
 
 
-@pytest.mark.parametrize("name", ["editors/vscode/package.json", "editors/emacs/foretype.el"])
+@pytest.mark.parametrize(
+    "name", ["editors/vscode/package.json", "editors/emacs/foretype.el", "editors/jupyter/pyproject.toml"]
+)
 def test_a_copy_that_was_forgotten_is_named(release: ModuleType, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    path.write_text(path.read_text().replace(version(), "0.0.7"))
+    path.write_text(path.read_text().replace(version(), "0.0.7", 1))
     (mistake,) = release.mistakes(version())
     assert name in mistake and "0.0.7" in mistake
 
