@@ -9,6 +9,12 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
+COPIES = (
+    "editors/vscode/package.json",
+    "editors/emacs/foretype.el",
+    "editors/jupyter/pyproject.toml",
+    "editors/jupyter/package.json",
+)
 
 
 @pytest.fixture
@@ -17,13 +23,7 @@ def release(tmp_path: Path) -> ModuleType:
     loader = SourceFileLoader("release", str(ROOT / ".ci/release"))
     module = module_from_spec(spec_from_loader("release", loader))  # pyright: ignore[reportArgumentType]
     loader.exec_module(module)
-    for name in (
-        "pyproject.toml",
-        "CHANGELOG.md",
-        "editors/vscode/package.json",
-        "editors/emacs/foretype.el",
-        "editors/jupyter/pyproject.toml",
-    ):
+    for name in ("pyproject.toml", "CHANGELOG.md", *COPIES):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
     module.ROOT, module.EDITORS = tmp_path, tmp_path / "editors"  # pyright: ignore[reportAttributeAccessIssue]
@@ -39,9 +39,7 @@ def test_every_copy_of_the_version_agrees(release: ModuleType) -> None:
     assert release.mistakes(version()) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["editors/vscode/package.json", "editors/emacs/foretype.el", "editors/jupyter/pyproject.toml"]
-)
+@pytest.mark.parametrize("name", COPIES)
 def test_a_copy_that_was_forgotten_is_named(release: ModuleType, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(path.read_text().replace(version(), "0.0.7", 1))
