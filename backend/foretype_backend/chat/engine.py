@@ -29,6 +29,7 @@ class ChatEngine(OpenAIEngine):
     """
 
     path = "chat/completions"
+    may_chat = True
 
     def __init__(self, config: OpenAIConfig, *, free_model: str | None = None, shared: bool = False) -> None:
         super().__init__(config, shared=shared)

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -21,8 +21,17 @@ import httpx
 import msgspec
 
 from foretype_backend.engines.aborted_ids import AbortLedger
-from foretype_backend.engines.openai.events import Event, Events, OpenAIConfig, ServerFeatures, error_of, status_error
+from foretype_backend.engines.openai.events import (
+    Event,
+    Events,
+    OpenAIConfig,
+    Reader,
+    ServerFeatures,
+    error_of,
+    status_error,
+)
 from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
+from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.engines.openai.same_model import SameModel
 from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
 from foretype_backend.engines.prompt_limits import check_prompt
@@ -50,12 +59,13 @@ class Stream:
         answer: of the server, once it was asked.
         over: nobody wants it any more; what still comes is only counted.
         ended: done when nothing more of the answer will be read, for who waits for that.
-        events, tokens, finish: what was read of it.
+        events, tokens, finish, usage: what was read of it.
+        cut: enough was read, and the server goes on.
     """
 
     request_id: str
     body: dict[str, Any]
-    events: Events
+    events: Reader
     headers: dict[str, str] = field(default_factory=dict[str, str])
     end_token_ids: frozenset[int] = frozenset()
     connecting: asyncio.Task[StreamedResponse] | None = None
@@ -64,6 +74,8 @@ class Stream:
     ended: asyncio.Future[None] | None = None
     tokens: int = 0
     finish: EngineFinish | None = None
+    usage: Event | None = None
+    cut: bool = False
 
 
 class OpenAIEngine:
@@ -71,6 +83,8 @@ class OpenAIEngine:
 
     Args:
         shared: tenants that do not trust each other reach it: each request must have a salt, and the server must keep salts apart.
+        text: a prompt's ids as text in which nothing of a user's is a control token, for servers that take no ids; without it they get
+            the request's own text.
     """
 
     path = "completions"
@@ -82,9 +96,16 @@ class OpenAIEngine:
     scrapes = True
     """Whether a shared server's process is looked at by the engine itself; else :meth:`scrape` is called by the pool that owns it."""
 
-    def __init__(self, config: OpenAIConfig, *, shared: bool = False) -> None:
+    may_chat = False
+    """Whether a model that was trained to chat is taken unasked."""
+
+    def __init__(
+        self, config: OpenAIConfig, *, shared: bool = False, text: Callable[[Sequence[int]], str] | None = None
+    ) -> None:
         self._config = config
         self._shared = shared
+        self._as_text = text
+        self._starting = False
         self._salting = SaltProof(self._prove_salts, time.monotonic)
         self._looking: asyncio.Task[None] | None = None
         self._same = SameModel(self._listed, config.url, time.monotonic)
@@ -103,9 +124,9 @@ class OpenAIEngine:
 
     @classmethod
     def from_config(cls, **config: object) -> OpenAIEngine:
-        """Make an engine from the fields of :class:`OpenAIConfig`, and `shared`."""
-        shared = bool(config.pop("shared", False))
-        return cls(OpenAIConfig.of(**config), shared=shared)
+        """Make an engine from the fields of :class:`OpenAIConfig`, and the arguments."""
+        own: dict[str, Any] = {name: config.pop(name) for name in ("shared", "text") if name in config}
+        return cls(OpenAIConfig.of(**config), **own)
 
     # Life
 
@@ -115,16 +136,23 @@ class OpenAIEngine:
         self._open()
         if self._shared and self.scrapes:
             self._looking = asyncio.create_task(self._look_again(), name="the server's process")
+        self._starting = True
         try:
             await self._find_model()
             self._same.seen()
             self._features = await self._probe()
             await self.keep_apart()
+        except TimeoutError:
+            await self._hang_up()
+            remedy = "raise 'load_timeout_s', or look at the server"
+            raise EngineUnavailableError(f"{self._config.url}: is still loading its model; {remedy}") from None
         except BaseException as error:
             await self._hang_up()
             if isinstance(error, PromptRefusedError):
                 raise EngineUnavailableError(f"{self._config.url}: refuses a prompt of one token: {error}") from None
             raise
+        finally:
+            self._starting = False
 
     async def close(self) -> None:
         for request_id in list(self._live):
@@ -232,12 +260,9 @@ class OpenAIEngine:
     async def _find_model(self) -> None:
         entries = await self._entries()
         names = [str(m.get("id")) for m in entries]
-        if not self._model:
-            if not names:
-                raise EngineUnavailableError(f"{self._config.url}: lists no model; name one with the option 'model'")
+        if names and not self._model and self.may_chat:
             self._model = names[0]
-        elif names and self._model not in names:
-            raise EngineUnavailableError(f"{self._config.url}: has no model {self._model!r}; it has {', '.join(names)}")
+        self._model = pick_model(names, self._model or None, self._config.url)
         limit = next((m.get("max_model_len") for m in entries if m.get("id") == self._model), None)
         if isinstance(limit, int) and limit > 0:
             self._context_limit_tokens = min(limit, self._context_limit_tokens)
@@ -246,7 +271,8 @@ class OpenAIEngine:
         """What the server understands, asked one by one: servers refuse what they do not know in different words."""
         send_ids = self._config.send_token_ids
         if send_ids is None:
-            send_ids = bool(await self._accepts({"prompt": [1]}))
+            await self._refuse_ollama()
+            send_ids = _read_as_ids(await self._accepts({"prompt": [1]}))
         prompt: Any = [1] if send_ids else "a"
         await self._request("POST", "completions", self._body(prompt, 1, {}))
         reply = await self._accepts({"prompt": prompt, "logprobs": 1})
@@ -259,6 +285,14 @@ class OpenAIEngine:
             stop_token_ids=bool(await self._accepts({"prompt": prompt, "stop_token_ids": [0]})),
         )
 
+    async def _refuse_ollama(self) -> None:
+        with contextlib.suppress(httpx.HTTPError, ValueError):
+            said: object = (await self._http().get(self._config.root("/api/version"))).json()
+            if isinstance(said, dict) and set(cast("dict[str, object]", said)) == {"version"}:
+                raise EngineUnavailableError(
+                    f"{self._config.url}: is an Ollama, whose /v1 puts prompts into a chat template; use `--engine ollama`"
+                )
+
     async def _accepts(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The reply to a request with these fields; empty where the server refuses them."""
         try:
@@ -267,13 +301,17 @@ class OpenAIEngine:
             return {}
 
     async def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        url = self._config.endpoint(path)
+        """The reply, as JSON. `path` is a whole URL where it is not below the base."""
+        url = path if "://" in path else self._config.endpoint(path)
+        config = self._config
+        idle_s = max(config.load_timeout_s, config.idle_timeout_s) if self._starting else config.idle_timeout_s
+        timeout = httpx.Timeout(idle_s, connect=config.connect_timeout_s)
         try:
-            response = await self._http().request(method, url, json=body)
+            response = await self._http().request(method, url, json=body, timeout=timeout)
         except httpx.HTTPError as error:
             raise error_of(url, error) from None
         if response.status_code >= 400:
-            raise status_error(url, response.status_code, response.text)
+            raise self._refused(url, response.status_code, response.text)
         if body is not None and body.get("stream"):
             return {"stream": True}
         try:
@@ -299,7 +337,7 @@ class OpenAIEngine:
             yield Chunk(finish=EngineFinish.ABORTED)
             return
         self._asked()
-        stream = Stream(request_id, self._stream_body(request), Events(self._url))
+        stream = Stream(request_id, self._stream_body(request), self._reader(request))
         stream.end_token_ids = request.params.end_token_ids
         if request.traceparent:
             stream.headers["traceparent"] = request.traceparent
@@ -326,6 +364,10 @@ class OpenAIEngine:
             self._ledger.end(request_id)
             await self._let_go(stream, whole=whole)
 
+    def _reader(self, request: GenerationRequest) -> Reader:
+        """Of one answer."""
+        return Events(self._url)
+
     @property
     def _url(self) -> str:
         return self._config.endpoint(self.path)
@@ -347,7 +389,11 @@ class OpenAIEngine:
         stream.answer = streams.kept() or await self._connect(stream, streams)
         await stream.answer.ask(request)
         if stream.answer.status >= 400:
-            raise status_error(self._url, stream.answer.status, await stream.answer.text())
+            raise self._refused(self._url, stream.answer.status, await stream.answer.text())
+
+    def _refused(self, url: str, status: int, text: str) -> EngineUnavailableError | PromptRefusedError:
+        """What an answer with a status of 400 or more means."""
+        return status_error(url, status, text)
 
     async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
         connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
@@ -388,7 +434,7 @@ class OpenAIEngine:
                 while not whole:
                     whole = bool(await self._more(stream))
         finally:
-            if whole:
+            if whole and not stream.cut:
                 answer.leave()
             else:
                 answer.close()
@@ -401,6 +447,8 @@ class OpenAIEngine:
             token_ids, params.max_tokens, context_limit_tokens=self._context_limit_tokens, vocabulary_tokens=None
         )
         features = self._features
+        if not features.token_ids and self._as_text is not None:
+            prompt_text = self._as_text(token_ids)
         if not features.token_ids and prompt_text is None:
             raise PromptRefusedError(f"{self._config.url} takes no token ids and the request carries no text")
         fields: dict[str, Any] = {"stream": True, "temperature": params.temperature}
@@ -423,15 +471,19 @@ class OpenAIEngine:
         data, found = await stream.answer.read(), list[Chunk]()
         for event in stream.events.feed(data):
             stream.tokens += event.tokens
-            self._count(event, stream.tokens)
+            stream.cut = event.cut
+            if stream.usage is None or event.prompt_tokens is None:  # some say it twice
+                self._count(event, stream.tokens)
+                stream.usage = event if event.prompt_tokens is not None else stream.usage
             stream.finish = event.finish or stream.finish
             if stream.over:
                 self._tokens_after_cancel += event.tokens
             elif (piece := self._piece(stream, event)) is not None:
                 found.append(piece)
             if event.last or (stream.finish is not None and not self._features.usage):
-                end = self._last(stream, event.cached_tokens)
-                counts = {"prompt_tokens": event.prompt_tokens, "generated_tokens": event.generated_tokens}
+                usage = stream.usage or event
+                end = self._last(stream, usage.cached_tokens)
+                counts = {"prompt_tokens": usage.prompt_tokens, "generated_tokens": usage.generated_tokens}
                 return [*found, msgspec.structs.replace(end, **counts)]
         if data:
             return found
@@ -523,6 +575,13 @@ class OpenAIEngine:
         self._http()
         assert self._streams is not None  # made with the client
         return self._streams
+
+
+def _read_as_ids(reply: dict[str, Any]) -> bool:
+    """Whether a prompt of one id was one, or two with a start token: a server may accept a list and read it as text."""
+    usage = reply.get("usage")
+    counted = cast("dict[str, object]", usage).get("prompt_tokens") if isinstance(usage, dict) else None
+    return bool(reply) and (not isinstance(counted, int) or counted <= 2)
 
 
 def _first_choice(reply: dict[str, Any]) -> dict[str, Any]:

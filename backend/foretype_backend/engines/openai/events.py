@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64encode
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
@@ -16,7 +16,7 @@ from foretype_wire.credentials import without_credentials
 from foretype_backend.engines.port import EngineFinish
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
-__all__ = ["Event", "Events", "OpenAIConfig", "ServerFeatures", "error_of", "status_error"]
+__all__ = ["Event", "Events", "OpenAIConfig", "Reader", "ServerFeatures", "error_of", "status_error"]
 
 
 _ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+")
@@ -28,13 +28,14 @@ class OpenAIConfig:
 
     Attributes:
         url: base URL, up to and with `/v1`. A user and a password in it are sent, and stand in no name and no message.
-        model: name of the model; None takes the first that the server lists.
+        model: name of the model; None takes the first that the server lists, and none that is trained to chat by its name.
         api_key: sent as bearer token.
         send_token_ids: whether prompts go as token ids; None finds out.
         context_limit_tokens: of the model; a smaller limit that the server states wins.
         block_tokens: prefix-cache block of the server (vLLM on GPU: 16).
         connect_timeout_s: for a connection.
         idle_timeout_s: silence within a response after which it is given up.
+        load_timeout_s: what the server may take at the start, where it loads the model with the first request.
         extra_body: fields added to every request.
         user: name and password out of the URL.
     """
@@ -47,6 +48,7 @@ class OpenAIConfig:
     block_tokens: int = 16
     connect_timeout_s: float = 5.0
     idle_timeout_s: float = 30.0
+    load_timeout_s: float = 300.0
     extra_body: dict[str, Any] = field(default_factory=dict[str, Any])
     user: str | None = field(default=None, repr=False)
 
@@ -102,6 +104,7 @@ class Event(NamedTuple):
         token_ids: what `text` is made of, from servers that were asked for it.
         prompt_tokens, generated_tokens, cached_tokens: on the event that carries the usage.
         last: nothing comes after it.
+        cut: the last, but the server goes on: its answer has to be ended from here.
     """
 
     text: str = ""
@@ -113,10 +116,24 @@ class Event(NamedTuple):
     generated_tokens: int | None = None
     cached_tokens: int | None = None
     last: bool = False
+    cut: bool = False
+
+
+class _Token(msgspec.Struct):
+    logprob: float | None = None
 
 
 class _Logprobs(msgspec.Struct):
+    """`token_logprobs` as OpenAI's completions say it; `content` as its chat says it, and llama.cpp and Ollama everywhere."""
+
     token_logprobs: list[float | None] | None = None
+    content: list[_Token] | None = None
+
+    @property
+    def values(self) -> list[float | None]:
+        if self.token_logprobs is not None:
+            return self.token_logprobs
+        return [token.logprob for token in self.content or ()]
 
 
 class _Delta(msgspec.Struct):
@@ -139,6 +156,12 @@ class _Usage(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
+    prompt_cache_hit_tokens: int | None = None  # DeepSeek's
+
+    @property
+    def cached_tokens(self) -> int | None:
+        details = self.prompt_tokens_details
+        return self.prompt_cache_hit_tokens if details is None else details.cached_tokens
 
 
 class _Data(msgspec.Struct):
@@ -149,6 +172,14 @@ class _Data(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(_Data)
 _LINE_MAX_BYTES = 1 << 20
+
+
+class Reader(Protocol):
+    """Events out of the bytes of one answer, in whatever pieces they come."""
+
+    def feed(self, data: bytes) -> list[Event]:
+        """What is whole by now; nothing follows an event that is the last. Raises EngineUnavailableError."""
+        ...
 
 
 class Events:
@@ -195,10 +226,10 @@ def _event_of(url: str, payload: bytes) -> Event:
         failed = f"{url}: failed while generating: {_message(data.error)}; retry"
         raise EngineUnavailableError(failed, fault=Fault.ERROR)
     choice = data.choices[0] if data.choices else _Choice()
-    usage = data.usage
-    values = choice.logprobs.token_logprobs if choice.logprobs else None
+    # On the event after the last choice, or on the last choice itself (llama.cpp, LM Studio, DeepSeek); before, it counts on.
+    usage = data.usage if not data.choices or choice.finish_reason is not None else None
+    values = choice.logprobs.values if choice.logprobs else None
     logprobs = tuple(v for v in values or () if v is not None)
-    details = usage.prompt_tokens_details if usage else None
     text = choice.text or (choice.delta.content if choice.delta is not None else None) or ""
     return Event(
         text=text,
@@ -206,9 +237,9 @@ def _event_of(url: str, payload: bytes) -> Event:
         token_ids=tuple(choice.token_ids or ()),
         logprobs=logprobs if values and len(logprobs) == len(values) else (),
         finish=_finish(choice.finish_reason),
-        prompt_tokens=usage.prompt_tokens if usage and not data.choices else None,
-        generated_tokens=usage.completion_tokens if usage and not data.choices else None,
-        cached_tokens=details.cached_tokens if details else None,
+        prompt_tokens=usage.prompt_tokens if usage else None,
+        generated_tokens=usage.completion_tokens if usage else None,
+        cached_tokens=usage.cached_tokens if usage else None,
         last=usage is not None and not data.choices,
     )
 

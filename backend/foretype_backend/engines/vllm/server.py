@@ -61,6 +61,7 @@ class VllmServerEngine(OpenAIEngine):
     """
 
     scrapes = False
+    may_chat = True  # who starts `vllm serve` names its model there
 
     def __init__(
         self,

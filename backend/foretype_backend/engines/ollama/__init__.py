@@ -1,0 +1,1 @@
+"""A running Ollama, as an engine."""
