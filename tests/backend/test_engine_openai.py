@@ -38,6 +38,7 @@ class Server:
     looks: int = 0
     bodies: list[dict[str, Any]] = field(default_factory=list)
     disconnects: int = 0
+    counts: int | None = None
 
     def app(self) -> Starlette:
         async def models(request: Request) -> Any:
@@ -59,7 +60,10 @@ class Server:
                 return JSONResponse({"error": {"message": "broken"}}, self.status)
             if not body.get("stream"):
                 logprobs = {"token_logprobs": [-0.5]} if "logprobs" in body else None
-                return JSONResponse({"choices": [{"text": "x", "finish_reason": "length", "logprobs": logprobs}]})
+                usage = {} if self.counts is None else {"usage": {"prompt_tokens": self.counts, "completion_tokens": 1}}
+                return JSONResponse(
+                    {"choices": [{"text": "x", "finish_reason": "length", "logprobs": logprobs}], **usage}
+                )
             return StreamingResponse(self.stream(request, body), media_type="text/event-stream")
 
         return Starlette(
@@ -329,4 +333,69 @@ async def test_a_server_that_changes_its_model_without_a_break_is_seen_soon(serv
             await asyncio.sleep(0.005)
     with pytest.raises(EngineUnavailableError, match="serves other now"):
         await collect(engine, [1], name="d")
+    await engine.close()
+
+
+# Shapes that servers give their answers
+
+SHAPES = {
+    "llama.cpp": (
+        {"logprobs": {"content": [{"id": 5, "token": "x", "logprob": -0.75}]}},
+        {"prompt_tokens": 20, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 12}},
+    ),
+    "DeepSeek": (
+        {"logprobs": {"token_logprobs": [-0.75]}},
+        {"prompt_tokens": 20, "completion_tokens": 1, "prompt_cache_hit_tokens": 12},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("twice", [False, True])
+async def test_usage_on_the_last_choice_and_log_probabilities_in_either_shape_are_read(
+    server: Server, name: str, twice: bool
+) -> None:
+    piece, usage = SHAPES[name]
+
+    async def stream(body: dict[str, Any]) -> AsyncIterator[str]:
+        yield f"data: {json.dumps({'choices': [{'text': 'x', 'finish_reason': None, **piece}]})}\n\n"
+        yield f"data: {json.dumps({'choices': [{'text': '', 'finish_reason': 'length'}], 'usage': usage})}\n\n"
+        if twice:
+            yield f"data: {json.dumps({'choices': [], 'usage': usage})}\n\n"
+        yield "data: [DONE]\n\n"
+
+    engine = await started(server)
+    server.stream = lambda request, body: stream(body)
+    chunks = await collect(engine, [1])
+    assert [value for chunk in chunks for value in chunk.logprobs] == [-0.75]
+    last = chunks[-1]
+    assert (last.finish, last.prompt_tokens, last.generated_tokens, last.cached_tokens) == (
+        EngineFinish.LENGTH,
+        20,
+        1,
+        12,
+    )
+    statistics = engine.statistics()
+    assert (statistics.prompt_tokens, statistics.cached_tokens, statistics.generated_tokens) == (20, 12, 1)
+    await engine.close()
+
+
+async def test_a_model_that_was_trained_to_chat_is_not_taken_unasked(server: Server) -> None:
+    server.models = ["coder-instruct", "coder"]
+    engine = await started(server)
+    assert engine.capabilities().model == "coder"
+    await engine.close()
+    server.models = ["coder-instruct"]
+    with pytest.raises(
+        EngineUnavailableError, match=r"coder-instruct, trained to chat by its name, .* serve its base model"
+    ):
+        await started(server)
+    await (await started(server, model="coder-instruct")).close()
+
+
+async def test_a_list_of_ids_that_is_accepted_and_read_as_text_is_none(server: Server) -> None:
+    server.counts = 3
+    engine = await started(server)
+    await collect(engine, [1], prompt_text="def f")
+    assert server.bodies[0]["prompt"] == "def f"
     await engine.close()

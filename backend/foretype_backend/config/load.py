@@ -22,6 +22,7 @@ from foretype_backend.config.fleet import FastConfig
 from foretype_backend.config.rules import check_values
 from foretype_backend.config.settings import (
     DEFAULT_PORT,
+    RUNNING_SERVERS,
     AdmissionConfig,
     EngineConfig,
     GatewayConfig,
@@ -152,7 +153,8 @@ def load_config(
         merged_engine = _convert(msgspec.to_builtins(merged_engine) | {"name": engine}, EngineConfig, "engine")
     if file.pool.fast.replicas and engine is None and merged_engine == EngineConfig():
         merged_engine = EngineConfig(name="vllm-server")
-    if merged_engine.model is not None and model is None and "://" not in merged_engine.model:
+    is_path = "://" not in (merged_engine.model or "") and merged_engine.name not in RUNNING_SERVERS
+    if merged_engine.model is not None and model is None and is_path:
         merged_engine = msgspec.structs.replace(merged_engine, model=str(base / merged_engine.model))
     if merged_engine.api_key_file is not None:
         merged_engine = msgspec.structs.replace(merged_engine, api_key_file=str(base / merged_engine.api_key_file))

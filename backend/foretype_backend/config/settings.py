@@ -8,9 +8,9 @@
 | `gateway.hosts` | none | further names that may stand in `Host`, beside the bound address, loopback and `localhost` |
 | `gateway.origins` | none | values of `Origin` that may connect; a client that is no browser sends none |
 | `gateway.linger_s` | 60 | private mode: seconds without a connection after which the gateway ends |
-| `engine.name` | `embedded` | `embedded`, `openai`, `scripted`, `vllm`, `vllm-server` |
-| `engine.model` | shipped model | model file, or the base URL of a server |
-| `engine.api_key_file` | none | `openai`: file that holds the server's key |
+| `engine.name` | `embedded` | `embedded`, `llama-cpp`, `lm-studio`, `ollama`, `openai`, `scripted`, `vllm`, `vllm-server` |
+| `engine.model` | shipped model; of `llama-cpp`, `lm-studio`, `ollama` their usual ports | model file, or the base URL of a server; `ollama` takes a model's name too |
+| `engine.api_key_file` | none | of a server: file that holds its key |
 | `engine.options` | none | passed to the engine as they are |
 | `model.name` | from the engine | name for people and logs |
 | `model.tokenizer` | beside the model, else what its GGUF carries | `tokenizer.json` |
@@ -53,7 +53,7 @@
 | `identity.oidc.tenant_claim`, `team_claim` | `tenant`, `team` | claims that name them; the user is `sub` |
 | `identity.oidc.tenant` | none | every token's tenant, whatever it claims |
 | `identity.oidc.refresh_s` | 300 | how often the keys are fetched |
-| `admission.shed` | true, but for `embedded` | refuse early when an objective is in danger |
+| `admission.shed` | true, but for `embedded`, `llama-cpp`, `lm-studio`, `ollama` | refuse early when an objective is in danger |
 | `admission.refuse_share`, `resume_share` | 0.8, 0.6 | of an objective: above the one shedding begins, below the other it ends |
 | `admission.objectives_ms.*` | interactive 100, fim 150, block 500, chat 2000, speculative 150, warm 1000 | p99 of the time to first token |
 | `admission.chat_ttft_ms` | 700 | p99 of the time to first token of chat on the quality pool |
@@ -87,6 +87,7 @@ from foretype_backend.config.fleet import FastConfig
 
 __all__ = [
     "DEFAULT_PORT",
+    "RUNNING_SERVERS",
     "AdmissionConfig",
     "EngineConfig",
     "EngineName",
@@ -109,7 +110,14 @@ __all__ = [
 
 DEFAULT_PORT: Final = 7878
 
-EngineName = Literal["embedded", "openai", "scripted", "vllm", "vllm-server"]
+EngineName = Literal["embedded", "llama-cpp", "lm-studio", "ollama", "openai", "scripted", "vllm", "vllm-server"]
+
+RUNNING_SERVERS: Final = {
+    "ollama": ("http://127.0.0.1:11434",),
+    "llama-cpp": ("http://127.0.0.1:8012", "http://127.0.0.1:8080"),
+    "lm-studio": ("http://127.0.0.1:1234/v1",),
+}
+"""Engines over servers that somebody already runs on this machine, and where those are found when nobody says."""
 
 
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from foretype_backend.config.load import Config
+from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.config.tenants import server_field
 
 __all__ = ["Unknown", "unknown"]
@@ -46,7 +47,7 @@ def unknown(config: Config) -> list[Unknown]:
 def _engines(config: Config) -> list[Unknown]:
     engine, apart = config.engine.name, _APART if config.identity.on else ""
     found: list[Unknown] = []
-    if engine in ("openai", "vllm-server"):
+    if engine in ("openai", "vllm-server", *RUNNING_SERVERS):
         told = "whether the server answers, has the model and the context that are asked for"
         found.append(Unknown(server_field(config), told + apart))
     elif engine == "embedded":

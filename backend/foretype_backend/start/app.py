@@ -20,7 +20,7 @@ from starlette.routing import WebSocketRoute
 from foretype_backend.admission.bounds import Bound
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.config.load import Config
-from foretype_backend.config.settings import AdmissionConfig
+from foretype_backend.config.settings import RUNNING_SERVERS, AdmissionConfig
 from foretype_backend.doors.auth import Gatekeeper, GuardMiddleware
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.documentation import DocumentDoor
@@ -229,4 +229,8 @@ def _services(fast: CompletionService, quality: QualityPool | None) -> dict[str,
 def _admission(config: Config) -> AdmissionConfig:
     """On one's own machine nothing is shed: a slow answer is better than none, and there is nobody to be fair to."""
     given = config.admission
-    return given if given.shed is not None else msgspec.structs.replace(given, shed=config.engine.name != "embedded")
+    return (
+        given
+        if given.shed is not None
+        else msgspec.structs.replace(given, shed=config.engine.name not in ("embedded", *RUNNING_SERVERS))
+    )

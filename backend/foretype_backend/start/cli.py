@@ -23,7 +23,10 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command()
 def serve(
     engine: Annotated[
-        str | None, typer.Option(help="embedded, openai, vllm, vllm-server, scripted; default embedded")
+        str | None,
+        typer.Option(
+            help="embedded, ollama, llama-cpp, lm-studio, openai, vllm, vllm-server, scripted; default embedded"
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="model file, or the base URL of a server")] = None,
     profile: Annotated[Path | None, typer.Option(help="TOML file: gateway, engine, model, limits")] = None,

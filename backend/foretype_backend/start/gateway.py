@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from foretype_wire.redaction import keep_texts_out
 
 from foretype_backend.config.load import Config
+from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.start.announcement import announced, is_announced
@@ -66,6 +67,7 @@ async def run_gateway(
         from foretype_backend.operations.worker_peers import WorkerAddress
         from foretype_backend.start import optional_parts
         from foretype_backend.start.app import create_app
+        from foretype_backend.start.server_canary import check_answer
         from foretype_backend.transport.server import serve_until_told
 
         where = None if inherited.place is None else WorkerAddress.of(inherited.place)
@@ -80,6 +82,9 @@ async def run_gateway(
             raise ConfigError("engine", str(error)) from error
         if identity is not None and not parts.engine.capabilities().salt:
             raise cannot_keep_apart(config)
+        profile = make_profile(config, parts)
+        if config.engine.name in RUNNING_SERVERS:
+            await check_answer(parts.engine, parts.tokenizer, parts.grammar, layout=profile.layout)
         tracing = optional_parts.open_traces(config, closing)
         accounts = None if identity is None else await optional_parts.open_accounts(config, closing)
         leases = None if accounts is None else optional_parts.open_leases(config, accounts, closing)
@@ -88,7 +93,7 @@ async def run_gateway(
             config,
             parts.engine,
             parts.tokenizer,
-            make_profile(config, parts),
+            profile,
             tokenizer_file=parts.tokenizer_file,
             feedback=telemetry,
             identity=identity,

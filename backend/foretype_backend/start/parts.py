@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError, UnknownLayoutError
 from foretype_context.families import Evidence, detect
-from foretype_context.grammars import Grammar, described, grammar
+from foretype_context.grammars import PSM_GROWING, SPM_PLAIN_GROWING, Grammar, described, grammar
 from foretype_context.profile import MinMeanLogprob, Profile
 from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
@@ -19,11 +19,14 @@ from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
 from foretype_backend.config.load import Config, ModelConfig, read_token
 from foretype_backend.config.rules import check_context
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
+from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.embedded.gguf_header import read_header, read_metadata
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.engines.port import Engine
+from foretype_backend.engines.text_prompts import TextPrompts
 from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
+from foretype_backend.start.running_server import RunningServer, find_server
 
 __all__ = ["Parts", "check_profile", "make_profile", "prepare"]
 
@@ -54,17 +57,20 @@ def prepare(config: Config) -> Parts:
     """Find the model's files and make the engine, not started. Raises ConfigError naming field and remedy."""
     _check_place(config)
     artifact = _artifact(config)
-    name, tokenizer_file = _tokenizer_file(config, artifact)
+    server = find_server(config) if config.engine.name in RUNNING_SERVERS else None
+    name, tokenizer_file = _tokenizer_file(config, artifact, server)
     try:
         tokenizer = tokenizer_from_bytes(tokenizer_file, name=name)
     except TokenizerError as error:
         raise ConfigError("model.tokenizer", f"{error}; name the tokenizer.json of the model") from error
-    chosen = _grammar(config, artifact, tokenizer, tokenizer_file)
+    chosen = _grammar(config, artifact, tokenizer, tokenizer_file, server)
+    if server is not None:
+        return _of_server(config, server, tokenizer, tokenizer_file, chosen)
     model = config.engine.model or (str(artifact.path) if artifact is not None else None)
     model_name = config.model.name or (artifact.name if artifact is not None and not config.engine.model else None)
     if model_name is None and model is not None and "://" not in model:
         model_name = Path(model).stem
-    engine = _engine(config, model, tokenizer, model_name)
+    engine = _engine(config, model, tokenizer, model_name, chosen)
     return Parts(
         engine=engine,
         tokenizer=tokenizer,
@@ -74,6 +80,40 @@ def prepare(config: Config) -> Parts:
         context_limit_tokens=_context_of(config, model),
         measured=_folder_says(config.engine.model, "layout") if artifact is None else artifact.profile,
     )
+
+
+def _of_server(config: Config, server: RunningServer, tokenizer: Tokenizer, file: bytes, chosen: Grammar) -> Parts:
+    """Of a gateway over a server that somebody already runs."""
+    options: dict[str, Any] = _given(
+        url=server.url, model=server.model, context_limit_tokens=config.model.context_limit_tokens
+    )
+    if server.takes_text:
+        if server.puts_space(chosen.dummy_space):
+            told = "puts a space of its own before texts, so that its prompts would not be what the model learned"
+            raise ConfigError(
+                "engine.name", f"{server.url} {told}; serve the model's file with `llama-server -m`, and take llama-cpp"
+            )
+        begins = _begins(chosen) if server.puts_begin() else ()
+        options["text"] = TextPrompts(tokenizer, begins=begins).text
+    if config.engine.api_key_file is not None:
+        options["api_key"] = read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
+    return Parts(
+        engine=_loaded(config.engine.name, options | dict(config.engine.options) | {"shared": config.identity.on}),
+        tokenizer=tokenizer,
+        tokenizer_file=file,
+        grammar=chosen,
+        model_name=config.model.name or server.model,
+        measured=_given(layout=next((one for one in chosen.layouts if one in _GROWING), None)),
+    )
+
+
+def _begins(chosen: Grammar) -> tuple[str, ...]:
+    """What a server that takes text puts there itself."""
+    return tuple(control.token for control in chosen.start)
+
+
+_GROWING: Final = (PSM_GROWING, SPM_PLAIN_GROWING)
+"""Of servers whose cache keeps the last prompt and goes on from where the next differs: there Enter appends too."""
 
 
 def make_profile(config: Config, parts: Parts) -> Profile:
@@ -179,7 +219,7 @@ def _artifact(config: Config) -> Artifact | None:
         raise ConfigError("engine.model", f"{error}; or give --model FILE") from error
 
 
-def _tokenizer_file(config: Config, artifact: Artifact | None) -> tuple[str, bytes]:
+def _tokenizer_file(config: Config, artifact: Artifact | None, server: RunningServer | None) -> tuple[str, bytes]:
     """Name and bytes of the tokenizer: what is named, what lies beside the model, else what the GGUF file carries."""
     path = _tokenizer_path(config, artifact)
     if path is not None:
@@ -192,6 +232,8 @@ def _tokenizer_file(config: Config, artifact: Artifact | None) -> tuple[str, byt
         except OSError as error:
             remedy = "name the tokenizer.json of the model"
             raise ConfigError("model.tokenizer", f"cannot read {path}: {error.strerror}; {remedy}") from error
+    if server is not None:
+        return server.tokenizer()
     model = config.engine.model
     if config.engine.name == "vllm-server" or model is None or "://" in model:
         raise ConfigError(
@@ -211,20 +253,22 @@ def _tokenizer_path(config: Config, artifact: Artifact | None) -> Path | None:
     if config.engine.name == "scripted":
         return FOLDER / "tokenizer.json"
     model = config.engine.model
-    if model is None or "://" in model:
+    if model is None or "://" in model or config.engine.name in RUNNING_SERVERS:
         return None
     path = Path(model)
     beside = (path if path.is_dir() else path.parent) / "tokenizer.json"
     return beside if beside.is_file() else None
 
 
-def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer, file: bytes) -> Grammar:
+def _grammar(
+    config: Config, artifact: Artifact | None, tokenizer: Tokenizer, file: bytes, server: RunningServer | None
+) -> Grammar:
     named = config.model.grammar or (
         artifact.grammar if artifact is not None else _folder_says(config.engine.model, "grammar").get("grammar")
     )
     rules = config.model.grammar_rules
     if rules is None and named is None:
-        found = detect(_evidence(config.engine.model, tokenizer, file))
+        found = detect(_evidence(config.engine.model, tokenizer, file, server))
         if found.grammar is None:
             raise ConfigError("model.grammar", found.problem())
         if found.warning():
@@ -239,8 +283,13 @@ def _grammar(config: Config, artifact: Artifact | None, tokenizer: Tokenizer, fi
     return chosen
 
 
-def _evidence(model: str | None, tokenizer: Tokenizer, file: bytes) -> Evidence:
-    """What a model's file, where there is one, and its tokenizer say."""
+def _evidence(model: str | None, tokenizer: Tokenizer, file: bytes, server: RunningServer | None) -> Evidence:
+    """What a model's file, where there is one, its server and its tokenizer say."""
+    if server is not None:
+        model = None if server.file is None else str(server.file)
+        if _PRE in server.metadata:
+            pre = str(server.metadata[_PRE])
+            return Evidence.of_tokenizer(tokenizer, file, pre=pre, name=server.model or "")
     pre, name = "", "" if model is None or "://" in model else Path(model).stem
     if name and model is not None and Path(model).is_file():
         try:
@@ -266,7 +315,7 @@ def _folder_says(model: str | None, *names: str) -> dict[str, str]:
     return {name: value for name in names if isinstance(value := found.get(f"foretype_{name}"), str)}
 
 
-def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name: str | None) -> Engine:
+def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name: str | None, chosen: Grammar) -> Engine:
     name = config.engine.name
     options: dict[str, Any] = dict(config.engine.options)
     if name == "vllm-server":
@@ -287,7 +336,7 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         options = (
             _given(url=model, model=config.model.name, context_limit_tokens=config.model.context_limit_tokens)
             | options
-            | {"shared": config.identity.on}
+            | {"shared": config.identity.on, "text": TextPrompts(tokenizer, begins=_begins(chosen)).text}
         )
         if config.engine.api_key_file is not None:
             options["api_key"] = read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
@@ -307,6 +356,10 @@ def _engine(config: Config, model: str | None, tokenizer: Tokenizer, model_name:
         import platformdirs
 
         options = {"model": model, "prepared_dir": platformdirs.user_cache_path("foretype") / "engine"} | options
+    return _loaded(name, options)
+
+
+def _loaded(name: str, options: dict[str, Any]) -> Engine:
     try:
         return load_engine(name, **options)
     except EngineUnavailableError as error:

@@ -8,6 +8,7 @@ merges; the merges follow from them as in transformers' `SentencePieceExtractor`
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ from foretype_context.families import known_controls
 from foretype_backend.engines.embedded.gguf_header import read_metadata
 from foretype_backend.errors import ModelFileError
 
-__all__ = ["tokenizer_of"]
+__all__ = ["tokenizer_from", "tokenizer_of"]
 
 _KEYS: Final = frozenset(
     f"tokenizer.ggml.{name}"
@@ -99,7 +100,12 @@ def tokenizer_of(path: Path) -> bytes:
     Raises:
         ModelFileError: the file carries no tokenizer, or one of a kind that is not known here.
     """
-    found = {key.rpartition(".")[2]: value for key, value in read_metadata(path, _KEYS).items()}
+    return tokenizer_from(read_metadata(path, _KEYS), path)
+
+
+def tokenizer_from(metadata: Mapping[str, Any], path: Path | str) -> bytes:
+    """As :func:`tokenizer_of`, from metadata by the names that they have in a file; `path` says where they come from."""
+    found = {key.rpartition(".")[2]: value for key, value in metadata.items() if key in _KEYS}
     tokens: list[str] = found.get("tokens") or []
     types: list[int] = found.get("token_type") or [_NORMAL] * len(tokens)
     if not tokens or len(types) != len(tokens):
@@ -136,7 +142,7 @@ def _added(identity: int, token: str, *, special: bool) -> dict[str, Any]:
     return {"id": identity, "content": token, "special": special, **flags}
 
 
-def _byte_level(path: Path, pre: object, merges: list[str]) -> dict[str, Any]:
+def _byte_level(path: Path | str, pre: object, merges: list[str]) -> dict[str, Any]:
     name = _SAME_AS.get(str(pre), str(pre))
     if name not in _PATTERNS:
         known = ", ".join(sorted({*_PATTERNS, *_SAME_AS}))
@@ -166,7 +172,7 @@ def _byte_level(path: Path, pre: object, merges: list[str]) -> dict[str, Any]:
 
 
 def _sentence_piece(
-    path: Path, tokens: list[str], types: list[int], scores: list[float], unknown: int | None
+    path: Path | str, tokens: list[str], types: list[int], scores: list[float], unknown: int | None
 ) -> dict[str, Any]:
     if len(scores) != len(tokens):
         raise ModelFileError(f"{path}: its vocabulary has no scores; put its tokenizer.json beside it")

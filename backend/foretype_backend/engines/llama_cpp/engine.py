@@ -97,14 +97,19 @@ class LlamaCppEngine(OpenAIEngine):
             )
         return ServerFeatures(token_ids=True, logprobs=True, usage=True)
 
+    async def _listed(self) -> list[str]:
+        """Its one model, under the name that it had at the start while it is the same file."""
+        now = str((await self._request("GET", "props")).get("model_path") or "")
+        return [self._model if now == self._file else PurePath(now).stem]
+
     async def _same_model(self) -> None:
         """Raises EngineUnavailableError where the server has another model than at the start."""
         now = str((await self._request("GET", "props")).get("model_path") or "")
         if now != self._file:
             raise EngineUnavailableError(
-                f"{self._config.url}: serves {PurePath(now).name} now, no longer {PurePath(self._file).name}; start the gateway "
-                "again for it, or serve the former there",
-                fault=Fault.ERROR,
+                f"{self._config.url}: serves {PurePath(now).name} now, not {PurePath(self._file).name}; start that again, or "
+                f"`foretype use {self._config.url}`",
+                fault=Fault.REPLACED,
             )
 
     async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
@@ -152,7 +157,9 @@ class LlamaCppEngine(OpenAIEngine):
         if self._live:
             return
         with contextlib.suppress(PromptRefusedError):
-            await self._request("POST", self.path, self._completion(token_ids, 0, self._slot(origin)) | {"stream": False})
+            await self._request(
+                "POST", self.path, self._completion(token_ids, 0, self._slot(origin)) | {"stream": False}
+            )
 
     def capabilities(self) -> Capabilities:
         return Capabilities(

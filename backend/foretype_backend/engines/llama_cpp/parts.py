@@ -75,11 +75,14 @@ class Parts:
             said = _decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeError) as error:
             raise EngineUnavailableError(
-                f"{self._url}: sent a part that is none of llama.cpp's ({error}); is it its server?", fault=Fault.GARBAGE
+                f"{self._url}: sent a part that is none of llama.cpp's ({error}); is it its server?",
+                fault=Fault.GARBAGE,
             ) from None
         if failed or said.error is not None:
             told = json.dumps(said.error)[:300] if said.error is not None else payload[:300].decode(errors="replace")
-            raise EngineUnavailableError(f"{self._url}: failed while generating: {told}; see its log", fault=Fault.ERROR)
+            raise EngineUnavailableError(
+                f"{self._url}: failed while generating: {told}; see its log", fault=Fault.ERROR
+            )
         if said.stop:
             return self._last(said)
         if said.prompt_progress is not None:

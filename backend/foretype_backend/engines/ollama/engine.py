@@ -50,9 +50,7 @@ class OllamaEngine(OpenAIEngine):
     @classmethod
     def from_config(cls, **config: object) -> OllamaEngine:
         """From the fields of :class:`OpenAIConfig`, and the arguments."""
-        own: dict[str, Any] = {
-            name: config.pop(name) for name in ("text", "keep_alive", "shared") if name in config
-        }
+        own: dict[str, Any] = {name: config.pop(name) for name in ("text", "keep_alive", "shared") if name in config}
         url = str(config.pop("url", "")).rstrip("/").removesuffix("/v1")
         return cls(OpenAIConfig.of(**{"idle_timeout_s": _IDLE_S} | config, url=url), **own)
 
@@ -64,10 +62,13 @@ class OllamaEngine(OpenAIEngine):
             f"{self._config.url}: an Ollama cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
         )
 
-    async def _find_model(self) -> None:
+    async def _listed(self) -> list[str]:
         listed = cast("object", (await self._request("GET", "api/tags")).get("models"))
         entries = cast("list[object]", listed) if isinstance(listed, list) else []
-        names = [str(cast("dict[str, object]", one).get("name")) for one in entries if isinstance(one, dict)]
+        return [str(cast("dict[str, object]", one).get("name")) for one in entries if isinstance(one, dict)]
+
+    async def _find_model(self) -> None:
+        names = await self._listed()
         named = self._model
         if named and named not in names and f"{named}:latest" in names:
             named = f"{named}:latest"
@@ -84,7 +85,8 @@ class OllamaEngine(OpenAIEngine):
     def _absent(self, name: str, names: Sequence[str] = ()) -> EngineUnavailableError:
         has = f" (it has {', '.join(names[:8])})" if names else ""
         return EngineUnavailableError(
-            f"{self._config.url}: Ollama has no model {name!r}{has}; get it with `ollama pull {name}`", fault=Fault.ERROR
+            f"{self._config.url}: Ollama has no model {name!r}{has}; get it with `ollama pull {name}`",
+            fault=Fault.ERROR,
         )
 
     async def _probe(self) -> ServerFeatures:

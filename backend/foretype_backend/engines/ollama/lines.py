@@ -62,7 +62,8 @@ class Lines:
             ) from None
         if said.error is not None:
             raise EngineUnavailableError(
-                f"{self._url}: failed while generating: {said.error[:300]}; see `ollama ps` and its log", fault=Fault.ERROR
+                f"{self._url}: failed while generating: {said.error[:300]}; see `ollama ps` and its log",
+                fault=Fault.ERROR,
             )
         values = [token.logprob for token in said.logprobs or ()]
         logprobs = tuple(value for value in values if value is not None)

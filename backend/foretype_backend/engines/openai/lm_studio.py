@@ -36,11 +36,14 @@ class LmStudioEngine(OpenAIEngine):
             f"{self._config.url}: LM Studio cannot keep tenants apart. Put `vllm serve` there, which takes `cache_salt`"
         )
 
-    async def _find_model(self) -> None:
+    async def _entries(self) -> list[dict[str, Any]]:
         listed = cast("object", (await self._request("GET", self._config.root("/api/v0/models"))).get("data"))
         entries = cast("list[object]", listed) if isinstance(listed, list) else []
-        models = [cast("dict[str, object]", one) for one in entries if isinstance(one, dict)]
-        models = [one for one in models if one.get("type", "llm") == "llm"]
+        models = [cast("dict[str, Any]", one) for one in entries if isinstance(one, dict)]
+        return [one for one in models if one.get("type", "llm") == "llm"]
+
+    async def _find_model(self) -> None:
+        models = await self._entries()
         loaded = [one for one in models if one.get("state") == "loaded"]
         offered = models if self._model or not loaded else loaded
         names = [str(one.get("id")) for one in offered]

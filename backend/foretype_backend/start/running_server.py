@@ -1,0 +1,174 @@
+"""What a server that somebody already runs says of its model before it is asked for anything: where it is, and its vocabulary.
+
+So no tokenizer has to be named where the server or its files give it. Nothing is generated here.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import httpx
+
+from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.settings import RUNNING_SERVERS
+from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_from, tokenizer_of
+from foretype_backend.engines.openai.model_list import pick_model
+from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
+
+__all__ = ["RunningServer", "find_server"]
+
+_TIMEOUT: Final = httpx.Timeout(20.0, connect=2.0)
+"""A vocabulary is some megabytes of JSON."""
+_LOAD_S: Final = 120.0
+_LOADING_S: Final = 0.5
+_TEXT_ENGINES: Final = frozenset({"ollama", "lm-studio"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningServer:
+    """A server, as the gateway is to ask it.
+
+    Attributes:
+        url: its address.
+        model: which of its models; None leaves it to the engine.
+        file: of the model, where it can be read on this machine.
+        metadata: of the model, as in its GGUF file, where the server says it.
+    """
+
+    engine: str
+    url: str
+    model: str | None = None
+    file: Path | None = None
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def takes_text(self) -> bool:
+        return self.engine in _TEXT_ENGINES
+
+    def tokenizer(self) -> tuple[str, bytes]:
+        """Name and bytes of its tokenizer. Raises ConfigError where neither server nor files give it."""
+        try:
+            if self.metadata.get("tokenizer.ggml.tokens"):
+                return self.url, tokenizer_from(self.metadata, self.url)
+            if self.file is not None:
+                return str(self.file), tokenizer_of(self.file)
+        except ModelFileError as error:
+            raise ConfigError("model.tokenizer", str(error)) from error
+        told = "does not say its tokenizer, and its file is not on this machine"
+        raise ConfigError(
+            "model.tokenizer",
+            f"{self.url} {told}; name the model's tokenizer.json or .gguf file in --profile FILE as `[model] tokenizer = …`",
+        )
+
+    def puts_begin(self) -> bool:
+        """Whether it puts the begin token before every text; by the rule of llama.cpp where the file does not say."""
+        said = self.metadata.get("tokenizer.ggml.add_bos_token")
+        if isinstance(said, bool):
+            return said
+        kind, pre = self.metadata.get("tokenizer.ggml.model"), self.metadata.get("tokenizer.ggml.pre")
+        return kind in (None, "llama") or pre in ("llama-bpe", "llama3", "llama-v3", "tekken")
+
+    def puts_space(self, grammar_spaces: bool) -> bool:
+        """Whether it puts SentencePiece's space before texts, so that no text gives the prompt's ids."""
+        if self.metadata.get("tokenizer.ggml.model") == "llama":
+            return self.metadata.get("tokenizer.ggml.add_space_prefix", True) is not False
+        return grammar_spaces
+
+
+def find_server(config: Config) -> RunningServer:
+    """The server of a configuration whose engine is one of `RUNNING_SERVERS`. Raises ConfigError: none answers, or it lacks the model."""
+    engine, given = config.engine.name, config.engine.model
+    key = (
+        None
+        if config.engine.api_key_file is None
+        else read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
+    )
+    named = config.model.name
+    urls = RUNNING_SERVERS[engine]
+    if given is not None and given.startswith(("http://", "https://")):
+        urls = (given,)
+    elif given is not None and engine == "ollama":
+        named = given
+    elif given is not None:
+        raise ConfigError("engine.model", f"engine `{engine}` takes the base URL of a server, {urls[0]}")
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    look = {"ollama": _ollama, "llama-cpp": _llama_cpp, "lm-studio": _lm_studio}[engine]
+    with httpx.Client(headers=headers, timeout=_TIMEOUT, trust_env=False) as client:
+        for url in urls:
+            try:
+                return look(client, url.rstrip("/").removesuffix("/v1"), named)
+            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+                problem = error
+            except EngineUnavailableError as error:
+                raise ConfigError("engine.model", str(error)) from error
+    raise ConfigError(
+        "engine.model",
+        f"no {engine} answers at {' or '.join(urls)} ({problem}); start it, or give its address with --model URL",
+    )
+
+
+def _ollama(client: httpx.Client, root: str, named: str | None) -> RunningServer:
+    listed = _get(client, f"{root}/api/tags").get("models")
+    if not isinstance(listed, list):
+        raise ValueError("it is no Ollama")  # noqa: TRY004
+    entries = [cast("dict[str, object]", one) for one in cast("list[object]", listed) if isinstance(one, dict)]
+    names = [str(one.get("name")) for one in entries]
+    if named is not None and named not in names and f"{named}:latest" in names:
+        named = f"{named}:latest"
+    get = f"; get it with `ollama pull {named or 'qwen2.5-coder:1.5b-base'}`"
+    model = pick_model(names, named, root, get=get, only=True)
+    if model not in names:
+        raise EngineUnavailableError(f"{root}: Ollama has no model {model!r}{get}")
+    reply = client.post(f"{root}/api/show", json={"model": model, "verbose": True})
+    reply.raise_for_status()
+    said = cast("dict[str, Any]", reply.json())
+    metadata = said.get("model_info")
+    blob = re.search(r"^FROM (/.+|[A-Za-z]:\\.+)$", str(said.get("modelfile", "")), re.MULTILINE)
+    return RunningServer(
+        engine="ollama",
+        url=root,
+        model=model,
+        file=None if blob is None else _readable(blob[1].strip()),
+        metadata=cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {},
+    )
+
+
+def _llama_cpp(client: httpx.Client, root: str, named: str | None) -> RunningServer:
+    props = _get(client, f"{root}/props")
+    if "default_generation_settings" not in props:
+        raise ValueError("it is no llama-server")
+    path = props.get("model_path")
+    return RunningServer(
+        engine="llama-cpp", url=root, model=named, file=_readable(path) if isinstance(path, str) else None
+    )
+
+
+def _lm_studio(client: httpx.Client, root: str, named: str | None) -> RunningServer:
+    if not isinstance(_get(client, f"{root}/api/v0/models").get("data"), list):
+        raise ValueError("it is no LM Studio")  # noqa: TRY004  the server's answer is wrong, not an argument
+    return RunningServer(engine="lm-studio", url=root, model=named)
+
+
+def _readable(path: str) -> Path | None:
+    """The file, where it is one of this machine's and a model's: the server may be on another."""
+    found = Path(path)
+    try:
+        with found.open("rb") as file:
+            return found if file.read(4) == b"GGUF" else None
+    except OSError:
+        return None
+
+
+def _get(client: httpx.Client, url: str) -> dict[str, Any]:
+    give_up = time.monotonic() + _LOAD_S
+    while (reply := client.get(url)).status_code == 503 and time.monotonic() < give_up:
+        time.sleep(_LOADING_S)  # llama-server, while it loads its model
+    reply.raise_for_status()
+    found: object = reply.json()
+    if not isinstance(found, dict):
+        raise ValueError("it does not answer with an object")  # noqa: TRY004
+    return cast("dict[str, Any]", found)

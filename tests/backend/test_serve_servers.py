@@ -1,0 +1,171 @@
+"""`foretype serve --engine …` over stand-ins of servers: the whole way from a client's text to what the server is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from backend.model_servers import LlamaCpp, LmStudio, Ollama, running
+from backend.test_gateway_process import refused, serving
+from backend.tiny_gguf import byte_level_tokens, write_tiny_gguf
+from backend.world import TOKENIZER_PATH
+from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
+from foretype_context.grammars import grammar
+from foretype_context.tokens import tokenizer_from_bytes
+
+QWEN = grammar("qwen2.5-coder")
+CONTROLS = tuple(sorted(QWEN.controls()))
+FILE = "x = '<|fim_middle|>'\n"
+
+
+def metadata(**more: Any) -> dict[str, Any]:
+    """What `/api/show {verbose:true}` says of a small model with Qwen's control tokens."""
+    tokens, merges = byte_level_tokens(700, CONTROLS)
+    return {
+        "general.architecture": "qwen2",
+        "qwen2.context_length": 4096,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "qwen2",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.token_type": [3] * len(CONTROLS) + [1] * (len(tokens) - len(CONTROLS)),
+        "tokenizer.ggml.add_bos_token": False,
+    } | more
+
+
+async def completed(url: str, prompt: str = FILE, suffix: str = ")\n") -> str:
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        answer = await http.post(f"{url}/v1/completions", json={"prompt": prompt, "suffix": suffix, "max_tokens": 8})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["choices"][0]["text"]
+
+
+async def test_ollama_without_any_file_by_the_name_of_its_model() -> None:
+    async with (
+        running(Ollama(info=metadata())) as server,
+        serving("--engine", "ollama", "--model", server.root, "--port", "0") as (_, url),
+    ):
+        assert await completed(url, f"{FILE}print(") == "a + b"
+        sent = server.bodies[-1]["prompt"]
+    # The file's own text is no control token; those of the grammar are, each once and where it belongs.
+    assert sent == ("<|fim_prefix|>x = '< |fim_middle|>'\n<|fim_suffix|>)\n<|fim_middle|>print(")
+    assert server.bodies[-1]["raw"] is True
+
+
+async def test_llama_cpp_gets_the_ids_of_its_own_file(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "qwen-base.gguf", vocabulary_tokens=700, controls=CONTROLS)
+    async with (
+        running(LlamaCpp(model_path=str(path))) as server,
+        serving("--engine", "llama-cpp", "--model", f"{server.root}/v1", "--port", "0") as (_, url),
+    ):
+        assert await completed(url, f"{FILE}print(") == "a + b"
+        sent = server.bodies[-1]["prompt"]
+    tokenizer = tokenizer_from_bytes(tokenizer_of(path))
+    controls = [
+        tokenizer.control(QWEN.fim_prefix),
+        tokenizer.control(QWEN.fim_suffix),
+        tokenizer.control(QWEN.fim_middle),
+    ]
+    assert [one for one in sent if one in controls] == controls
+    shown = {tokenizer.control(token): token.encode() for token in tokenizer.controls()}
+    text = b"".join(shown.get(one) or tokenizer.decode([one]) for one in sent)
+    assert text == f"<|fim_prefix|>{FILE}<|fim_suffix|>)\n<|fim_middle|>print(".encode()
+    assert sent == [
+        controls[0],
+        *tokenizer.encode(FILE),
+        controls[1],
+        *tokenizer.encode(")\n"),
+        controls[2],
+        *tokenizer.encode("print("),
+    ]
+
+
+async def test_lm_studio_takes_a_tokenizer_that_is_named(tmp_path: Path) -> None:
+    profile = tmp_path / "profile.toml"
+    async with running(LmStudio()) as server:
+        without = await refused("--engine", "lm-studio", "--model", server.root, "--port", "0")
+        assert "model.tokenizer" in without and "does not say its tokenizer" in without
+        profile.write_text(
+            f"[engine]\nname = 'lm-studio'\nmodel = '{server.root}/v1'\n[model]\ntokenizer = '{TOKENIZER_PATH}'\n"
+        )
+        async with serving("--profile", str(profile), "--port", "0") as (_, url):
+            assert await completed(url) == "a + b"
+        assert server.bodies[-1]["prompt"].count("<|fim_middle|>") == 1
+
+
+@pytest.mark.parametrize(
+    ("server", "named", "message"),
+    [
+        (Ollama(models=["llama3"]), "qwen2.5-coder:7b-base", "get it with `ollama pull qwen2.5-coder:7b-base`"),
+        (
+            Ollama(models=["qwen2.5-coder:7b-instruct"]),
+            None,
+            "trained to chat by its name, which answers in prose; serve its base",
+        ),
+        (
+            Ollama(info=metadata(), writes=("Sure", ", here is")),
+            None,
+            "answers in prose ('Sure, here is'): it was trained to chat, or",
+        ),
+        (Ollama(info=metadata(), writes=("a<|fim_pad|>",)), None, "writes the control token <|fim_pad|> as text"),
+        (
+            Ollama(info=metadata() | {"tokenizer.ggml.model": "llama", "tokenizer.ggml.scores": [0.0] * 700}),
+            None,
+            "llama-server",
+        ),
+        (
+            Ollama(info={"general.architecture": "qwen2"}),
+            None,
+            "does not say its tokenizer, and its file is not on this machine",
+        ),
+        (
+            LlamaCpp(model_path="/nowhere/qwen-base.gguf"),
+            None,
+            "does not say its tokenizer, and its file is not on this machine",
+        ),
+        (LmStudio(models=[]), None, "does not say its tokenizer"),
+    ],
+)
+async def test_what_cannot_be_served_is_one_sentence_with_the_remedy(
+    tmp_path: Path, server: Any, named: str | None, message: str
+) -> None:
+    engine = {Ollama: "ollama", LlamaCpp: "llama-cpp", LmStudio: "lm-studio"}[type(server)]
+    profile = tmp_path / "profile.toml"
+    async with running(server):
+        profile.write_text(
+            f"[engine]\nname = '{engine}'\nmodel = '{server.root}'\n"
+            + (f"[model]\nname = '{named}'\n" if named else "")
+        )
+        told = await refused("--profile", str(profile), "--port", "0")
+    last = told.strip().splitlines()[-1]
+    assert message in last, told
+    assert last.startswith("foretype serve: ")
+
+
+async def test_nobody_there_is_told_with_where_it_was_looked_for() -> None:
+    told = await refused("--engine", "ollama", "--model", "http://127.0.0.1:9", "--port", "0")
+    assert (
+        "no ollama answers at http://127.0.0.1:9" in told and "start it, or give its address with --model URL" in told
+    )
+    assert "takes the base URL of a server" in await refused(
+        "--engine", "llama-cpp", "--model", "./x.gguf", "--port", "0"
+    )
+
+
+async def test_a_cancel_reaches_the_server(tmp_path: Path) -> None:
+    path = write_tiny_gguf(tmp_path / "qwen-base.gguf", vocabulary_tokens=700, controls=CONTROLS)
+    async with (
+        running(LlamaCpp(model_path=str(path))) as server,
+        serving("--engine", "llama-cpp", "--model", server.root, "--port", "0") as (_, url),
+    ):
+        server.endless = True
+        async with httpx.AsyncClient(trust_env=False) as http:
+            body = {"prompt": "def f(", "max_tokens": 1000, "stream": True}
+            async with http.stream("POST", f"{url}/v1/completions", json=body) as answer:
+                async for _ in answer.aiter_lines():
+                    break
+        async with asyncio.timeout(20):
+            await server.hung_up.wait()
