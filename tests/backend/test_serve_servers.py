@@ -91,7 +91,7 @@ async def test_lm_studio_takes_a_tokenizer_that_is_named(tmp_path: Path) -> None
         profile.write_text(
             f"[engine]\nname = 'lm-studio'\nmodel = '{server.root}/v1'\n[model]\ntokenizer = '{TOKENIZER_PATH}'\n"
         )
-        async with serving("--profile", str(profile), "--port", "0") as (_, url):
+        async with serving("--engine", "lm-studio", "--profile", str(profile), "--port", "0") as (_, url):
             assert await completed(url) == "a + b"
         assert server.bodies[-1]["prompt"].count("<|fim_middle|>") == 1
 
@@ -139,7 +139,7 @@ async def test_what_cannot_be_served_is_one_sentence_with_the_remedy(
             f"[engine]\nname = '{engine}'\nmodel = '{server.root}'\n"
             + (f"[model]\nname = '{named}'\n" if named else "")
         )
-        told = await refused("--profile", str(profile), "--port", "0")
+        told = await refused("--engine", engine, "--profile", str(profile), "--port", "0")
     last = told.strip().splitlines()[-1]
     assert message in last, told
     assert last.startswith("foretype serve: ")
