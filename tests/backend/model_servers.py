@@ -32,7 +32,7 @@ class StandIn:
 
     writes: tuple[str, ...] = ("a", " + b")
     endless: bool = False
-    bodies: list[dict[str, Any]] = field(default_factory=list)
+    bodies: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
 
@@ -190,7 +190,7 @@ class LlamaCpp(StandIn):
         body = await request.json()
         self.bodies.append(body)
         evaluated = len(body["prompt"])
-        last = {
+        last: dict[str, Any] = {
             "content": "",
             "tokens": [],
             "stop": True,

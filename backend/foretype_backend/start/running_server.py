@@ -97,6 +97,7 @@ def find_server(config: Config) -> RunningServer:
         raise ConfigError("engine.model", f"engine `{engine}` takes the base URL of a server, {urls[0]}")
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     look = {"ollama": _ollama, "llama-cpp": _llama_cpp, "lm-studio": _lm_studio}[engine]
+    problem: Exception | None = None
     with httpx.Client(headers=headers, timeout=_TIMEOUT, trust_env=False) as client:
         for url in urls:
             try:

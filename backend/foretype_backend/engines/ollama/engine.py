@@ -99,7 +99,7 @@ class OllamaEngine(OpenAIEngine):
 
     def _generate(self, prompt: str, tokens: int) -> dict[str, Any]:
         options: dict[str, Any] = {"num_ctx": self._context_limit_tokens, "num_predict": tokens, "temperature": 0.0}
-        return {
+        body: dict[str, Any] = {
             "model": self._model,
             "prompt": prompt,
             "raw": True,
@@ -109,6 +109,7 @@ class OllamaEngine(OpenAIEngine):
             "options": options,
             **self._config.extra_body,
         }
+        return body
 
     def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
         params = request.params
