@@ -7,6 +7,7 @@ no text there, only its id; and a part whose character is not whole yet is not s
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 
@@ -36,8 +37,8 @@ class _Part(msgspec.Struct):
     tokens_evaluated: int | None = None
     timings: _Timings | None = None
     completion_probabilities: list[_Token] | None = None
-    prompt_progress: object = None
-    error: object = None
+    prompt_progress: Any = None
+    error: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Part)

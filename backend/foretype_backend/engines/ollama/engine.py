@@ -119,7 +119,7 @@ class OllamaEngine(OpenAIEngine):
             context_limit_tokens=self._context_limit_tokens,
             vocabulary_tokens=None,
         )
-        body = self._generate(self._text(request.token_ids), tokens) | {"stream": True}
+        body: dict[str, Any] = {**self._generate(self._text(request.token_ids), tokens), "stream": True}
         body["options"] |= {"temperature": params.temperature}
         if params.stop_strings:
             body["options"]["stop"] = list(params.stop_strings)
