@@ -1,6 +1,6 @@
 """Stand-ins for Ollama, llama.cpp's server and LM Studio, written from their sources. They are not the thing: no model runs in them.
 
-Ollama: fb30760, api/types.go and server/routes.go. llama.cpp: 3f545be, tools/server/server-context.cpp and server-task.cpp. LM Studio: its documentation of
+Ollama: by notes on fb30760, not its text: api/types.go and server/routes.go. llama.cpp: 3f545be, tools/server/server-context.cpp and server-task.cpp. LM Studio: its documentation of
 REST API v0 and of OpenAI compatibility. Each keeps the bodies that it was sent, and counts who hung up on it.
 """
 

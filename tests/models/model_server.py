@@ -14,7 +14,7 @@ CODER = "qwen2.5-coder-1.5b"
 
 
 def ollama(*names: str, modelfile: str = "") -> dict[str, Any]:
-    """Source: ollama fb30760, server/routes.go."""
+    """Source: notes on ollama fb30760, server/routes.go."""
     return {
         "/api/tags": {"models": [{"name": name, "model": name} for name in names]},
         "/v1/models": {"object": "list", "data": [{"id": name, "owned_by": "library"} for name in names]},

@@ -108,11 +108,12 @@ def tokenizer_from(metadata: Mapping[str, Any], path: Path | str) -> bytes:
     found = {key.rpartition(".")[2]: value for key, value in metadata.items() if key in _KEYS}
     tokens: list[str] = found.get("tokens") or []
     types: list[int] = found.get("token_type") or [_NORMAL] * len(tokens)
+    merges: list[str] = found.get("merges") or []
     if not tokens or len(types) != len(tokens):
         raise ModelFileError(f"{path}: carries no whole tokenizer; put its tokenizer.json beside it")
     kind = found.get("model")
     if kind == "gpt2":
-        parts = _byte_level(path, found.get("pre"), found.get("merges") or [])
+        parts = _byte_level(path, found.get("pre"), merges)
     elif kind == "llama":
         parts = _sentence_piece(path, tokens, types, found.get("scores") or [], found.get("unknown_token_id"))
     else:
@@ -120,7 +121,7 @@ def tokenizer_from(metadata: Mapping[str, Any], path: Path | str) -> bytes:
             f"{path}: its tokenizer is of kind {kind!r}, not gpt2 or llama; put tokenizer.json beside it"
         )
     # Some converters call control tokens normal; but `<s>` that merges make is a text like any other (Qwen has it).
-    made = {merge.replace(" ", "", 1) for merge in found.get("merges") or []}
+    made = {merge.replace(" ", "", 1) for merge in merges}
     controls = known_controls() - made
     vocabulary: dict[str, int] = {}
     added: list[dict[str, Any]] = []

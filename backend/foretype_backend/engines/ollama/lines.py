@@ -1,6 +1,6 @@
 """What Ollama's `/api/generate` streams: a JSON object per line, the last with `done` and the counts.
 
-Source: ollama fb30760, api/types.go `GenerateResponse`. It counts the prompt with what its cache held, and does not say how much that was.
+Source: notes on ollama fb30760, api/types.go `GenerateResponse`. It counts the prompt with what its cache held, and does not say how much that was.
 """
 
 from __future__ import annotations
