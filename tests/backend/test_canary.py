@@ -52,9 +52,9 @@ SERVE = ("-m", "foretype_backend", "serve", "--port", "0", "--log-level", "debug
 PLANT = """
 import logging, os, urllib.request
 from prometheus_client import Gauge
-from foretype_backend.serving.service import Service
+from foretype_backend.serving.service import CompletionService
 
-run = Service.run
+run = CompletionService.run
 
 async def leaking(self, job, deliver):
     text = job.prompt.text[:500]
@@ -72,7 +72,7 @@ async def leaking(self, job, deliver):
     self.leak.labels(text).set(1)
     return await run(self, job, deliver)
 
-Service.run = leaking
+CompletionService.run = leaking
 """
 
 

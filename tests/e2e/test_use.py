@@ -247,10 +247,9 @@ def test_a_vocabulary_with_one_control_missing_is_refused(state: Path, tmp_path:
 
 @pytest.mark.engine
 @pytest.mark.timeout(240)
-def test_a_vocabulary_that_fits_two_grammars_is_asked_about(state: Path) -> None:
+def test_the_grammar_that_is_named_is_served(state: Path) -> None:
     arguments = (locate().path, "--state-dir", state, "--bench-s", "0", "--anyway")
-    said = refused(*arguments)
-    assert "fit foretype-1 and" in said and "--grammar ID" in said
+    assert "no-such" in refused(*arguments, "--grammar", "no-such")
     assert use(*arguments, "--grammar", "foretype-1").returncode == 0
     assert 'grammar = "foretype-1"' in (state / "private.toml").read_text()
 
