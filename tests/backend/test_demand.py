@@ -81,3 +81,7 @@ def test_what_was_asked_is_forgotten_after_three_seconds() -> None:
     assert (a.tokens, a.shed_tokens, a.asked, a.shed, demand.any_shed) == (5, 5, 1, 1, True)
     demand.turn(13.0)
     assert (demand.loads(), demand.any_shed) == ({}, False)
+
+
+def test_who_has_just_begun_has_shed_nobody() -> None:
+    assert not Demand().any_shed

@@ -114,3 +114,9 @@ def test_a_budget_of_nothing_is_refused_by_name(bad: float) -> None:
         Budget(tokens_per_s=bad, burst_tokens=1)
     with pytest.raises(ValueError, match="negative"):
         Budgets().reserve(["t"], -1, 0.0)
+
+
+def test_who_looks_at_a_budget_sees_what_time_gave_it() -> None:
+    budgets = Budgets({"tenant": TEN})
+    budgets.settle(reserved(budgets, ["tenant"], 90), 90, 0.0)
+    assert budgets.statistics(5.0)["tenant"].level == 60.0

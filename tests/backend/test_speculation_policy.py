@@ -80,3 +80,10 @@ def test_the_share_is_one_and_the_memory_is_bounded(steps: list[int]) -> None:
 def test_options_that_cannot_be_meant(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"off_below|must be at least 1"):
         policy(**options)
+
+
+def test_what_is_forgotten_of_old_steps_leaves_the_share_as_it_was() -> None:
+    one = policy(window_steps=100)
+    feed(one, "go", 4, 101)
+    assert one.languages()["go"].accepted_share == 0.75
+    assert one.languages()["go"].steps <= 51

@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 from foretype_backend.serving.stops import StopScanner
 from foretype_context.profile import Opened, Stop
@@ -144,3 +146,10 @@ def test_cost_is_linear_in_the_text() -> None:
     for _ in range(5000):
         scanner.feed("a")
     assert looked_at == 5000
+
+
+def test_a_stop_string_that_begins_again_inside_itself_is_found_where_it_is() -> None:
+    texts = ["".join(text) for text in product("ab", repeat=9)]
+    for pattern in ("aab", "abab", "aabaa", "abaab", "aabaab", "abaabb"):
+        stop = Stop(strings=[pattern])
+        assert [scan([text], stop) for text in texts] == [oracle(text, stop) for text in texts]

@@ -15,6 +15,7 @@ from foretype_client.errors import TokenizerFetchError
 from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import Backoff, check_url, mapped
 from foretype_client.session.session import Session
+from foretype_client.session.tokenizers import TokenizerStore
 from foretype_context.segments import Kind, Scope, Segment, Source
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import (
@@ -494,3 +495,9 @@ async def test_loopback_never_goes_through_a_proxy(tmp_path: Path, monkeypatch: 
     async with WireServer() as server, connected(server, cache_dir=tmp_path) as session:
         assert await session.tokenizer_path()
         assert (await read(session.complete(call("1", "x"))))[0] == "return a + b"
+
+
+async def test_no_tokenizer_is_asked_for_with_a_token_in_clear(tmp_path: Path) -> None:
+    far = Endpoint("ws://example.org/v1/stream", "secret")
+    with pytest.raises(TokenizerFetchError, match=r"example\.org"):
+        await TokenizerStore(tmp_path).fetch(far, "0" * 32)

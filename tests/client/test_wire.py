@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from foretype_context.segments import Kind, Scope, Source
+from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_wire.codec import Codec, scrub_call
+from foretype_wire.errors import UnreadableFrameError
 from foretype_wire.messages import (
     Ack,
     Cancel,
@@ -143,3 +145,21 @@ def test_the_wire_costs_msgspec_alone() -> None:
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
     assert result.stdout == "['foretype_context', 'foretype_wire', 'msgspec']\n"
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_a_frame_that_cannot_be_read_says_what_it_was(json: bool) -> None:
+    """Of a message whose fields are wrong its type and id are known; of what is no message, nothing."""
+    pack = msgspec.json.encode if json else msgspec.msgpack.encode
+    for content, type, id in (({"type": "delta", "id": "7", "text": 3}, "delta", "7"), ([1], "", "")):
+        frame = pack(content)
+        with pytest.raises(UnreadableFrameError) as caught:
+            Codec(json=json).decode(frame.decode() if json else frame)
+        assert ((caught.value.type or ""), (caught.value.id or "")) == (type, id)
+
+
+def test_halves_of_characters_are_mended_wherever_a_call_has_text() -> None:
+    call = Complete[Segment](id="\ud800", supersedes="a\udfff", document="\ud800", language="py", segments=[])
+    mended = scrub_call(call)
+    assert (mended.id, mended.supersedes, mended.document) == ("\ufffd", "a\ufffd", "\ufffd")
+    assert scrub_call(Complete[Segment](id="1", segments=[])).supersedes is None
