@@ -460,3 +460,11 @@ def test_at_three_times_the_capacity_goodput_holds_and_what_is_admitted_is_in_ti
     assert refused[0] < 0.05 or mix[RequestClass.INTERACTIVE] > 1, "what fits is not shed"
     assert result.refused_after("calm", 65.0) == 0
     assert pressure.level == 0
+
+
+@pytest.mark.parametrize("objectives", [True, False])
+def test_a_wait_that_takes_most_of_an_objective_is_refused_where_there_are_objectives(objectives: bool) -> None:
+    scheduler = Scheduler(MANY, pressure=Pressure({RequestClass.BLOCK: 1.0}) if objectives else None)
+    scheduler.rates.served(10.0)
+    effects = arrivals(scheduler, ticket("a"), ticket("b", objective_s=1.0))
+    assert effects == [Start("a"), *([Refuse("b", Decision.PREDICTED_LATE)] if objectives else [])]
