@@ -7,6 +7,12 @@ local function say(text, level)
   vim.notify('Foretype: ' .. text, level or vim.log.levels.INFO)
 end
 
+--- What fits on the command line: a longer message would wait for Enter.
+local function fitting(text)
+  local room = vim.o.columns - #'Foretype: ' - 14
+  return vim.fn.strdisplaywidth(text) <= room and text or vim.fn.strcharpart(text, 0, room - 1) .. '…'
+end
+
 local function execute(command, arguments, answered)
   local lsp = require('foretype.lsp')
   local client = lsp.client()
@@ -37,10 +43,10 @@ end
 
 --- Give the private gateway this model.
 function M.use(name)
-  say('taking ' .. name)
+  say(fitting('taking ' .. name))
   execute(USE, { name }, function(taken)
     local measured = taken.measured and taken.measured ~= vim.NIL and ': ' .. taken.measured or ''
-    say(taken.model .. ' serves' .. measured)
+    say(fitting(taken.model .. ' serves' .. measured))
   end)
 end
 
