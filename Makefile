@@ -144,7 +144,7 @@ vllm-env: ## Make .venv-vllm with vLLM's build for CPUs (two gigabytes)
 	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
 	@.venv-vllm/bin/pip install --disable-pip-version-check -q -r requirements/vllm.txt
 	@.venv-vllm/bin/pip uninstall -q -y torchvision torchaudio torchcodec  # built for GPUs: their import fails here
-	@.venv-vllm/bin/pip install --disable-pip-version-check -q --no-deps -e .
+	@.venv-vllm/bin/pip install --disable-pip-version-check -q --no-deps -e . -e lab
 	@.venv-vllm/bin/python -P -c 'import vllm; print("vllm", vllm.__version__)'
 
 vllm-suffix: vllm-env ## Build what vLLM's suffix speculation needs into .venv-vllm (cmake, a C++ compiler; two minutes)
