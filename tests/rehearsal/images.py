@@ -101,7 +101,10 @@ def install(deploy: Path) -> None:
     if not Path(python).exists():
         raise RuntimeError(f"no vLLM in {_VLLM}: make vllm-env")
     shutil.rmtree(_BESIDE, ignore_errors=True)
-    _run(python, "-m", "pip", "install", "-q", "--no-deps", "--target", str(_BESIDE), str(wheel))
+    text = (deploy / "Dockerfile.vllm").read_text("utf-8")
+    (projects,) = re.findall(r"pip install --no-cache-dir --no-deps (\..*)", text)
+    wanted_there = [str(wheel) if project == "." else project for project in projects.split()]
+    _run(python, "-m", "pip", "install", "-q", "--no-deps", "--target", str(_BESIDE), *wanted_there)
 
 
 def gateway_image(deploy: Path) -> Image:
