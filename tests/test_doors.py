@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("wire", "client", "lsp_server", "context", "retrieval", "backend", "eval", "models", "lab")
 
 STARTERS = {
-    "context/foretype_context/git.py": "the door to git",
+    "context/foretype_context/folder/git.py": "the door to git",
     "client/foretype_client/private_gateway/finding.py": "the private gateway",
     "client/foretype_client/private_gateway/choosing.py": "`foretype use`, for an editor",
     "retrieval/foretype_retrieval/worker.py": "the indexing process",
@@ -24,7 +24,7 @@ STARTERS = {
 """Modules of what users and operators run that start processes, and which. Benches and the laboratory start what they measure."""
 
 LABORATORY = ("eval/", "lab/")
-GIT = {"context/foretype_context/git.py", "lab/foretype_lab/corpus/download.py"}
+GIT = {"context/foretype_context/folder/git.py", "lab/foretype_lab/corpus/download.py"}
 """The door; and the laboratory's downloads, which fetch into folders of their own."""
 
 SHELLS = {
@@ -105,7 +105,7 @@ def test_git_is_started_by_its_door_alone() -> None:
                 words = node.value.replace("\\", "/").split()
                 said = words[0].rpartition("/")[2] if words else ""
                 assert said not in ("git", "git.exe"), (
-                    f"{path}:{node.lineno} names git: go through foretype_context.git"
+                    f"{path}:{node.lineno} names git: go through foretype_context.folder.git"
                 )
 
 
@@ -162,9 +162,9 @@ def test_text_goes_to_a_terminal_by_one_way() -> None:
 
 
 READERS = {
-    "context/foretype_context/small_files.py": "the reader",
-    "context/foretype_context/git.py": "what git said on its standard error",
-    "context/foretype_context/tokens.py": "tokenizers that the user or the gateway named",
+    "context/foretype_context/folder/small_files.py": "the reader",
+    "context/foretype_context/folder/git.py": "what git said on its standard error",
+    "context/foretype_context/tokens/tokenizer.py": "tokenizers that the user or the gateway named",
     "client/foretype_client/adaptive/mixture.py": "a file of the package",
     "client/foretype_client/commands/shared.py": "the token's file, which the user named",
     "client/foretype_client/private_gateway/finding.py": "the private gateway's log",
@@ -187,4 +187,4 @@ def test_files_of_a_folder_are_read_by_one_reader() -> None:
                     or name.endswith((".read_text", ".read_bytes"))
                     or (isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "read_bytes"))
                 )
-                assert not reads, f"{path}:{call.lineno} reads a file: go through foretype_context.small_files"
+                assert not reads, f"{path}:{call.lineno} reads a file: go through foretype_context.folder.small_files"

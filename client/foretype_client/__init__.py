@@ -11,9 +11,9 @@ TYPE_CHECKING = False  # as type checkers know it; importing it from `typing` co
 if TYPE_CHECKING:
     from typing import Any
 
-    from foretype_context.document import Document, Snapshot
     from foretype_context.errors import ForetypeError
-    from foretype_context.sources import Snippet, SnippetSource
+    from foretype_context.prompt.sources import Snippet, SnippetSource
+    from foretype_context.text.document import Document, Snapshot
     from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
     from foretype_client.client import Client, ClientOptions, open_client
@@ -45,7 +45,7 @@ __all__ = [
 _HOMES = {
     "Client": "foretype_client.client",
     "ClientOptions": "foretype_client.client",
-    "Document": "foretype_context.document",
+    "Document": "foretype_context.text.document",
     "FlowOptions": "foretype_client.flow.collaborators",
     "ForetypeError": "foretype_context.errors",
     "GatewayGoneError": "foretype_wire.errors",
@@ -53,9 +53,9 @@ _HOMES = {
     "Location": "foretype_client.locations",
     "OpenDocument": "foretype_client.open_document",
     "RequestRefusedError": "foretype_wire.errors",
-    "Snapshot": "foretype_context.document",
-    "Snippet": "foretype_context.sources",
-    "SnippetSource": "foretype_context.sources",
+    "Snapshot": "foretype_context.text.document",
+    "Snippet": "foretype_context.prompt.sources",
+    "SnippetSource": "foretype_context.prompt.sources",
     "Suggestion": "foretype_client.flow.suggestion",
     "open_client": "foretype_client.client",
     "open_location": "foretype_client.locations",

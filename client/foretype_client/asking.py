@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from foretype_context.assemble import Assembler
-from foretype_context.document import Snapshot
-from foretype_context.finish import Finished, finish, strip_healed
-from foretype_context.plan import Plan, PlanState
-from foretype_context.sources import Snippet
+from foretype_context.finish.post_processing import Finished, finish, strip_healed
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.plan import Plan, PlanState
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Complete, Done, RequestClass
 
 from foretype_client.session.session import Session

@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 
 import httpx
 import msgspec
-from foretype_context.document import Snapshot
 from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
-from foretype_context.plan import PlanState
+from foretype_context.prompt.plan import PlanState
+from foretype_context.text.document import Snapshot
 from foretype_wire.errors import GatewayGoneError, TokenInClearError
 from foretype_wire.messages import RequestClass
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from foretype_context.assemble import Assembler
-from foretype_context.document import Document, Snapshot
 from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
-from foretype_context.sources import Snippet, SnippetSource
-from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.sources import Snippet, SnippetSource
+from foretype_context.text.document import Document, Snapshot
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Profile, Workspace
 from foretype_wire.subscriptions import Subscribers

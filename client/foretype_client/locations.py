@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from foretype_context.document import Document, Snapshot
-from foretype_context.exclude import MAX_CURRENT_BYTES, reason_to_exclude
-from foretype_context.small_files import read_small
+from foretype_context.folder.exclude import MAX_CURRENT_BYTES, reason_to_exclude
+from foretype_context.folder.small_files import read_small
+from foretype_context.text.document import Document, Snapshot
 
 from foretype_client.errors import InputError
 

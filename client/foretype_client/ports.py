@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from foretype_context.profile import Profile
-from foretype_context.segments import Segment
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.segments import Segment
 from foretype_wire.credentials import keep_secret, without_credentials
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done
 

@@ -1,4 +1,4 @@
-"""The one way to a terminal: what is printed is clean (:mod:`foretype_context.plain`), and is text.
+"""The one way to a terminal: what is printed is clean (:mod:`foretype_context.text.plain`), and is text.
 
 Rich's markup and emoji codes are not interpreted: a name may hold brackets and colons. Styles come from our own code, as objects.
 """
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from foretype_context.plain import ACTS, one_line, plain
+from foretype_context.text.plain import ACTS, one_line, plain
 
 __all__ = ["console", "one_line", "plain", "say", "say_json"]
 

@@ -314,7 +314,7 @@ def own_prompts(folder: Path) -> list[list[int]]:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    files = sorted((HERE.parents[1] / "context" / "foretype_context").glob("*.py"))[:8]
+    files = sorted((HERE.parents[1] / "context" / "foretype_context" / "prompt").glob("*.py"))[-8:]
     return [tokenizer.encode(file.read_text("utf-8")[:1500]).ids for file in files]
 
 

@@ -17,9 +17,9 @@ import msgspec
 from foretype_client.ports import Endpoint
 from foretype_client.private_gateway.finding import ensure_gateway, find_gateway
 from foretype_client.session.session import Session
-from foretype_context.assemble import Assembler
-from foretype_context.profile import Profile
-from foretype_context.tokens import load_tokenizer
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.profile import Profile
+from foretype_context.tokens.tokenizer import load_tokenizer
 
 __all__ = ["Connected", "GatewayOptions", "connected", "private_gateway", "stop_gateway"]
 

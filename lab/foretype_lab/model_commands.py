@@ -186,7 +186,7 @@ def evaluate(
 
     With a checkpoint it writes ``training.json`` and the curve, too.
     """
-    from foretype_context.grammars import grammar
+    from foretype_context.grammars.grammar import grammar
 
     from foretype_lab.model_files import gguf_file
     from foretype_lab.model_files.export import read_checkpoint

@@ -25,7 +25,7 @@ from foretype_lsp.parts import Parts
 
 if TYPE_CHECKING:
     from foretype_client.client import Client, ClientOptions
-    from foretype_context.profile import Profile
+    from foretype_context.prompt.profile import Profile
     from foretype_wire.tracing.spans import Tracing
 
 __all__ = ["STATUS_POLL_S", "GatewayClient"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from foretype_context import globs as linear
+from foretype_context.folder import globs as linear
 
 __all__ = ["first_match", "matches"]
 

@@ -12,7 +12,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
-from foretype_context.plain import PlainFormatter
+from foretype_context.text.plain import PlainFormatter
 
 __all__ = ["configure", "set_level"]
 

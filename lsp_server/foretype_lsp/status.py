@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 from foretype_client.session.connecting import without_credentials
-from foretype_context.profile import Service
+from foretype_context.prompt.profile import Service
 from foretype_wire.subscriptions import Subscribers
 
 __all__ = ["Counts", "State", "Status", "StatusMachine"]

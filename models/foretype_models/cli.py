@@ -26,7 +26,7 @@ def fail(message: str) -> typer.Exit:
 def served_layout(model: artifacts.Artifact, named: str | None = None) -> str:
     """The layout that is named, else the one that a gateway announces for this model."""
     from foretype_context.errors import UnknownGrammarError, UnknownLayoutError
-    from foretype_context.grammars import grammar
+    from foretype_context.grammars.grammar import grammar
 
     try:
         family = grammar(model.grammar)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from foretype_context.families import Family, families, unserved
-from foretype_context.grammars import GRAMMARS
+from foretype_context.grammars.families import Family, families, unserved
+from foretype_context.grammars.grammar import GRAMMARS
 
 __all__ = ["lines", "markdown", "rows"]
 

@@ -11,9 +11,9 @@ from typing import Any, Final, cast
 
 import msgspec
 from foretype_context.errors import TokenizerError
-from foretype_context.families import Detection, Evidence, Family, detect, families, known_controls
-from foretype_context.tokenizer_file import is_control
-from foretype_context.tokens import tokenizer_from_bytes
+from foretype_context.grammars.families import Detection, Evidence, Family, detect, families, known_controls
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
+from foretype_context.tokens.tokenizer_file import is_control
 
 from foretype_models.gguf_metadata import GgufError, read_metadata
 

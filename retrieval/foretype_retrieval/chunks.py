@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.parsing import parse_bounded
+from foretype_context.syntax.parsing import parse_bounded
 
 from foretype_retrieval.definitions import Definition, Kind, definitions
 

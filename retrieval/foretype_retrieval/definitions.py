@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from foretype_context.node_types import CLASSES, FUNCTION_VALUES, FUNCTIONS, NEVER, WRAPPERS, defined_name
-from foretype_context.parsing import node_text
+from foretype_context.syntax.node_types import CLASSES, FUNCTION_VALUES, FUNCTIONS, NEVER, WRAPPERS, defined_name
+from foretype_context.syntax.parsing import node_text
 from tree_sitter import Node, Tree
 
 __all__ = ["Definition", "Kind", "definitions"]

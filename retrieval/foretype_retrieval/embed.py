@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 from foretype_context.errors import TokenizerError
-from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER, ArtifactError, locate_embedder
 from numpy.typing import NDArray
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from foretype_context.git import repository_at
+from foretype_context.folder.git import repository_at
 
 __all__ = ["GitState"]
 

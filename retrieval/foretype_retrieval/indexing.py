@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from foretype_context.languages import language_of
+from foretype_context.syntax.languages import language_of
 
 from foretype_retrieval.chunks import chunk_text
 from foretype_retrieval.embedder import Embedder

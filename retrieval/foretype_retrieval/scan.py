@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
-from foretype_context.ignored import Rules, is_ignored, rules_below, rules_of_user
-from foretype_context.languages import PLAINTEXT, language_of
-from foretype_context.small_files import read_small
-from foretype_context.text import well_formed
+from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
+from foretype_context.folder.ignored import Rules, is_ignored, rules_below, rules_of_user
+from foretype_context.folder.small_files import read_small
+from foretype_context.syntax.languages import PLAINTEXT, language_of
+from foretype_context.text.strings import well_formed
 
 from foretype_retrieval.errors import WorkspaceGoneError
 from foretype_retrieval.index import FileState

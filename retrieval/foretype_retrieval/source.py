@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from foretype_context.document import Snapshot
-from foretype_context.segments import Scope
-from foretype_context.sources import Snippet
-from foretype_context.uris import path_of_uri
+from foretype_context.prompt.segments import Scope
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Snapshot
+from foretype_context.text.uris import path_of_uri
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.indexing import Progress
@@ -31,7 +31,7 @@ _OPEN_CHARS_MAX: Final = 400_000
 
 
 class RetrievalSource:
-    """A :class:`foretype_context.sources.SnippetSource` over the indexes of the open workspaces.
+    """A :class:`foretype_context.prompt.sources.SnippetSource` over the indexes of the open workspaces.
 
     All methods are called by one thread.
 

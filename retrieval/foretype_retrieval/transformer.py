@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from foretype_context.text import well_formed
+from foretype_context.text.strings import well_formed
 from numpy.typing import NDArray
 
 from foretype_retrieval.embedder import EMBEDDED_CHARS

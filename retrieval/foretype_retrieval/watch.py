@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 import platformdirs
-from foretype_context.ignored import rules_of_user
-from foretype_context.text import well_formed
+from foretype_context.folder.ignored import rules_of_user
+from foretype_context.text.strings import well_formed
 
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.errors import (

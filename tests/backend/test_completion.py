@@ -8,7 +8,7 @@ from foretype_backend.engines.port import Chunk
 from foretype_backend.serving.completion import AdmittedRequest, Record
 from foretype_backend.serving.output_text import OutputText
 from foretype_backend.serving.render import Prompt
-from foretype_context.profile import Stop
+from foretype_context.prompt.profile import Stop
 from foretype_wire.messages import ErrorCode
 from hypothesis import given
 from hypothesis import strategies as st

@@ -8,8 +8,8 @@ from foretype_backend.config.load import Config, is_loopback, load_config
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.errors import ConfigError
 from foretype_backend.start.parts import make_profile, prepare
-from foretype_context.assemble import Assembler
-from foretype_context.grammars import described
+from foretype_context.grammars.grammar import described
+from foretype_context.prompt.assemble import Assembler
 from foretype_models.artifacts import FOLDER
 
 LONG = "0123456789abcdef"

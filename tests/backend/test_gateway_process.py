@@ -19,7 +19,7 @@ from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.config.load import Config, GatewayConfig
 from foretype_backend.transport.sockets import bind
 from foretype_client.session.session import Session
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import FOLDER
 from foretype_wire.messages import GatewayMessage, Goaway, Hello
 from msgspec import msgpack

@@ -12,7 +12,7 @@ from foretype_backend.engines.embedded.gguf_header import read_header
 from foretype_backend.errors import ConfigError, ModelFileError
 from foretype_backend.start.cli import app
 from foretype_backend.start.parts import prepare
-from foretype_context.grammars import GRAMMARS
+from foretype_context.grammars.grammar import GRAMMARS
 from typer.testing import CliRunner
 
 BIASES = ("blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias")

@@ -10,9 +10,9 @@ from backend.tiny_gguf import byte_level_tokens
 from context.tiny import KINDS, raw
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.errors import ModelFileError
-from foretype_context.families import Evidence, detect
-from foretype_context.templates import grammar
-from foretype_context.tokens import PROBE, tokenizer_from_bytes
+from foretype_context.grammars.families import Evidence, detect
+from foretype_context.prompt.templates import grammar
+from foretype_context.tokens.tokenizer import PROBE, tokenizer_from_bytes
 from foretype_models.artifacts import locate
 
 TEXTS = [PROBE, PROBE.upper(), PROBE.replace("\n", "\n    "), "naïve  12345 '''s 漢字\r\n\t\tx", ""]

@@ -14,7 +14,7 @@ from foretype_backend.doors import connection as stream_connection
 from foretype_backend.doors import http as http_door
 from foretype_backend.doors import stream as stream_door
 from foretype_backend.identity.keys import mint
-from foretype_context.segments import Kind
+from foretype_context.prompt.segments import Kind
 from foretype_wire.messages import Complete, Delta, Done, Need
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed

@@ -9,7 +9,7 @@ from foretype_backend.admission.degradation import RUNGS, Ladder, profile_at
 from foretype_backend.admission.outcomes import SHED
 from foretype_backend.admission.pressure import Pressure
 from foretype_backend.start.app import stream_door
-from foretype_context.profile import Service
+from foretype_context.prompt.profile import Service
 from foretype_lsp.status import State, StatusMachine
 from foretype_wire.messages import Profile, RequestClass
 from hypothesis import given, settings

@@ -21,8 +21,8 @@ from foretype_backend.prefix.chain import blocks_of
 from foretype_backend.prefix.directory import PrefixDirectory
 from foretype_backend.prefix.salt import Namespace
 from foretype_backend.serving.encoding import INLINE_CHARS, EncodePool
-from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
-from foretype_context.tokens import CutRule
+from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.tokens.tokenizer import CutRule
 from foretype_wire.messages import MAX_CHANGED, Changed, ChangeReason, Done, Error, ErrorCode, Need
 from foretype_wire.segment_cache import CAPACITY_ENTRIES
 from hypothesis import given, settings

@@ -5,7 +5,7 @@ from backend.world import TOKENIZER
 from foretype_backend.engines.port import Chunk
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.serving.output_text import OutputText, TextDelta, joined
-from foretype_context.profile import Opened, Stop
+from foretype_context.prompt.profile import Opened, Stop
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,7 +12,7 @@ from backend.world import TOKENIZER, gateway, profile
 from e2e.lsp_support import GatewayProcess
 from foretype_backend.playground.logins import BrowserLogins, cookie_name
 from foretype_backend.playground.plans import Pages, difference
-from foretype_context.assemble import Assembler
+from foretype_context.prompt.assemble import Assembler
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio.client import connect

@@ -21,7 +21,7 @@ from foretype_backend.fleet.routing.speculation import SpeculationOptions
 from foretype_backend.fleet.warmups import WarmOptions
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 from foretype_backend.prefix.salt import tier_namespace
-from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from prometheus_client import CollectorRegistry, generate_latest
 
 QUICK = HealthOptions(idle_s=0.5, silence_s=0.3, first_pause_s=0.1, longest_pause_s=0.2)

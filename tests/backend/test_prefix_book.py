@@ -17,7 +17,7 @@ from foretype_backend.fleet.retire import RetireSender
 from foretype_backend.prefix.cache_book import FORGET_AFTER_S, CacheBook
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice, read_stream
 from foretype_backend.prefix.salt import SaltBook, tier_namespace, tier_secret
-from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from foretype_backend.engines.embedded.shadow_cache import block_keys, extend_ke
 from foretype_backend.prefix.chain import ChainMaker, blocks_of
 from foretype_backend.prefix.directory import PrefixDirectory
 from foretype_backend.prefix.salt import Namespace, SaltBook, cache_salt
-from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,8 +4,8 @@ import pytest
 from backend.world import TOKENIZER, segment, segments
 from foretype_backend.doors.http import fim_segments
 from foretype_backend.serving.render import Renderer, check_order, resolve
-from foretype_context.segments import STABLE_KINDS, Kind, digest_of
-from foretype_context.templates import GRAMMARS, encode_prompt, grammar
+from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
+from foretype_context.prompt.templates import GRAMMARS, encode_prompt, grammar
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import WireSegment
 from foretype_wire.segment_cache import SegmentCache
@@ -91,7 +91,7 @@ def test_other_orders_name_the_segment(id: str, bad: list[Kind], field: str) -> 
 @given(st.permutations([Kind.PATH, P, S, T, M, F]), st.sampled_from(sorted(GRAMMARS)))
 def test_whatever_order_passes_can_be_rendered(kinds: list[Kind], id: str) -> None:
     from context.tiny import tiny
-    from foretype_context.segments import Scope, Segment, Source
+    from foretype_context.prompt.segments import Scope, Segment, Source
 
     try:
         check_order(kinds, grammar(id))

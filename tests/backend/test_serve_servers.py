@@ -13,8 +13,8 @@ from backend.test_gateway_process import refused, serving
 from backend.tiny_gguf import byte_level_tokens, write_tiny_gguf
 from backend.world import TOKENIZER_PATH
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
-from foretype_context.grammars import grammar
-from foretype_context.tokens import tokenizer_from_bytes
+from foretype_context.grammars.grammar import grammar
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 
 QWEN = grammar("qwen2.5-coder")
 CONTROLS = tuple(sorted(QWEN.controls()))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from backend.world import complete
 from foretype_backend.config.load import LimitsConfig
-from foretype_context.profile import Opened, Stop
+from foretype_context.prompt.profile import Opened, Stop
 from foretype_wire.errors import BadFrameError, InvalidRequestError
 from foretype_wire.gateway_protocol import GatewaySession, Inbox, Outbox, check_complete
 from foretype_wire.messages import Ack, Cancel, Delta, Done, Finish, Hello

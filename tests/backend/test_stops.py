@@ -2,8 +2,8 @@ from itertools import product
 
 import pytest
 from foretype_backend.serving.stops import StopScanner
-from foretype_context.profile import Opened, Stop
-from foretype_context.syntax import indent_columns
+from foretype_context.prompt.profile import Opened, Stop
+from foretype_context.syntax.blocks import indent_columns
 from hypothesis import example, given
 from hypothesis import strategies as st
 

@@ -12,8 +12,8 @@ from backend.world import TOKEN, TOKENIZER, complete, gateway, profile, scripted
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.start.app import stream_door
 from foretype_backend.telemetry.intake import Sender
-from foretype_context.profile import Opened
-from foretype_context.segments import Kind, digest_of
+from foretype_context.prompt.profile import Opened
+from foretype_context.prompt.segments import Kind, digest_of
 from foretype_wire.messages import (
     MAX_FRAME_BYTES,
     Ack,

@@ -13,12 +13,12 @@ from backend.world import TOKEN, TOKENIZER_PATH, World, gateway, profile, script
 from context.tiny import raw, tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_client.session.session import Session
-from foretype_context.assemble import Assembler
-from foretype_context.document import Document, Edit
-from foretype_context.grammars import GRAMMARS, described
-from foretype_context.plan import PlanState
-from foretype_context.segments import Segment
-from foretype_context.tokens import Tokenizer, load_tokenizer, tokenizer_from_bytes
+from foretype_context.grammars.grammar import GRAMMARS, described
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.plan import PlanState
+from foretype_context.prompt.segments import Segment
+from foretype_context.text.document import Document, Edit
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer, tokenizer_from_bytes
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish
 

@@ -15,7 +15,7 @@ from foretype_backend.engines.port import GenerationParams, GenerationRequest, O
 from foretype_backend.fleet.pool import PoolOptions
 from foretype_backend.fleet.warmups import Part, WarmOptions, WarmQueue, stable_parts
 from foretype_backend.prefix.chain import blocks_of
-from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from hypothesis import given
 from hypothesis import strategies as st
 

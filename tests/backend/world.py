@@ -19,8 +19,8 @@ from foretype_backend.engines.scripted import ScriptedEngine, text_script
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.start.app import create_app
 from foretype_backend.transport.server import running
-from foretype_context.segments import Kind, Scope, Source
-from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_context.prompt.segments import Kind, Scope, Source
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER
 from foretype_wire.messages import (
     Complete,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 
-from foretype_context.profile import Profile
-from foretype_context.segments import Segment
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, Usage
 

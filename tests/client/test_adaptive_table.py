@@ -10,8 +10,8 @@ from foretype_client.adaptive.lexemes import LINE_END, Vocabulary, lex
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import HISTORY_MAX, CorpusTable, shipped_table
 from foretype_client.errors import TableError
-from foretype_context.document import Document
-from foretype_context.lexemes import hash_contexts
+from foretype_context.text.document import Document
+from foretype_context.text.lexemes import hash_contexts
 from foretype_lab.corpus_table.build import build_table
 from foretype_lab.corpus_table.count import ORDERS, count_order
 from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of

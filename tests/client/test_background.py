@@ -7,7 +7,7 @@ from client.typing_desk import Desk, profile
 from foretype_client.flow.suggestion import FlowState, Origin
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, RequestClass
 

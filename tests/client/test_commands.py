@@ -17,8 +17,8 @@ import pytest
 from client.wire_server import Behaviour, Peer, WireServer, answer
 from context.tiny import raw
 from foretype_client.commands.cli import app
-from foretype_context.languages import syntax_of
-from foretype_context.templates import grammar
+from foretype_context.prompt.templates import grammar
+from foretype_context.syntax.languages import syntax_of
 from foretype_wire.messages import Complete, Delta, Done, Error, ErrorCode, Finish, Profile, RequestClass, Usage
 from typer.testing import CliRunner
 

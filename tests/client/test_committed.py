@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from foretype_client.sources.committed import CommittedSource, GitHead, repository_of
-from foretype_context.document import Document
-from foretype_context.segments import Scope
-from foretype_context.sources import Snippet
+from foretype_context.prompt.segments import Scope
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Document
 
 VIEW = "from pydantic import BaseModel\nimport json\n\n\ndef {0}(limit: int) -> list[str]:\n    return []\n"
 

@@ -8,11 +8,11 @@ from foretype_client.feedback.feedback import Ended
 from foretype_client.flow.suggestion import FlowState, Origin, SelectedCompletion, Suggestion
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions, Trigger
-from foretype_context.document import Document
-from foretype_context.finish import Finished
-from foretype_context.plan import SuggestionKind
-from foretype_context.profile import MinMeanLogprob
-from foretype_context.segments import Segment
+from foretype_context.finish.post_processing import Finished
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.prompt.profile import MinMeanLogprob
+from foretype_context.prompt.segments import Segment
+from foretype_context.text.document import Document
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, Finish, RequestClass
 

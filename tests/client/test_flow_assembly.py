@@ -6,9 +6,9 @@ import pytest
 from client.scripted_gateway import Script, ScriptedGateway
 from client.typing_desk import Desk, profile
 from context.tiny import tiny
-from foretype_context.assemble import Assembler
-from foretype_context.segments import STABLE_KINDS, Kind
-from foretype_context.templates import encode_prompt, grammar
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.segments import STABLE_KINDS, Kind
+from foretype_context.prompt.templates import encode_prompt, grammar
 
 from client import virtual
 

@@ -8,10 +8,10 @@ from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.flow.type_through import Place
 from foretype_client.policy.trigger import Trigger
-from foretype_context.document import Document
-from foretype_context.finish import finish
-from foretype_context.plan import SuggestionKind
-from foretype_context.profile import MinMeanLogprob
+from foretype_context.finish.post_processing import finish
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.prompt.profile import MinMeanLogprob
+from foretype_context.text.document import Document
 
 TEXT = "f g(x):\n    return x\n"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from foretype_client.sources.naming import Import, imports_of
 from foretype_client.sources.own import OwnSource
-from foretype_context.document import Document
-from foretype_context.sources import Snippet
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Document
 from hypothesis import given
 from hypothesis import strategies as st
 

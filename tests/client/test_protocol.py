@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from foretype_context.segments import Kind, Scope, Segment, Source, digest_of
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source, digest_of
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
 from foretype_wire.codec import Codec, scrub
 from foretype_wire.errors import FrameTooLargeError, GatewayGoneError, RequestRefusedError

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from foretype_context.segments import STABLE_KINDS, Kind, digest_of
+from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
 from foretype_wire.messages import SEGMENT_CACHE_BYTES
 from foretype_wire.segment_cache import DEFAULT_CAPACITY_BYTES, SegmentCache
 from hypothesis import given

@@ -16,7 +16,7 @@ from foretype_client.ports import Endpoint
 from foretype_client.session.connecting import Backoff, check_url, mapped
 from foretype_client.session.session import Session
 from foretype_client.session.tokenizers import TokenizerStore
-from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import (
     Cancel,

@@ -15,9 +15,9 @@ from foretype_client.client import ClientOptions, open_client
 from foretype_client.errors import GatewayStartError, TokenizerFetchError
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions, Trigger
-from foretype_context.document import Document
 from foretype_context.errors import UnknownGrammarError
-from foretype_context.templates import grammar
+from foretype_context.prompt.templates import grammar
+from foretype_context.text.document import Document
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Complete, Profile
 from foretype_wire.workspace import workspace_of

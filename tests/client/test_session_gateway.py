@@ -16,8 +16,8 @@ from client.wire_server import read
 from foretype_backend.start.app import stream_door
 from foretype_client.session.connecting import Backoff
 from foretype_client.session.session import Session
-from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.templates import encode_prompt, grammar
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.templates import encode_prompt, grammar
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Changed, ChangeReason, Complete, Delta, ErrorCode, Finish
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_wire.codec import Codec, scrub_call
 from foretype_wire.errors import UnreadableFrameError
 from foretype_wire.messages import (

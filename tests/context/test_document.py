@@ -2,10 +2,10 @@ import re
 from typing import Any
 
 import pytest
-from foretype_context.document import Document, Edit, Snapshot
 from foretype_context.errors import EditRangeError
-from foretype_context.languages import LANGUAGES, language_of, syntax_of
-from foretype_context.lines import LineIndex
+from foretype_context.syntax.languages import LANGUAGES, language_of, syntax_of
+from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.text.lines import LineIndex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,5 +1,5 @@
 import pytest
-from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
+from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
 
 
 @pytest.mark.parametrize(

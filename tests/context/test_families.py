@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from foretype_context.families import Evidence, detect, families, known_controls, names_a_chat_model, unserved
-from foretype_context.grammars import GRAMMARS
+from foretype_context.grammars.families import Evidence, detect, families, known_controls, names_a_chat_model, unserved
+from foretype_context.grammars.grammar import GRAMMARS
 
 PIPE_FIM = ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>")
 FIM = ("<fim_prefix>", "<fim_middle>", "<fim_suffix>", "<fim_pad>")

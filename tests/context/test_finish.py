@@ -2,11 +2,11 @@ import re
 
 import pytest
 from context.tiny import SAMPLE
-from foretype_context.brackets import excess_closer, surroundings
-from foretype_context.document import Document, Snapshot
-from foretype_context.finish import Finished, finish, strip_healed
-from foretype_context.plan import SuggestionKind
-from foretype_context.repetition import is_repetitive, without_repeated_lines
+from foretype_context.finish.post_processing import Finished, finish, strip_healed
+from foretype_context.finish.repetition import is_repetitive, without_repeated_lines
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.brackets import excess_closer, surroundings
+from foretype_context.text.document import Document, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

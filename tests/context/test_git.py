@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from foretype_context.errors import GitError
-from foretype_context.git import Repository, repository_at
+from foretype_context.folder.git import Repository, repository_at
 
 IDENTITY = ("-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "protocol.file.allow=always")
 

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from foretype_context.globs import PATTERNS_MAX, STARS_MAX, Globs, matches
-from foretype_context.ignored import Ignored
+from foretype_context.folder.globs import PATTERNS_MAX, STARS_MAX, Globs, matches
+from foretype_context.folder.ignored import Ignored
 
 NAMES = ("a", "b", "ab", "a.b", "aab", "b-a", "[a]", "a b")
 

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 from context.tiny import raw, tiny
-from foretype_context.assemble import Assembler, PlanState
-from foretype_context.document import Document
 from foretype_context.errors import GrammarError, ProfileError, SegmentOrderError, UnknownGrammarError
-from foretype_context.grammars import GRAMMARS, MAX_BYTES, announced, described
-from foretype_context.profile import Profile
-from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.templates import Control, Text, encode_prompt, grammar, render
-from foretype_context.tokens import tokenizer_from_bytes
+from foretype_context.grammars.grammar import GRAMMARS, MAX_BYTES, announced, described
+from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.templates import Control, Text, encode_prompt, grammar, render
+from foretype_context.text.document import Document
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 
 NEW: dict[str, Any] = {
     "id": "martian-1",

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from foretype_context.ignored import Ignored
+from foretype_context.folder.ignored import Ignored
 
 FILES = ("a.py", "local.py", "gen/b.py", "pkg/tmp_a.py", "pkg/tmp_keep.py", "pkg/deep/local.py", "build/keep.py")
 RULES = {

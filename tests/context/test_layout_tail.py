@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from context.test_layout_places import SOURCE, ids_of, opened, shared, text_of
 from context.tiny import tiny
-from foretype_context.assemble import Assembler, Plan, PlanState
-from foretype_context.document import Document, Edit, Snapshot
-from foretype_context.profile import Budgets, Profile
-from foretype_context.segments import Kind
-from foretype_context.templates import grammar
+from foretype_context.prompt.assemble import Assembler, Plan, PlanState
+from foretype_context.prompt.profile import Budgets, Profile
+from foretype_context.prompt.segments import Kind
+from foretype_context.prompt.templates import grammar
+from foretype_context.text.document import Document, Edit, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

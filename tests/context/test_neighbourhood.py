@@ -8,10 +8,10 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from foretype_context.document import Document, Edit, Snapshot
-from foretype_context.languages import LANGUAGES, parser_for
-from foretype_context.neighbourhood import ABOVE_CHARS, BELOW_CHARS, PARSE_STEPS
-from foretype_context.syntax import in_comment_or_string
+from foretype_context.syntax.blocks import in_comment_or_string
+from foretype_context.syntax.languages import LANGUAGES, parser_for
+from foretype_context.syntax.neighbourhood import ABOVE_CHARS, BELOW_CHARS, PARSE_STEPS
+from foretype_context.text.document import Document, Edit, Snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,7 +162,7 @@ def test_what_was_given_up_is_tried_again_ever_more_seldom(monkeypatch: pytest.M
     def never(_parser: object, _source: bytes, steps: int, _base: object = None) -> None:
         limits.append(steps)
 
-    monkeypatch.setattr("foretype_context.neighbourhood.parse_in_steps", never)
+    monkeypatch.setattr("foretype_context.syntax.neighbourhood.parse_in_steps", never)
     document = Document("u", "x = 1\n", language="python")
     tries: list[int] = []
     for version in range(40):

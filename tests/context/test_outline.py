@@ -6,8 +6,8 @@ import time
 from textwrap import dedent
 
 import pytest
-from foretype_context.languages import LANGUAGES
-from foretype_context.outline import outline, parts_of
+from foretype_context.syntax.languages import LANGUAGES
+from foretype_context.syntax.outline import outline, parts_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from foretype_context.document import Document
-from foretype_context.repository import RepositorySource, package_of, repository_part
-from foretype_context.segments import Scope
+from foretype_context.prompt.repository import RepositorySource, package_of, repository_part
+from foretype_context.prompt.segments import Scope
+from foretype_context.text.document import Document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from foretype_context.errors import NotSmallError
-from foretype_context.small_files import read_small
+from foretype_context.folder.small_files import read_small
 
 
 def test_a_regular_file_is_read_whole_up_to_its_bound(tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 from context.tiny import tiny
-from foretype_context.assemble import Assembler, Plan, PlanState
-from foretype_context.document import Document
-from foretype_context.profile import Budgets, Profile
-from foretype_context.segments import Kind, Scope
-from foretype_context.sources import Snippet
-from foretype_context.strategy import DEFAULT_STRATEGY, STRATEGIES, Strategy, strategy_named
+from foretype_context.prompt.assemble import Assembler, Plan, PlanState
+from foretype_context.prompt.profile import Budgets, Profile
+from foretype_context.prompt.segments import Kind, Scope
+from foretype_context.prompt.sources import Snippet
+from foretype_context.prompt.strategy import DEFAULT_STRATEGY, STRATEGIES, Strategy, strategy_named
+from foretype_context.text.document import Document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

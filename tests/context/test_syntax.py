@@ -1,8 +1,6 @@
 import pytest
-from foretype_context.document import Document, Snapshot
-from foretype_context.languages import LANGUAGES, syntax_of
-from foretype_context.plan import SuggestionKind
-from foretype_context.syntax import (
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.blocks import (
     block_indent,
     in_comment_or_string,
     indent_columns,
@@ -10,6 +8,8 @@ from foretype_context.syntax import (
     stop_indent,
     suggestion_kind,
 )
+from foretype_context.syntax.languages import LANGUAGES, syntax_of
+from foretype_context.text.document import Document, Snapshot
 from tree_sitter import Query
 
 LINE, BLOCK, MID = SuggestionKind.LINE, SuggestionKind.BLOCK, SuggestionKind.MID_LINE

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from context.tiny import tiny
 from foretype_context.errors import SegmentOrderError, UnknownControlError, UnknownGrammarError
-from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.templates import (
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.templates import (
     GRAMMARS,
     Control,
     PromptEncoder,
@@ -16,7 +16,7 @@ from foretype_context.templates import (
     healed_suffix,
     render,
 )
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

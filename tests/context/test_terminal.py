@@ -8,8 +8,8 @@ import logging
 import unicodedata
 
 import pytest
-from foretype_context.plain import PlainFormatter, one_line, plain
 from foretype_context.terminal import console, say, say_json
+from foretype_context.text.plain import PlainFormatter, one_line, plain
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table

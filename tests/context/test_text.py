@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from foretype_context.text import common_prefix, common_suffix, join_surrogates, well_formed
-from foretype_context.uris import path_of_uri
+from foretype_context.text.strings import common_prefix, common_suffix, join_surrogates, well_formed
+from foretype_context.text.uris import path_of_uri
 from foretype_wire.codec import scrub
 from hypothesis import given
 from hypothesis import strategies as st

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from context.tiny import KINDS, SAMPLE, raw, tiny
 from foretype_context.errors import TokenizerError, UnknownControlError
-from foretype_context.templates import GRAMMARS, grammar
-from foretype_context.text import well_formed
-from foretype_context.tokens import (
+from foretype_context.prompt.templates import GRAMMARS, grammar
+from foretype_context.text.strings import well_formed
+from foretype_context.tokens.tokenizer import (
     CutRule,
     StreamDecoder,
     cut_points,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from foretype_context.brackets import missing_closers
-from foretype_context.document import Document
-from foretype_context.finish import finish
-from foretype_context.languages import LANGUAGES
-from foretype_context.plan import SuggestionKind
-from foretype_context.truncate import block_end
+from foretype_context.finish.post_processing import finish
+from foretype_context.finish.truncate import block_end
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.brackets import missing_closers
+from foretype_context.syntax.languages import LANGUAGES
+from foretype_context.text.document import Document
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +60,7 @@ def test_text_that_ends_no_block_is_not_parsed(monkeypatch: pytest.MonkeyPatch) 
     def parsed(*_: object) -> None:
         raise AssertionError("parsed")
 
-    monkeypatch.setattr("foretype_context.truncate.parse_in_steps", parsed)
+    monkeypatch.setattr("foretype_context.finish.truncate.parse_in_steps", parsed)
     assert cut("a.js", "function f(x) {|\n", "\n  if (x) {\n    go(')');\n  }\n  return x;") is None
     assert cut("a.py", "def f(x):|\n", "\n    return {\n        1: 2}\n") is None
     with pytest.raises(AssertionError, match="parsed"):

@@ -4,8 +4,8 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from foretype_context.templates import grammar
-from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
+from foretype_context.prompt.templates import grammar
+from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Inner
 

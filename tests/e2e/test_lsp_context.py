@@ -10,7 +10,7 @@ import pytest
 from client.wire_server import Peer, WireServer
 from context.tiny import raw
 from e2e.lsp_support import DEADLINE_S, RawEditor, editor, server_command
-from foretype_context.templates import grammar
+from foretype_context.prompt.templates import grammar
 from foretype_wire.messages import Delta, Done, Finish, Profile
 from lsprotocol import types
 

@@ -13,7 +13,7 @@ from backend.test_stream_with_client import typing_session
 from backend.world import TOKENIZER, profile
 from e2e.lsp_support import GatewayProcess, editor
 from foretype_client.session.session import Session
-from foretype_context.assemble import Assembler
+from foretype_context.prompt.assemble import Assembler
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Delta, Finish
 from msgspec.structs import replace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from eval.git_repo import git
-from foretype_context.document import Document, Edit
+from foretype_context.text.document import Document, Edit
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved
 from foretype_eval.replay.edit_recording import load_recording

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_context.profile import Profile
+from foretype_context.prompt.profile import Profile
 from foretype_eval.cli import bench
 from foretype_eval.errors import LspGoneError
 from foretype_eval.gateway import GatewayOptions

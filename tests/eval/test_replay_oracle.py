@@ -1,4 +1,4 @@
-from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_eval.replay.commits import Stretch
 from foretype_eval.replay.oracle import oracle_of
 from foretype_wire.messages import Complete

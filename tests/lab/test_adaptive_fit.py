@@ -10,7 +10,7 @@ import pytest
 from foretype_client.adaptive.candidates import CopyLine, LocalCandidate
 from foretype_client.adaptive.mixture import CELLS, FEATURES, TOLD, Weights, fitted_weights
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_context.document import Snapshot
+from foretype_context.text.document import Snapshot
 from foretype_eval.replay.commits import Commit, Stretch
 from foretype_lab.adaptive.command import report
 from foretype_lab.adaptive.cuts import CutAnswer, SourceFile, answers

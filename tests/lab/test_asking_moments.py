@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretype_context.document import Edit
+from foretype_context.text.document import Edit
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_lab.prefill.asking_moments import Cause, Moment, moments_of
 from hypothesis import given, settings

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
-from foretype_context.document import Edit
-from foretype_context.profile import Profile
-from foretype_context.tokens import load_tokenizer
+from foretype_context.prompt.profile import Profile
+from foretype_context.text.document import Edit
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_lab.cache_counters.compare import compare, prompts_of, summary
 from foretype_lab.commands import bench

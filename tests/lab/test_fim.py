@@ -2,8 +2,8 @@ import random
 from collections import Counter
 
 import pytest
-from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.templates import Control, grammar, render
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.templates import Control, grammar, render
 from foretype_lab.training import fim
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -10,9 +10,9 @@ from eval.git_repo import git
 from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.prefix.chain import Block
 from foretype_backend.prefix.salt import Namespace
-from foretype_context.profile import Profile
-from foretype_context.segments import Scope
-from foretype_context.tokens import load_tokenizer
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.segments import Scope
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_lab.commands import bench
 from foretype_lab.fleet.break_even import SHAPES, Shape, break_even, redis_server
 from foretype_lab.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, simulate

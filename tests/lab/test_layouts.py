@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import tiktoken
-from foretype_context.assemble import Assembler, PlanState
-from foretype_context.document import Document
-from foretype_context.profile import Profile
-from foretype_context.templates import encode_prompt
-from foretype_context.tokens import load_tokenizer
+from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.templates import encode_prompt
+from foretype_context.text.document import Document
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_lab.quality import behaviour, held_out_cuts, layouts
 from foretype_lab.training import data, fim
 from foretype_lab.training.tokenizer import SPECIAL_IDS

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from foretype_context.document import Edit, Snapshot
+from foretype_context.text.document import Edit, Snapshot
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.virtual import VirtualLoop
@@ -158,7 +158,7 @@ def test_a_wrong_offer_is_left_alone() -> None:
 
 
 def test_vim_has_no_line_behind_the_last_line_end() -> None:
-    from foretype_context.document import Document
+    from foretype_context.text.document import Document
 
     snapshot = Document("file:///a.py", "one\r\ntwo\n", language="python", path="a.py", version=1).snapshot()
     assert buffer_of(snapshot, 7).lines == ("one", "two") and buffer_of(snapshot, 7).y == 2

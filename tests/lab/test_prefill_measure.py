@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from foretype_context.document import Document, Edit
-from foretype_context.segments import Kind
-from foretype_context.tokens import Tokenizer, load_tokenizer
-from foretype_context.windows import View
+from foretype_context.prompt.segments import Kind
+from foretype_context.prompt.windows import View
+from foretype_context.text.document import Document, Edit
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_lab.commands import bench
 from foretype_lab.prefill.asking_moments import Cause, moments_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-from foretype_context.tokens import CutRule, load_tokenizer
+from foretype_context.tokens.tokenizer import CutRule, load_tokenizer
 from foretype_lab.training import tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st

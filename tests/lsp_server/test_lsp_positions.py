@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from foretype_context.text import join_surrogates
+from foretype_context.text.strings import join_surrogates
 from foretype_lsp.documents.positions import Encoding, Lines, Position, index_at, split_lines, units
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -9,8 +9,8 @@ from typing import Any
 import gguf
 import pytest
 from context.tiny import raw
-from foretype_context.families import families, unserved
-from foretype_context.grammars import GRAMMARS
+from foretype_context.grammars.families import families, unserved
+from foretype_context.grammars.grammar import GRAMMARS
 from foretype_models.cli import app
 from foretype_models.family_table import markdown
 from typer.testing import CliRunner

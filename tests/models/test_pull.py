@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models import artifacts, cli
 from foretype_models.pull import checkpoint, place, tokens, write
 from foretype_models.pull.errors import PullError

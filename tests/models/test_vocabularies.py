@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
-from foretype_context.families import Evidence, Family, detect, families
-from foretype_context.grammars import GRAMMARS
-from foretype_context.templates import Control, encode_prompt, render
-from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
+from foretype_context.grammars.families import Evidence, Family, detect, families
+from foretype_context.grammars.grammar import GRAMMARS
+from foretype_context.prompt.templates import Control, encode_prompt, render
+from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 from foretype_models.gguf_metadata import read_metadata
 
 from models import vocabularies

@@ -16,14 +16,14 @@ from typing import Any, Final
 
 import gguf
 import numpy as np
-from foretype_context.assemble import Assembler, PlanState
-from foretype_context.document import Document
-from foretype_context.families import Family
-from foretype_context.grammars import GRAMMARS
-from foretype_context.profile import Budgets, Profile
-from foretype_context.segments import Segment
-from foretype_context.sources import Snippet
-from foretype_context.tokens import Tokenizer
+from foretype_context.grammars.families import Family
+from foretype_context.grammars.grammar import GRAMMARS
+from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.profile import Budgets, Profile
+from foretype_context.prompt.segments import Segment
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Document
+from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_models.gguf_metadata import read_metadata
 
 ROOT: Final = Path(__file__).parents[2]

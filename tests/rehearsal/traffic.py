@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from foretype_client.session.session import Session
-from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_wire.messages import Complete, Delta, Done
 
 __all__ = ["Answer", "Way", "asking", "complete"]

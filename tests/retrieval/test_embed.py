@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import TamperedArtifactError, locate
 from foretype_retrieval.embed import LazyEmbedder, default_embedder, load_static
 from foretype_retrieval.errors import EmbedderError

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from foretype_context.parsing import PARSE_STEPS, parse_bounded
+from foretype_context.syntax.parsing import PARSE_STEPS, parse_bounded
 from foretype_retrieval import scan as scanning
 from foretype_retrieval.chunks import chunk_text
 from foretype_retrieval.embed import default_embedder

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from foretype_context.document import Document, Snapshot
-from foretype_context.sources import SnippetSource
+from foretype_context.prompt.sources import SnippetSource
+from foretype_context.text.document import Document, Snapshot
 from foretype_retrieval.embed import LazyEmbedder, default_embedder
 from foretype_retrieval.errors import AbsentIndexError, IndexingCancelledError, WorkerError
 from foretype_retrieval.indexing import Progress, open_index

@@ -13,7 +13,7 @@ from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams,
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from foretype_backend.prefix.salt import Namespace, SaltBook
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
 from msgspec.structs import replace
 

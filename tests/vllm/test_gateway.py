@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from foretype_client.session.session import Session
-from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_wire.messages import Complete, Delta, Done
 from vllm_world.guard import Guard
 

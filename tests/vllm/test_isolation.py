@@ -28,7 +28,7 @@ from foretype_backend.identity.directory import KeyRecord, Tenant
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.store import IdentityStore
 from foretype_client.session.session import Session
-from foretype_context.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
 from foretype_models.artifacts import locate
 from foretype_wire.messages import Complete, Done, Usage
 from vllm_world.guard import Guard

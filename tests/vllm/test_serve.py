@@ -18,8 +18,8 @@ from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 from foretype_backend.fleet.build import make_pool
 from foretype_backend.fleet.pool import ReplicaPool
-from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
-from foretype_context.tokens import load_tokenizer
+from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
 from vllm_world.serving import BLOCK, VllmServe
 
@@ -37,7 +37,7 @@ def served(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 TOKENIZER = load_tokenizer(locate().tokenizer_path)
-SOURCE = Path(sys.modules["foretype_context.tokens"].__file__ or "").read_text("utf-8")
+SOURCE = Path(sys.modules["foretype_context.tokens.tokenizer"].__file__ or "").read_text("utf-8")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

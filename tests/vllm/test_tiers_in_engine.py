@@ -13,7 +13,7 @@ from backend.redis_server import RedisServer, redis_server
 from foretype_backend.engines.port import GenerationParams, GenerationRequest, Origin
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.prefix.salt import SaltBook, tier_namespace
-from foretype_context.segments import Kind, PlacedSegment, Scope, Segment, Source
+from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -24,7 +24,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
 import msgspec
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
 
 from foretype_wire.codec import Codec, Frame, scrub, scrub_call
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError, UnreadableFrameError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import msgspec
-from foretype_context.segments import Segment
-from foretype_context.text import join_surrogates, well_formed
+from foretype_context.prompt.segments import Segment
+from foretype_context.text.strings import join_surrogates, well_formed
 
 from foretype_wire.errors import FrameTooLargeError, UnreadableFrameError
 from foretype_wire.messages import MAX_FRAME_BYTES, ClientMessage, Complete, GatewayMessage

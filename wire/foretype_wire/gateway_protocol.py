@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from foretype_context.profile import Opened
+from foretype_context.prompt.profile import Opened
 
 from foretype_wire.errors import BadFrameError, InvalidRequestError
 from foretype_wire.messages import (

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
-from foretype_context.profile import Profile, Stop
-from foretype_context.segments import Kind, Scope, Source
+from foretype_context.prompt.profile import Profile, Stop
+from foretype_context.prompt.segments import Kind, Scope, Source
 
 __all__ = [
     "MAX_CHANGED",

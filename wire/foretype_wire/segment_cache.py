@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from foretype_context.segments import STABLE_KINDS, Kind, digest_of
+from foretype_context.prompt.segments import STABLE_KINDS, Kind, digest_of
 
 __all__ = ["CAPACITY_ENTRIES", "DEFAULT_CAPACITY_BYTES", "SegmentCache", "SegmentCacheStatistics"]
 

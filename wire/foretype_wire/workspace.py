@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from foretype_context.errors import GitError
-from foretype_context.git import repository_at
+from foretype_context.folder.git import repository_at
 
 from foretype_wire.codec import scrub
 from foretype_wire.messages import Workspace

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
-from foretype_context.profile import Profile, Service
+from foretype_context.prompt.profile import Profile, Service
 
 from foretype_backend.admission.tenant_demand import Demand, TenantLoad, heavy
 

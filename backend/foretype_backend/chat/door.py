@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
-from foretype_context.profile import Stop
-from foretype_context.tokens import Tokenizer
+from foretype_context.prompt.profile import Stop
+from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from foretype_wire.messages import RequestClass

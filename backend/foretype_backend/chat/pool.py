@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
-from foretype_context.templates import grammar
-from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_context.prompt.templates import grammar
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_wire.messages import RequestClass
 
 from foretype_backend.chat.engine import ChatEngine

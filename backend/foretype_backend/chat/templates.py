@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from foretype_context.text import common_prefix
+from foretype_context.text.strings import common_prefix
 
 __all__ = ["OTHER", "TemplateReport", "Templates", "template_name"]
 

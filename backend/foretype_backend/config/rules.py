@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 from foretype_context.errors import GrammarError
-from foretype_context.grammars import described
-from foretype_context.profile import Budgets
-from foretype_context.strategy import STRATEGIES
+from foretype_context.grammars.grammar import described
+from foretype_context.prompt.profile import Budgets
+from foretype_context.prompt.strategy import STRATEGIES
 
 from foretype_backend.errors import ConfigError
 from foretype_backend.identity.directory import is_name

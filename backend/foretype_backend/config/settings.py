@@ -19,9 +19,9 @@
 | `model.layout` | the shipped model's own, else the grammar's first | prompt layout that clients use |
 | `model.context_limit_tokens` | from the engine | prompt and output together |
 | `model.strategy` | `default-1` | context strategy, by name |
-| `model.strategy_rules.*` | none | the strategy itself, for clients that do not know the name: see `foretype_context.strategy` |
-| `model.budgets.*`, `model.stop.*` | see `foretype_context.profile` | |
-| `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.profile` | |
+| `model.strategy_rules.*` | none | the strategy itself, for clients that do not know the name: see `foretype_context.prompt.strategy` |
+| `model.budgets.*`, `model.stop.*` | see `foretype_context.prompt.profile` | |
+| `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.prompt.profile` | |
 | `telemetry.enabled` | true | keep what clients report of suggestions; else it is acknowledged and dropped |
 | `telemetry.url` | `telemetry/events.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
 | `telemetry.text_url` | `telemetry/texts` in the state directory | opted-in text: a folder, or `s3://bucket/prefix` |
@@ -79,8 +79,8 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import msgspec
-from foretype_context.profile import Budgets, MinMeanLogprob, StopRules
-from foretype_context.strategy import Strategy
+from foretype_context.prompt.profile import Budgets, MinMeanLogprob, StopRules
+from foretype_context.prompt.strategy import Strategy
 from foretype_wire.messages import MAX_FRAME_BYTES
 
 from foretype_backend.config.fleet import FastConfig

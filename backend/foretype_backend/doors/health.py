@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from foretype_context.profile import Profile
+from foretype_context.prompt.profile import Profile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 

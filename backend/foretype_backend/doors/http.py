@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from foretype_context.profile import Stop
-from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.templates import SPM, Grammar
+from foretype_context.prompt.profile import Stop
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.templates import SPM, Grammar
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import RequestClass
 from starlette.requests import Request

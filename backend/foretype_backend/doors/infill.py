@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from foretype_context.profile import Profile, Stop
-from foretype_context.segments import Kind, Segment
+from foretype_context.prompt.profile import Profile, Stop
+from foretype_context.prompt.segments import Kind, Segment
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request

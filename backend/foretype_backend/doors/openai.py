@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import msgspec
-from foretype_context.profile import Profile, Stop
+from foretype_context.prompt.profile import Profile, Stop
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import check_stop
 from starlette.requests import Request

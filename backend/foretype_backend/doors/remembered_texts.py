@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
 from foretype_wire.gateway_protocol import GatewaySession
 from foretype_wire.messages import Complete, WireSegment
 from foretype_wire.segment_cache import SegmentCache

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from foretype_context.profile import Service
+from foretype_context.prompt.profile import Service
 from foretype_wire.messages import Changed, Goaway, Profile
 from foretype_wire.subscriptions import Subscribers
 from starlette.websockets import WebSocket

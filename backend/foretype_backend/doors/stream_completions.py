@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.gateway_protocol import GatewaySession, invalid
 from foretype_wire.messages import (

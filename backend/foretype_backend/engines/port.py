@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 import msgspec
-from foretype_context.segments import PlacedSegment
+from foretype_context.prompt.segments import PlacedSegment
 
 __all__ = [
     "Capabilities",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from foretype_context.tokens import Tokenizer
+from foretype_context.tokens.tokenizer import Tokenizer
 
 __all__ = ["TextPrompts"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
-from foretype_context.languages import LANGUAGES
+from foretype_context.syntax.languages import LANGUAGES
 from foretype_wire.redaction import log_fault
 from prometheus_client.registry import Collector
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from foretype_context.segments import Scope
+from foretype_context.prompt.segments import Scope
 
 from foretype_backend.engines.port import Origin
 from foretype_backend.prefix.chain import Chain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 
-from foretype_context.plain import PlainFormatter
+from foretype_context.text.plain import PlainFormatter
 
 __all__ = ["configure"]
 

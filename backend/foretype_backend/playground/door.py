@@ -10,11 +10,11 @@ from importlib.resources import files
 from typing import Annotated, Any, Final
 
 import msgspec
-from foretype_context.assemble import Assembler
 from foretype_context.errors import ProfileError
-from foretype_context.plan import Plan
-from foretype_context.profile import Profile
-from foretype_context.tokens import Tokenizer
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.plan import Plan
+from foretype_context.prompt.profile import Profile
+from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_wire.errors import InvalidRequestError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response

@@ -10,10 +10,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.assemble import Assembler
-from foretype_context.document import Document, Edit
-from foretype_context.finish import Finished, finish, strip_healed
-from foretype_context.plan import Plan, PlanState
+from foretype_context.finish.post_processing import Finished, finish, strip_healed
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.plan import Plan, PlanState
+from foretype_context.text.document import Document, Edit
 
 __all__ = ["MAX_TEXT_CHARS", "Pages", "difference"]
 

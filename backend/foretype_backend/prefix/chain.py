@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from foretype_context.segments import PlacedSegment, Scope
+from foretype_context.prompt.segments import PlacedSegment, Scope
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys, block_keys, extend_keys
 

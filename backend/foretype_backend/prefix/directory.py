@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from foretype_context.segments import Scope
+from foretype_context.prompt.segments import Scope
 
 from foretype_backend.prefix.chain import Block, Chain, Span
 from foretype_backend.prefix.salt import Namespace

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import msgspec
-from foretype_context.profile import Stop
+from foretype_context.prompt.profile import Stop
 from foretype_wire.messages import Finish, RequestClass, Timings, Usage
 
 from foretype_backend.admission.limits import Denied, Reservation

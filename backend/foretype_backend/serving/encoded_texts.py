@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from foretype_context.tokens import CutRule, Tokenizer
+from foretype_context.tokens.tokenizer import CutRule, Tokenizer
 
 __all__ = ["MemoStatistics", "MemoTokenizer"]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from foretype_context.tokens import has_blanks
+from foretype_context.tokens.tokenizer import has_blanks
 
 __all__ = ["INLINE_CHARS", "EncodePool", "is_short"]
 

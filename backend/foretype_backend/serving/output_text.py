@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 import msgspec
-from foretype_context.profile import Stop
-from foretype_context.tokens import StreamDecoder, Tokenizer
+from foretype_context.prompt.profile import Stop
+from foretype_context.tokens.tokenizer import StreamDecoder, Tokenizer
 
 from foretype_backend.engines.port import Chunk
 from foretype_backend.errors import EngineUnavailableError

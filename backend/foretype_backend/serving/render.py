@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 from foretype_context.errors import SegmentOrderError
-from foretype_context.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
-from foretype_context.templates import Grammar, PromptEncoder, encode_prompt
-from foretype_context.tokens import Tokenizer
+from foretype_context.prompt.segments import STABLE_KINDS, Kind, PlacedSegment, Segment
+from foretype_context.prompt.templates import Grammar, PromptEncoder, encode_prompt
+from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_wire.errors import InvalidRequestError
 from foretype_wire.messages import WireSegment
 from foretype_wire.segment_cache import SegmentCache
@@ -42,7 +42,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """A prompt as an engine takes it: token ids, and the same as text for engines that refuse ids.
 
     Attributes:
-        ids: packed as in :class:`foretype_context.templates.EncodedPrompt`.
+        ids: packed as in :class:`foretype_context.prompt.templates.EncodedPrompt`.
         placed: its segments with their token ranges; none where a client rendered the prompt itself.
     """
 

@@ -19,7 +19,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
-from foretype_context.tokens import Tokenizer
+from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_wire.messages import RequestClass
 from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers

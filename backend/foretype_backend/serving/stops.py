@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from foretype_context.profile import Stop
+from foretype_context.prompt.profile import Stop
 
 __all__ = ["TAB_COLUMNS", "StopScanner"]
 
 TAB_COLUMNS: Final = 4
-"""A tab goes to the next multiple of this, as :func:`foretype_context.syntax.indent_columns` measures for the client."""
+"""A tab goes to the next multiple of this, as :func:`foretype_context.syntax.blocks.indent_columns` measures for the client."""
 
 
 class _Pattern:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from foretype_context.grammars import announced
-from foretype_context.profile import Profile
-from foretype_context.tokens import Tokenizer
+from foretype_context.grammars.grammar import announced
+from foretype_context.prompt.profile import Profile
+from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_wire.messages import Changed
 from starlette.applications import Starlette
 from starlette.middleware import Middleware

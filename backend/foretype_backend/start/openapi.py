@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from foretype_context.profile import Profile
-from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_context.prompt.profile import Profile
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import FOLDER
 
 from foretype_backend.config.load import Config

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError, UnknownLayoutError
-from foretype_context.families import Evidence, detect
-from foretype_context.grammars import PSM_GROWING, SPM_PLAIN_GROWING, Grammar, described, grammar
-from foretype_context.profile import MinMeanLogprob, Profile
-from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
+from foretype_context.grammars.families import Evidence, detect
+from foretype_context.grammars.grammar import PSM_GROWING, SPM_PLAIN_GROWING, Grammar, described, grammar
+from foretype_context.prompt.profile import MinMeanLogprob, Profile
+from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
 
 from foretype_backend.config.load import Config, ModelConfig, read_token

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Final, cast
 
-from foretype_context.grammars import Grammar
-from foretype_context.templates import encode_prompt
-from foretype_context.tokens import StreamDecoder, Tokenizer
+from foretype_context.grammars.grammar import Grammar
+from foretype_context.prompt.templates import encode_prompt
+from foretype_context.tokens.tokenizer import StreamDecoder, Tokenizer
 
 from foretype_backend.doors.http import fim_segments
 from foretype_backend.engines.port import Chunk, Engine, GenerationParams, GenerationRequest

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
-from foretype_context.document import Snapshot
+from foretype_context.text.document import Snapshot
 
 __all__ = ["CopyLine", "LocalCandidate", "LocalModel"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from foretype_context.lexemes import is_word, lex
+from foretype_context.text.lexemes import is_word, lex
 
 __all__ = ["CLASSES", "LINE_END", "Vocabulary", "lex", "shape_of"]
 

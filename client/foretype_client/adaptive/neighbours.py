@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from foretype_context.exclude import reason_to_exclude
-from foretype_context.languages import language_of
-from foretype_context.small_files import read_small
+from foretype_context.folder.exclude import reason_to_exclude
+from foretype_context.folder.small_files import read_small
+from foretype_context.syntax.languages import language_of
 
 __all__ = ["BYTES_MAX", "FILES_MAX", "FILE_BYTES_MAX", "learn_neighbours", "neighbours_of"]
 

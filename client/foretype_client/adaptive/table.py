@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from foretype_context.lexemes import FILE_START, REFERENCES_MAX, SYMBOLS_EXTRA, hash_contexts, is_word
+from foretype_context.text.lexemes import FILE_START, REFERENCES_MAX, SYMBOLS_EXTRA, hash_contexts, is_word
 
 from foretype_client.adaptive.lexemes import Vocabulary
 from foretype_client.errors import TableError

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.document import Document, Edit, Snapshot
-from foretype_context.text import common_prefix
+from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.text.strings import common_prefix
 
 from foretype_client.flow.suggestion import Suggestion
 

@@ -18,8 +18,8 @@ import msgspec
 import platformdirs
 import typer
 from foretype_context.errors import ProfileError, TokenizerError, UnknownControlError, UnknownGrammarError
-from foretype_context.families import families
-from foretype_context.languages import LANGUAGES, missing_syntaxes
+from foretype_context.grammars.families import families
+from foretype_context.syntax.languages import LANGUAGES, missing_syntaxes
 from foretype_context.terminal import console, say_json
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from rich.text import Text

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.assemble import Assembler
-from foretype_context.document import Document
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.text.document import Document
 
 from foretype_client.asking import ask, plan_at
 from foretype_client.session.session import Session

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 import typer
-from foretype_context.plan import Plan
+from foretype_context.prompt.plan import Plan
 from foretype_context.terminal import console, say_json
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Profile, RequestClass

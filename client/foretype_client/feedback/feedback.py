@@ -16,7 +16,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_context.document import Snapshot
+from foretype_context.text.document import Snapshot
 
 from foretype_client.feedback.events import (
     Accepted,

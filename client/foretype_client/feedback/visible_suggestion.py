@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from foretype_context.document import Snapshot
-from foretype_context.text import common_prefix
+from foretype_context.text.document import Snapshot
+from foretype_context.text.strings import common_prefix
 
 from foretype_client.feedback.events import AcceptKind, DisplaySource
 from foretype_client.flow.type_through import Place, Strand

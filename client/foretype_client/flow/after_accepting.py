@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
-from foretype_context.document import Snapshot
-from foretype_context.syntax import opens_block
+from foretype_context.syntax.blocks import opens_block
+from foretype_context.text.document import Snapshot
 
 __all__ = ["Way", "WayPoint", "way_after"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
-from foretype_context.profile import Profile
+from foretype_context.prompt.profile import Profile
 
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.inflight import AnswerRules

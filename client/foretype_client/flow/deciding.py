@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from foretype_context.document import Snapshot
-from foretype_context.profile import Profile
-from foretype_context.syntax import in_comment_or_string
+from foretype_context.prompt.profile import Profile
+from foretype_context.syntax.blocks import in_comment_or_string
+from foretype_context.text.document import Snapshot
 from foretype_wire.errors import RequestRefusedError
 
 from foretype_client.feedback.feedback import Accepted, Ended, FeedbackEvent, Taken

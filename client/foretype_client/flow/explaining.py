@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final
 
-from foretype_context.plan import Plan
-from foretype_context.segments import Scope, Source
+from foretype_context.prompt.plan import Plan
+from foretype_context.prompt.segments import Scope, Source
 
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.suggestion import Suggestion

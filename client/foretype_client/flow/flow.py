@@ -12,9 +12,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from foretype_context.document import Snapshot
-from foretype_context.finish import finish as finish_text
-from foretype_context.profile import Profile
+from foretype_context.finish.post_processing import finish as finish_text
+from foretype_context.prompt.profile import Profile
+from foretype_context.text.document import Snapshot
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import RequestClass
 from foretype_wire.subscriptions import Subscribers

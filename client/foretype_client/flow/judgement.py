@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from foretype_context.document import Snapshot
-from foretype_context.finish import Finished
-from foretype_context.plan import SuggestionKind
-from foretype_context.profile import MinMeanLogprob
+from foretype_context.finish.post_processing import Finished
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.prompt.profile import MinMeanLogprob
+from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Finish, Usage
 
 from foretype_client.feedback.feedback import Feedback
@@ -20,7 +20,7 @@ __all__ = ["Candidate", "Finisher", "judge"]
 
 
 class Finisher(Protocol):
-    """Post-processing, as :func:`foretype_context.finish.finish` does it."""
+    """Post-processing, as :func:`foretype_context.finish.post_processing.finish` does it."""
 
     def __call__(
         self, text: str, snapshot: Snapshot, offset: int, *, kind: SuggestionKind, final: bool

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from foretype_context.document import Snapshot
-from foretype_context.exclude import reason_to_exclude
-from foretype_context.plan import SuggestionKind
+from foretype_context.folder.exclude import reason_to_exclude
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.text.document import Snapshot
 
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.question import Question

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from foretype_context.document import Snapshot
-from foretype_context.plan import Plan, PlanState
-from foretype_context.profile import Profile
-from foretype_context.segments import Segment
-from foretype_context.sources import Snippet
+from foretype_context.prompt.plan import Plan, PlanState
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.segments import Segment
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Complete, RequestClass
 
 from foretype_client.ports import Clock
@@ -18,7 +18,7 @@ __all__ = ["Draft", "PlanBook", "Planner", "call_of"]
 
 
 class Planner(Protocol):
-    """Prompt assembly, as :class:`foretype_context.assemble.Assembler` does it."""
+    """Prompt assembly, as :class:`foretype_context.prompt.assemble.Assembler` does it."""
 
     def plan(
         self,

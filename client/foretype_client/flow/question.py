@@ -6,8 +6,8 @@ import asyncio
 import math
 from dataclasses import dataclass, field
 
-from foretype_context.document import Snapshot
-from foretype_context.profile import MinMeanLogprob, Profile
+from foretype_context.prompt.profile import MinMeanLogprob, Profile
+from foretype_context.text.document import Snapshot
 
 from foretype_client.flow.suggestion import SelectedCompletion
 from foretype_client.flow.type_through import Place

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from foretype_context.plan import Plan
-from foretype_context.segments import Segment
+from foretype_context.prompt.plan import Plan
+from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Delta
 from foretype_wire.subscriptions import Subscribers

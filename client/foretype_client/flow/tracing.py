@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from foretype_context.document import Snapshot
-from foretype_context.profile import Profile
-from foretype_context.segments import Segment
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.segments import Segment
+from foretype_context.text.document import Snapshot
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Finish, RequestClass
 

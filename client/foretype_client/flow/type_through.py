@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
-from foretype_context.document import Snapshot
-from foretype_context.profile import Profile
+from foretype_context.prompt.profile import Profile
+from foretype_context.text.document import Snapshot
 
 __all__ = ["WINDOW_CHARS", "WINDOW_LINES", "Place", "Strand", "is_closers", "profile_identity"]
 

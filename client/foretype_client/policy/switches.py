@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
-from foretype_context.profile import MinMeanLogprob, Profile
+from foretype_context.prompt.profile import MinMeanLogprob, Profile
 
 __all__ = ["Switches"]
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 import platformdirs
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import (

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from foretype_context.document import Snapshot
-from foretype_context.sources import Snippet
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Snapshot
 
 from foretype_client.sources.threaded import SnippetAnswer, SnippetRequest, ThreadedSource
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from foretype_context.document import Snapshot
 from foretype_context.errors import GitError
-from foretype_context.exclude import MAX_CONTEXT_BYTES
-from foretype_context.git import repository_at
-from foretype_context.ignored import Ignored
-from foretype_context.repository import MANIFESTS, RepositorySource
-from foretype_context.sources import Snippet
-from foretype_context.uris import path_of_uri
+from foretype_context.folder.exclude import MAX_CONTEXT_BYTES
+from foretype_context.folder.git import repository_at
+from foretype_context.folder.ignored import Ignored
+from foretype_context.prompt.repository import MANIFESTS, RepositorySource
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Snapshot
+from foretype_context.text.uris import path_of_uri
 
 from foretype_client.ports import Clock
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from foretype_context.sources import SnippetSource
+from foretype_context.prompt.sources import SnippetSource
 
 from foretype_client.ports import Clock
 from foretype_client.sources.all_sources import Sources

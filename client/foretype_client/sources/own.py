@@ -1,6 +1,6 @@
 """Snippets that need no index: what the imports at the cursor name, what was edited lately, and what is open.
 
-All three show signatures (:mod:`foretype_context.outline`), 200 to 300 tokens a file, of texts as they are in the editor. They are
+All three show signatures (:mod:`foretype_context.syntax.outline`), 200 to 300 tokens a file, of texts as they are in the editor. They are
 there from the first second on, and where the index finds the same definition it takes their place.
 """
 
@@ -14,14 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from foretype_context.document import Snapshot
-from foretype_context.ignored import Ignored
-from foretype_context.languages import language_of
-from foretype_context.outline import outline, parts_of
-from foretype_context.segments import Scope
-from foretype_context.sources import Snippet
-from foretype_context.text import common_prefix
-from foretype_context.uris import path_of_uri
+from foretype_context.folder.ignored import Ignored
+from foretype_context.prompt.segments import Scope
+from foretype_context.prompt.sources import Snippet
+from foretype_context.syntax.languages import language_of
+from foretype_context.syntax.outline import outline, parts_of
+from foretype_context.text.document import Snapshot
+from foretype_context.text.strings import common_prefix
+from foretype_context.text.uris import path_of_uri
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import imports_of, is_followed

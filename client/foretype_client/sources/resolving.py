@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from foretype_context.errors import NotSmallError
-from foretype_context.exclude import reason_to_exclude
-from foretype_context.small_files import read_small
+from foretype_context.folder.exclude import reason_to_exclude
+from foretype_context.folder.small_files import read_small
 
 from foretype_client.ports import Clock
 from foretype_client.sources.naming import Import

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from foretype_context.document import Snapshot
-from foretype_context.sources import Snippet
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Snapshot
 
 from foretype_client.ports import Clock
 
@@ -55,7 +55,7 @@ class SnippetRequest(NamedTuple):
 class ThreadedSource:
     """One source and its thread.
 
-    A source has `snippets` (:class:`foretype_context.sources.SnippetSource`), and as many as it likes of `opened(uri, text)`,
+    A source has `snippets` (:class:`foretype_context.prompt.sources.SnippetSource`), and as many as it likes of `opened(uri, text)`,
     `changed(uri, text)`, `saved(uri)`, `closed(uri)`, `folders(roots)`, `cancel(root)`, `wait(timeout_s)`, `status()` and
     `close()`; all but `status`, `cancel` and `wait` are called by this thread.
 

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Final
 
 import numpy as np
-from foretype_context.text import common_prefix, common_suffix
+from foretype_context.text.strings import common_prefix, common_suffix
 
 __all__ = ["fourgram_share", "levenshtein"]
 

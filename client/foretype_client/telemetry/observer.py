@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from foretype_context.document import Snapshot
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
+from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Complete
 
 from foretype_client.feedback.events import FeedbackEvent

@@ -12,8 +12,8 @@ from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
 import msgspec
-from foretype_context.document import Snapshot
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
+from foretype_context.text.document import Snapshot
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete
 from foretype_wire.telemetry import (

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
-from foretype_context.git import repository_at
-from foretype_context.small_files import read_small
-from foretype_context.uris import path_of_uri
+from foretype_context.folder.git import repository_at
+from foretype_context.folder.small_files import read_small
+from foretype_context.text.uris import path_of_uri
 from foretype_wire.telemetry import Event, Sample
 
 from foretype_client.telemetry.outbox import Outbox, OutboxStatistics

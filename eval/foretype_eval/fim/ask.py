@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 from foretype_client.session.session import Session
-from foretype_context.assemble import Assembler, PlanState
-from foretype_context.document import Document
-from foretype_context.finish import finish
-from foretype_context.profile import Stop
+from foretype_context.finish.post_processing import finish
+from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.profile import Stop
+from foretype_context.text.document import Document
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete, Delta, Done
 

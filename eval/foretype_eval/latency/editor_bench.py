@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 from foretype_client.private_gateway.finding import find_gateway
-from foretype_context.profile import Stop
+from foretype_context.prompt.profile import Stop
 
 from foretype_eval.gateway import Connected, GatewayOptions, stop_gateway
 from foretype_eval.latency.lsp_client import LspClient

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 import msgspec
-from foretype_context.assemble import Assembler
-from foretype_context.profile import Stop
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.profile import Stop
 
 from foretype_eval.gateway import Connected
 from foretype_eval.latency.options import Figures, LatencyOptions, Part, Progress

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from foretype_context.profile import Profile
+from foretype_context.prompt.profile import Profile
 from rich.table import Table
 
 from foretype_eval.latency.options import Figures, LatencyOptions

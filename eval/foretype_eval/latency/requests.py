@@ -12,10 +12,10 @@ import httpx
 import msgspec
 from foretype_client.ports import Endpoint
 from foretype_client.session.session import Session
-from foretype_context.assemble import Assembler, PlanState
-from foretype_context.document import Document, Edit
-from foretype_context.profile import Stop
-from foretype_context.segments import Segment
+from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.profile import Stop
+from foretype_context.prompt.segments import Segment
+from foretype_context.text.document import Document, Edit
 from foretype_wire.messages import Complete, Delta, Done, Finish
 
 from foretype_eval.latency.workload import Site

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import psutil
 from foretype_client.session.session import Session
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Delta, Done
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final, NamedTuple
 
-from foretype_context.assemble import Assembler
-from foretype_context.document import Document, Edit
-from foretype_context.plan import PlanState
-from foretype_context.segments import STABLE_KINDS, Kind, Scope, Segment, Source, digest_of
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.plan import PlanState
+from foretype_context.prompt.segments import STABLE_KINDS, Kind, Scope, Segment, Source, digest_of
+from foretype_context.text.document import Document, Edit
 from foretype_wire.messages import RequestClass, WireSegment
 
 from foretype_eval.latency.workload import sites

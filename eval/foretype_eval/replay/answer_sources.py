@@ -12,10 +12,10 @@ from typing import Self, TypeVar
 
 import msgspec
 from foretype_client.adaptive.candidates import CopyLine
-from foretype_context.assemble import Assembler
-from foretype_context.document import Document
-from foretype_context.segments import Kind, Segment
-from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.segments import Kind, Segment
+from foretype_context.text.document import Document
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_models.artifacts import locate
 from foretype_wire.messages import Complete, Profile
 

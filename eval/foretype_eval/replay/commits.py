@@ -16,7 +16,7 @@ from typing import Final
 
 from foretype_client.adaptive.neighbours import BYTES_MAX, FILE_BYTES_MAX, FILES_MAX
 from foretype_context.errors import GitError
-from foretype_context.git import Repository, repository_at
+from foretype_context.folder.git import Repository, repository_at
 
 from foretype_eval.errors import RepositoryError
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_context.document import Document, Edit, Snapshot
+from foretype_context.text.document import Document, Edit, Snapshot
 
 from foretype_eval.replay.accept import Accepted, Rule, decide
 from foretype_eval.replay.commits import Stretch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from foretype_context.document import Edit
+from foretype_context.text.document import Edit
 
 __all__ = [
     "Changed",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final
 
-from foretype_context.segments import Kind, Segment
+from foretype_context.prompt.segments import Kind, Segment
 from foretype_wire.messages import Complete
 
 from foretype_eval.replay.commits import Stretch

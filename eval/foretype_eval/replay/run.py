@@ -24,8 +24,8 @@ from foretype_client.flow.flow import CompletionFlow, FlowOptions
 from foretype_client.flow.inflight import AnswerRules
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_context.assemble import Assembler
-from foretype_context.languages import language_of
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.syntax.languages import language_of
 
 from foretype_eval.errors import LatencyTraceError, RepositoryError
 from foretype_eval.gateway import GatewayOptions

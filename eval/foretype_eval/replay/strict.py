@@ -14,9 +14,9 @@ from foretype_client.flow.attempt import Planner
 from foretype_client.flow.suggestion import Origin, Suggestion
 from foretype_client.policy.trigger import Trigger
 from foretype_client.ports import Gateway
-from foretype_context.document import Snapshot
-from foretype_context.finish import finish
-from foretype_context.plan import PlanState
+from foretype_context.finish.post_processing import finish
+from foretype_context.prompt.plan import PlanState
+from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Complete, Delta, Profile
 
 __all__ = ["StrictFlow"]

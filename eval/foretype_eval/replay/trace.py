@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 from foretype_client.ports import Gateway
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import ChangeReason, Complete, Delta, Done, Finish, Profile, Usage
 

@@ -11,8 +11,8 @@ from foretype_client.adaptive.candidates import CopyLine, LocalCandidate
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import BYTES_MAX, FILES_MAX
 from foretype_client.adaptive.table import CorpusTable
-from foretype_context.document import Document
-from foretype_context.languages import language_of
+from foretype_context.syntax.languages import language_of
+from foretype_context.text.document import Document
 
 __all__ = ["KINDS", "CutAnswer", "SourceFile", "answers"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import CorpusTable
-from foretype_context.document import Document
+from foretype_context.text.document import Document
 from foretype_eval.statistics import Percentiles, percentiles
 
 from foretype_lab.adaptive.cuts import SourceFile

@@ -16,8 +16,8 @@ import typer
 from foretype_client.adaptive.candidates import CopyLine, LocalModel
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import shipped_table
-from foretype_context.document import Document
-from foretype_context.languages import language_of
+from foretype_context.syntax.languages import language_of
+from foretype_context.text.document import Document
 from foretype_eval.console import fail, print_json
 from foretype_eval.errors import RepositoryError
 from foretype_eval.replay.accept import MIN_LINE_CHARS

@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
-from foretype_context.assemble import Assembler
-from foretype_context.plan import PlanState
-from foretype_context.profile import Profile
-from foretype_context.templates import encode_prompt, grammar
-from foretype_context.tokens import Tokenizer
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.plan import PlanState
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.templates import encode_prompt, grammar
+from foretype_context.tokens.tokenizer import Tokenizer
 
 from foretype_lab.prefill.asking_moments import Moment
 

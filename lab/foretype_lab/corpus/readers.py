@@ -15,7 +15,7 @@ from email import message_from_string
 from pathlib import Path
 
 from foretype_context.errors import GitError
-from foretype_context.git import Repository, repository_at
+from foretype_context.folder.git import Repository, repository_at
 
 from foretype_lab.corpus.filters import MAX_FILE_BYTES
 from foretype_lab.errors import CorpusSourceError

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from foretype_context.lexemes import FILE_START
+from foretype_context.text.lexemes import FILE_START
 
 from foretype_lab.corpus_table.count import ORDERS, Counts, Level, bytes_of, chosen, count_order, shares_in
 from foretype_lab.corpus_table.symbols import read_corpus, symbols_of, vocabulary_of

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from foretype_context.lexemes import FILE_START, REFERENCES_MAX, SYMBOLS_EXTRA, is_word, lex
+from foretype_context.text.lexemes import FILE_START, REFERENCES_MAX, SYMBOLS_EXTRA, is_word, lex
 
 from foretype_lab.training.data import Store
 

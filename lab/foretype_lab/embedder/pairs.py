@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
 from foretype_retrieval.chunks import Chunk
 from foretype_retrieval.definitions import Kind

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from foretype_backend.engines.draft_acceptance import Guesses
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.engines.vllm.options import Speculation, VllmOptions
-from foretype_context.tokens import Tokenizer, load_tokenizer
+from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
 from foretype_eval.latency.workload import sites
 from foretype_models.artifacts import locate
 

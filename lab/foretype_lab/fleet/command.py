@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.errors import TokenizerError
-from foretype_context.profile import Profile
+from foretype_context.prompt.profile import Profile
 from foretype_context.terminal import console
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RepositoryError
 from foretype_models.artifacts import ArtifactError, locate

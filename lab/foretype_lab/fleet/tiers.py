@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from foretype_backend.prefix.directory import PrefixDirectory
-from foretype_context.segments import Scope
+from foretype_context.prompt.segments import Scope
 
 from foretype_lab.fleet.retiring import RetiringLru
 from foretype_lab.fleet.trace import Call

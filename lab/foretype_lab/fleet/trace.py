@@ -16,12 +16,12 @@ from foretype_backend.engines.embedded.shadow_cache import block_keys
 from foretype_backend.prefix.chain import Chain, blocks_of
 from foretype_backend.prefix.salt import Namespace
 from foretype_client.sources.committed import GitHead
-from foretype_context.assemble import Assembler
-from foretype_context.plan import PlanState
-from foretype_context.profile import Profile
-from foretype_context.repository import RepositorySource
-from foretype_context.templates import encode_prompt, grammar
-from foretype_context.tokens import Tokenizer
+from foretype_context.prompt.assemble import Assembler
+from foretype_context.prompt.plan import PlanState
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.repository import RepositorySource
+from foretype_context.prompt.templates import encode_prompt, grammar
+from foretype_context.tokens.tokenizer import Tokenizer
 from foretype_eval.replay.commits import commits_of
 
 from foretype_lab.prefill.asking_moments import moments_of

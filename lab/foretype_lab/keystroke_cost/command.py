@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 from foretype_context.errors import TokenizerError, UnknownGrammarError, UnknownLayoutError
-from foretype_context.grammars import grammar
+from foretype_context.grammars.grammar import grammar
 from foretype_context.terminal import console
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_models.artifacts import ArtifactError, locate
 from rich.table import Table

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_context.assemble import Assembler, PlanState
-from foretype_context.document import Document, Edit
-from foretype_context.outline import outline
-from foretype_context.profile import Profile
-from foretype_context.segments import Scope
-from foretype_context.sources import Snippet
-from foretype_context.tokens import Tokenizer
+from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.profile import Profile
+from foretype_context.prompt.segments import Scope
+from foretype_context.prompt.sources import Snippet
+from foretype_context.syntax.outline import outline
+from foretype_context.text.document import Document, Edit
+from foretype_context.tokens.tokenizer import Tokenizer
 
 __all__ = ["ContextOptions", "measure_context", "source_text"]
 
@@ -77,7 +77,7 @@ def _folder(package: str) -> Path:
 
 
 def _snippets(count: int) -> list[Snippet]:
-    paths = sorted(_folder("foretype_context").glob("*.py")) + sorted(_folder("foretype_client").glob("*.py"))
+    paths = sorted(_folder("foretype_context").rglob("*.py")) + sorted(_folder("foretype_client").glob("*.py"))
     found = [
         Snippet(
             path=f"{path.parent.name}/{path.name}",

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from foretype_context.errors import UnknownLayoutError
-from foretype_context.grammars import grammar
+from foretype_context.grammars.grammar import grammar
 from foretype_models.artifacts import digest_file
 from foretype_models.pull.write import permute
 

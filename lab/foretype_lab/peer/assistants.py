@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_context.document import Snapshot
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
+from foretype_context.text.document import Snapshot
 from foretype_eval.replay.trace import Answer, MeasuredGateway
 from foretype_eval.replay.virtual import VirtualLoop
 from foretype_wire.messages import Complete

@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Final
 
 from foretype_client.policy.trigger import Ask, Now, Policy, PolicyOptions, PolicyState, Skip, Trigger
-from foretype_context.document import Document, Edit, Snapshot
-from foretype_context.exclude import reason_to_exclude
-from foretype_context.sources import Snippet
+from foretype_context.folder.exclude import reason_to_exclude
+from foretype_context.prompt.sources import Snippet
+from foretype_context.text.document import Document, Edit, Snapshot
 from foretype_eval.replay.edit_events import Event, Loaded, Moved, Recording
 
 __all__ = ["Cause", "Moment", "moments_of"]

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 from foretype_context.errors import ProfileError, TokenizerError, UnknownGrammarError
-from foretype_context.profile import Budgets
+from foretype_context.prompt.profile import Budgets
 from foretype_context.terminal import console
-from foretype_context.tokens import load_tokenizer
+from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.edit_events import Recording

@@ -18,10 +18,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.sources import Snippet
-from foretype_context.tokens import Tokenizer, cut_points
-from foretype_context.windows import View, chunks
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.sources import Snippet
+from foretype_context.prompt.windows import View, chunks
+from foretype_context.tokens.tokenizer import Tokenizer, cut_points
 
 __all__ = ["PEERS", "Peer", "PeerRequest", "Windows"]
 

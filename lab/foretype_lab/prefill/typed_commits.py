@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from foretype_context.document import Edit
-from foretype_context.text import common_prefix, common_suffix
+from foretype_context.text.document import Edit
+from foretype_context.text.strings import common_prefix, common_suffix
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.commits import Stretch, commits_of, load_commit
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foretype_context.grammars import grammar
+from foretype_context.grammars.grammar import grammar
 from foretype_models.artifacts import Artifact, locate
 
 from foretype_lab.errors import CardError

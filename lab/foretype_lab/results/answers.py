@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-from foretype_context.segments import Segment
+from foretype_context.prompt.segments import Segment
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.answer_sources import LiveGateway
 from foretype_eval.replay.trace import Answer, LatencyTrace, MeasuredGateway

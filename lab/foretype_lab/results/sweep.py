@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 from foretype_client.policy.trigger import PolicyOptions
-from foretype_context.templates import grammar
+from foretype_context.prompt.templates import grammar
 from foretype_eval.errors import RepositoryError
 from foretype_eval.gateway import GatewayOptions
 from foretype_eval.replay.commits import Commit, commits_of, load_commit

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import msgspec
 from foretype_client.adaptive.model import AdaptiveModel
-from foretype_context.assemble import Assembler, PlanState
-from foretype_context.document import Document, Snapshot
-from foretype_context.finish import strip_healed
-from foretype_context.languages import language_of
-from foretype_context.profile import Stop
-from foretype_context.segments import Kind, Scope
-from foretype_context.sources import Snippet
+from foretype_context.finish.post_processing import strip_healed
+from foretype_context.prompt.assemble import Assembler, PlanState
+from foretype_context.prompt.profile import Stop
+from foretype_context.prompt.segments import Kind, Scope
+from foretype_context.prompt.sources import Snippet
+from foretype_context.syntax.languages import language_of
+from foretype_context.text.document import Document, Snapshot
 from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.statistics import cluster_bootstrap, mcnemar, paired_difference
 from foretype_retrieval.embedder import Embedder

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from foretype_context.languages import language_of
-from foretype_context.text import well_formed
+from foretype_context.syntax.languages import language_of
+from foretype_context.text.strings import well_formed
 from foretype_retrieval.chunks import Chunk, chunk_text
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.index import FileState, Index

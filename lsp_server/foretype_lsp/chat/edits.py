@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from foretype_context.languages import language_spec
-from foretype_context.outline import defines
+from foretype_context.syntax.languages import language_spec
+from foretype_context.syntax.outline import defines
 
 from foretype_lsp.chat.targets import Definition
 from foretype_lsp.errors import ImpossibleError

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.languages import language_spec
-from foretype_context.node_types import CLASSES, FUNCTION_VALUES, FUNCTIONS, WRAPPERS, defined_name
-from foretype_context.outline import defines
-from foretype_context.parsing import node_text, parse_bounded
-from foretype_context.syntax import indent_columns
-from foretype_context.text import well_formed
+from foretype_context.syntax.blocks import indent_columns
+from foretype_context.syntax.languages import language_spec
+from foretype_context.syntax.node_types import CLASSES, FUNCTION_VALUES, FUNCTIONS, WRAPPERS, defined_name
+from foretype_context.syntax.outline import defines
+from foretype_context.syntax.parsing import node_text, parse_bounded
+from foretype_context.text.strings import well_formed
 from tree_sitter import Node
 
 __all__ = ["Definition", "definition_at"]

@@ -10,8 +10,8 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from foretype_context.languages import language_spec
-from foretype_context.text import well_formed
+from foretype_context.syntax.languages import language_spec
+from foretype_context.text.strings import well_formed
 
 from foretype_lsp.documents.positions import split_lines
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from foretype_context.document import Edit
-from foretype_context.text import common_prefix, common_suffix
+from foretype_context.text.document import Edit
+from foretype_context.text.strings import common_prefix, common_suffix
 
 __all__ = ["difference"]
 

@@ -13,11 +13,11 @@ from pathlib import PurePath
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
-from foretype_context.document import Document, Edit, Snapshot
-from foretype_context.exclude import reason_to_exclude
-from foretype_context.languages import language_of
-from foretype_context.text import join_surrogates, well_formed
-from foretype_context.uris import path_of_uri
+from foretype_context.folder.exclude import reason_to_exclude
+from foretype_context.syntax.languages import language_of
+from foretype_context.text.document import Document, Edit, Snapshot
+from foretype_context.text.strings import join_surrogates, well_formed
+from foretype_context.text.uris import path_of_uri
 
 from foretype_lsp.documents.differences import difference
 from foretype_lsp.documents.positions import Encoding, Lines, Position

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from foretype_context.document import Edit
+from foretype_context.text.document import Edit
 
 from foretype_lsp.documents.cells import Kind, commented, header, kind_of, shown
 from foretype_lsp.documents.differences import difference

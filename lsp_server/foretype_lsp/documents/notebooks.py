@@ -11,8 +11,8 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from foretype_context.document import Document, Snapshot
-from foretype_context.languages import PLAINTEXT, language_spec
+from foretype_context.syntax.languages import PLAINTEXT, language_spec
+from foretype_context.text.document import Document, Snapshot
 
 from foretype_lsp.documents.cells import masked, without_headers
 from foretype_lsp.documents.differences import difference

@@ -17,7 +17,7 @@ import re
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from foretype_context.text import join_surrogates
+from foretype_context.text.strings import join_surrogates
 
 __all__ = ["Encoding", "Lines", "Position", "index_at", "split_lines", "units"]
 

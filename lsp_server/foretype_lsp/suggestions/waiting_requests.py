@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from foretype_client.flow.suggestion import FlowStatus, SelectedCompletion, Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_context.document import Snapshot
+from foretype_context.text.document import Snapshot
 from foretype_wire.redaction import log_fault
 
 from foretype_lsp.documents.documents import Open

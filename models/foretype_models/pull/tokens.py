@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from foretype_context.errors import TokenizerError, UnknownGrammarError
-from foretype_context.families import Evidence, detect, known_controls
-from foretype_context.grammars import GRAMMARS, Grammar, grammar
-from foretype_context.tokens import Tokenizer, tokenizer_from_bytes
+from foretype_context.grammars.families import Evidence, detect, known_controls
+from foretype_context.grammars.grammar import GRAMMARS, Grammar, grammar
+from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 
 from foretype_models.pull.checkpoint import read_json
 from foretype_models.pull.errors import PullError

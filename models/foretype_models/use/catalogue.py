@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
-from foretype_context.small_files import read_small
+from foretype_context.folder.small_files import read_small
 from msgspec import Meta
 
 from foretype_models.use.errors import UseError

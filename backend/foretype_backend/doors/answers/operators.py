@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-from foretype_context.segments import Scope
+from foretype_context.prompt.segments import Scope
 
 from foretype_backend.doors.answers.probes import EngineFigures
 

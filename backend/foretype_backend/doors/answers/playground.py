@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from foretype_context.profile import Stop
-from foretype_context.segments import Kind, Scope, Source
+from foretype_context.prompt.profile import Stop
+from foretype_context.prompt.segments import Kind, Scope, Source
 
 __all__ = ["FinishedText", "Login", "LoginCode", "PlannedPrompt"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from foretype_context.families import known_controls
+from foretype_context.grammars.families import known_controls
 
 from foretype_backend.engines.embedded.gguf_header import read_metadata
 from foretype_backend.errors import ModelFileError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foretype_context.families import names_a_chat_model
+from foretype_context.grammars.families import names_a_chat_model
 
 from foretype_backend.errors import EngineUnavailableError
 

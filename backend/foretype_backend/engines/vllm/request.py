@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from foretype_context.segments import Scope
+from foretype_context.prompt.segments import Scope
 
 from foretype_backend.engines.port import GenerationParams, Origin
 from foretype_backend.prefix.salt import tier_namespace

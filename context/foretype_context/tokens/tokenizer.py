@@ -4,7 +4,7 @@ Two adapters stand behind one port. Byte-level BPE families go through tiktoken,
 GIL; every other family goes through `tokenizers`. Source text is *always* encoded as ordinary text: a file that contains
 `<|fim_middle|>` is just a file.
 
-The loosest :class:`~foretype_context.cuts.CutRule` that adds up is chosen when the tokenizer is loaded.
+The loosest :class:`~foretype_context.tokens.cuts.CutRule` that adds up is chosen when the tokenizer is loaded.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from foretype_context.cuts import CutRule, cut_points, split_pieces
 from foretype_context.errors import TokenizerConversionError, TokenizerError, UnknownControlError
-from foretype_context.text import well_formed
-from foretype_context.tokenizer_file import bytes_by_id, is_control, split_pattern, without_prefix
+from foretype_context.text.strings import well_formed
+from foretype_context.tokens.cuts import CutRule, cut_points, split_pieces
+from foretype_context.tokens.tokenizer_file import bytes_by_id, is_control, split_pattern, without_prefix
 
 __all__ = [
     "CutRule",

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
-from foretype_context.document import Snapshot
-from foretype_context.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
-from foretype_context.languages import PLAINTEXT, language_of, language_spec
-from foretype_context.outline import Part, parts_of
-from foretype_context.segments import Scope
-from foretype_context.sources import Snippet
+from foretype_context.folder.exclude import MAX_CONTEXT_BYTES, reason_to_exclude
+from foretype_context.prompt.segments import Scope
+from foretype_context.prompt.sources import Snippet
+from foretype_context.syntax.languages import PLAINTEXT, language_of, language_spec
+from foretype_context.syntax.outline import Part, parts_of
+from foretype_context.text.document import Snapshot
 
 __all__ = ["MANIFESTS", "REPOSITORY_CHARS", "CommittedFiles", "RepositorySource", "package_of", "repository_part"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from foretype_context.document import Snapshot
-from foretype_context.segments import Scope
+from foretype_context.prompt.segments import Scope
+from foretype_context.text.document import Snapshot
 
 __all__ = ["Snippet", "SnippetSource"]
 

@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from foretype_context.errors import NotSmallError
-from foretype_context.globs import PATTERNS_MAX, STARS_MAX, Globs
-from foretype_context.small_files import read_small
+from foretype_context.folder.globs import PATTERNS_MAX, STARS_MAX, Globs
+from foretype_context.folder.small_files import read_small
 
 __all__ = ["Ignored", "Rules", "is_ignored", "rules_below", "rules_of_user"]
 

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-from foretype_context.brackets import in_comment_or_quotes, open_quote
-from foretype_context.document import Snapshot
-from foretype_context.languages import LanguageSpec, language_spec
-from foretype_context.plan import SuggestionKind
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.brackets import in_comment_or_quotes, open_quote
+from foretype_context.syntax.languages import LanguageSpec, language_spec
+from foretype_context.text.document import Snapshot
 
 __all__ = [
     "CLOSERS_ONLY",

@@ -6,7 +6,7 @@ from typing import Final
 
 from tree_sitter import Node
 
-from foretype_context.parsing import node_text
+from foretype_context.syntax.parsing import node_text
 
 __all__ = [
     "BODIES",

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from foretype_context.errors import EditRangeError
-from foretype_context.languages import language_of
-from foretype_context.lines import LineIndex
-from foretype_context.neighbourhood import Neighbourhood, Region
-from foretype_context.text import well_formed
+from foretype_context.syntax.languages import language_of
+from foretype_context.syntax.neighbourhood import Neighbourhood, Region
+from foretype_context.text.lines import LineIndex
+from foretype_context.text.strings import well_formed
 
 __all__ = ["Document", "Edit", "Snapshot"]
 

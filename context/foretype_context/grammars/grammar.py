@@ -1,6 +1,6 @@
 """Grammars as data: how the prompts of a model family are written, token for token.
 
-A grammar is a bounded, versioned description. Those that ship are the files in `grammar_files`, each with its sources; a gateway
+A grammar is a bounded, versioned description. Those that ship are the files in `files`, each with its sources; a gateway
 sends the one that it serves in its profile, so that a client takes a family that it has never heard of without a release.
 What comes from outside goes through :func:`described`, which refuses what it does not know or cannot trust, by field.
 
@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from foretype_context.errors import GrammarError, UnknownGrammarError, UnknownLayoutError
-from foretype_context.small_files import read_small
+from foretype_context.folder.small_files import read_small
 
 __all__ = [
     "FORMAT",
@@ -55,7 +55,7 @@ SPM_PLAIN_GROWING: Final = "spm_plain_growing"
 MAX_BYTES: Final = 8192
 """Of a description, as JSON."""
 
-_FILES: Final = Path(__file__).parent / "grammar_files"
+_FILES: Final = Path(__file__).parent / "files"
 _FILE_BYTES: Final = 64 << 10
 _ORDERS: Final = (
     ("context", "prefix", "suffix"),
@@ -97,7 +97,7 @@ class Grammar(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             trained on.
         prefix_opens: the prefix token stands before the context, since the family has no place for other files outside.
         dummy_space: the first text behind the prefix token gets the space that SentencePiece puts before a text.
-        layouts: what :class:`~foretype_context.assemble.Assembler` may send, the default first. One that is not known to a
+        layouts: what :class:`~foretype_context.prompt.assemble.Assembler` may send, the default first. One that is not known to a
             client is refused where a profile asks for it.
         end_tokens: control tokens that end a generation; the first is the family's own, the others may be missing.
         stops: texts that end a generation.
@@ -228,7 +228,7 @@ def _wrong(one: Grammar) -> Iterator[tuple[str, str]]:
 
 
 def grammar_file(stem: str) -> dict[str, Any]:
-    """The tables of one of our own files, `grammar` and what :mod:`foretype_context.families` reads."""
+    """The tables of one of our own files, `grammar` and what :mod:`foretype_context.grammars.families` reads."""
     return tomllib.loads(read_small(_FILES / f"{stem}.toml", _FILE_BYTES, links=True).decode())
 
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from tree_sitter import Node, Parser
 
-from foretype_context.brackets import closes_more, missing_closers, statement_start
-from foretype_context.document import Snapshot
-from foretype_context.languages import language_spec, parser_for
-from foretype_context.parsing import parse_in_steps
-from foretype_context.syntax import block_indent, indent_columns
+from foretype_context.syntax.blocks import block_indent, indent_columns
+from foretype_context.syntax.brackets import closes_more, missing_closers, statement_start
+from foretype_context.syntax.languages import language_spec, parser_for
+from foretype_context.syntax.parsing import parse_in_steps
+from foretype_context.text.document import Snapshot
 
 __all__ = ["block_end"]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from tree_sitter import Node, Parser, Tree
 
-from foretype_context.languages import parser_for
+from foretype_context.syntax.languages import parser_for
 
 __all__ = ["PARSE_STEPS", "node_text", "parse_bounded", "parse_in_steps"]
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from tree_sitter import Node
 
-from foretype_context.languages import language_spec
-from foretype_context.node_types import (
+from foretype_context.syntax.languages import language_spec
+from foretype_context.syntax.node_types import (
     BODIES,
     CLASSES,
     CONSTANTS,
@@ -26,8 +26,8 @@ from foretype_context.node_types import (
     WRAPPERS,
     defined_name,
 )
-from foretype_context.parsing import node_text, parse_bounded
-from foretype_context.text import well_formed
+from foretype_context.syntax.parsing import node_text, parse_bounded
+from foretype_context.text.strings import well_formed
 
 __all__ = ["OUTLINE_CHARS", "Part", "defines", "outline", "parts_of"]
 

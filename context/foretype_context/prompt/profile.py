@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from foretype_context.strategy import Strategy
+from foretype_context.prompt.strategy import Strategy
 
 __all__ = ["Budgets", "MinMeanLogprob", "Opened", "Profile", "Service", "Stop", "StopRules"]
 
@@ -127,7 +127,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     Attributes:
         model: name for people and logs.
         grammar: id of the grammar, e.g. `foretype-1`.
-        grammar_rules: the grammar itself (:func:`foretype_context.grammars.described` takes it), so that a client needs no
+        grammar_rules: the grammar itself (:func:`foretype_context.grammars.grammar.described` takes it), so that a client needs no
             release to serve a family that is new to it. Untyped here: what is wrong with it must not void the message.
         tokenizer_digest: hex BLAKE2b-128 of the tokenizer file, served at `/v1/tokenizers/{digest}`.
         layout: prompt layout, e.g. `psm_line_last`.
@@ -135,7 +135,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         block_tokens: size of a prefix-cache block in the engine.
         local_min_confidence: probability of being right from which the client's local candidate is shown at once, without
             asking this model; low for a small model, near 1 for a good one.
-        strategy, variant: name of the context strategy (:mod:`foretype_context.strategy`) and the experiment arm.
+        strategy, variant: name of the context strategy (:mod:`foretype_context.prompt.strategy`) and the experiment arm.
         service: what a loaded gateway has to leave out; the budgets say the same in tokens.
         strategy_rules: the strategy itself, where clients may not know it by name.
     """

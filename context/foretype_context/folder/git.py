@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from foretype_context.errors import GitError
-from foretype_context.small_files import read_small
+from foretype_context.folder.small_files import read_small
 
 __all__ = ["Repository", "repository_at"]
 

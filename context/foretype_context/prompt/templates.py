@@ -1,6 +1,6 @@
 """Prompts, byte for byte: segments become pieces of text and control tokens, and those become ids.
 
-:mod:`foretype_context.grammars` says how each family wants it; :func:`render` turns segments into pieces and
+:mod:`foretype_context.grammars.grammar` says how each family wants it; :func:`render` turns segments into pieces and
 :func:`encode_prompt` turns those into ids. The client calls it to count, the gateway to decide: both get the same ids.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from foretype_context.errors import SegmentOrderError, UnknownGrammarError
-from foretype_context.grammars import (
+from foretype_context.grammars.grammar import (
     GRAMMARS,
     PSM_CLASSIC,
     PSM_GROWING,
@@ -26,8 +26,8 @@ from foretype_context.grammars import (
     Header,
     grammar,
 )
-from foretype_context.segments import Kind, Segment
-from foretype_context.tokens import Tokenizer
+from foretype_context.prompt.segments import Kind, Segment
+from foretype_context.tokens.tokenizer import Tokenizer
 
 __all__ = [
     "GRAMMARS",

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from foretype_context.plan import FileMemory, FrozenSpan
-from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.strategy import DEFAULT_STRATEGY, Strategy
-from foretype_context.templates import (
+from foretype_context.prompt.plan import FileMemory, FrozenSpan
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.strategy import DEFAULT_STRATEGY, Strategy
+from foretype_context.prompt.templates import (
     PSM_CLASSIC,
     PSM_GROWING,
     PSM_LINE_LAST,
@@ -26,8 +26,7 @@ from foretype_context.templates import (
     Grammar,
     healed_suffix,
 )
-from foretype_context.tokens import Tokenizer, cut_points
-from foretype_context.windows import (
+from foretype_context.prompt.windows import (
     View,
     anchor_at,
     below_end,
@@ -38,6 +37,7 @@ from foretype_context.windows import (
     still_holds,
     window_start,
 )
+from foretype_context.tokens.tokenizer import Tokenizer, cut_points
 
 __all__ = ["IDLE_SECONDS", "LAYOUTS", "FilePart", "Request"]
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from foretype_context.grammars import GRAMMARS, Grammar, grammar_file
-from foretype_context.tokens import Tokenizer
+from foretype_context.grammars.grammar import GRAMMARS, Grammar, grammar_file
+from foretype_context.tokens.tokenizer import Tokenizer
 
 __all__ = [
     "Detection",

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from foretype_context.document import Snapshot
-from foretype_context.languages import language_spec
+from foretype_context.syntax.languages import language_spec
+from foretype_context.text.document import Snapshot
 
 __all__ = [
     "Surroundings",

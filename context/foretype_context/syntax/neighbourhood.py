@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Tree
 
-from foretype_context.languages import parser_for
-from foretype_context.lines import LineIndex
-from foretype_context.outline import defines
-from foretype_context.parsing import parse_in_steps
+from foretype_context.syntax.languages import parser_for
+from foretype_context.syntax.outline import defines
+from foretype_context.syntax.parsing import parse_in_steps
+from foretype_context.text.lines import LineIndex
 
 __all__ = ["Neighbourhood", "Region"]
 
@@ -27,7 +27,7 @@ _MOST_CHARS: Final = 27_000
 
 PARSE_STEPS: Final = 1_500
 EDIT_STEPS: Final = 600
-"""Limits of a region's first parse and of those after edits, in :func:`foretype_context.parsing.parse_in_steps`. Adversarial text,
+"""Limits of a region's first parse and of those after edits, in :func:`foretype_context.syntax.parsing.parse_in_steps`. Adversarial text,
 which can take seconds, is given up after 30 to 100 ms, and after a third of that while it is typed."""
 
 _SKIPS_MAX: Final = 64

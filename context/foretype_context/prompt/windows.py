@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from foretype_context.document import Snapshot
-from foretype_context.plan import FileMemory
-from foretype_context.tokens import CutRule, Tokenizer, cut_points
+from foretype_context.prompt.plan import FileMemory
+from foretype_context.text.document import Snapshot
+from foretype_context.tokens.tokenizer import CutRule, Tokenizer, cut_points
 
 __all__ = ["View", "below_end", "chunks", "first_tokens", "last_tokens", "relocated", "still_holds", "window_start"]
 

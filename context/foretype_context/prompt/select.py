@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from foretype_context.plan import Dropped
-from foretype_context.segments import Kind, Scope, Segment, Source
-from foretype_context.sources import Snippet
-from foretype_context.strategy import Strategy
-from foretype_context.text import well_formed
-from foretype_context.windows import View
+from foretype_context.prompt.plan import Dropped
+from foretype_context.prompt.segments import Kind, Scope, Segment, Source
+from foretype_context.prompt.sources import Snippet
+from foretype_context.prompt.strategy import Strategy
+from foretype_context.prompt.windows import View
+from foretype_context.text.strings import well_formed
 
 __all__ = ["Selection", "select", "similarity"]
 

@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from foretype_context.brackets import excess_closer, surroundings
-from foretype_context.document import Snapshot
-from foretype_context.families import known_controls
-from foretype_context.languages import LanguageSpec, language_spec
-from foretype_context.plan import SuggestionKind
-from foretype_context.repetition import is_repetitive, without_repeated_lines
-from foretype_context.syntax import CLOSERS_ONLY, block_indent, closes_block, indent_columns, previous_filled_line
-from foretype_context.text import well_formed
-from foretype_context.truncate import block_end
-from foretype_context.windows import View
+from foretype_context.finish.repetition import is_repetitive, without_repeated_lines
+from foretype_context.finish.truncate import block_end
+from foretype_context.grammars.families import known_controls
+from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.prompt.windows import View
+from foretype_context.syntax.blocks import (
+    CLOSERS_ONLY,
+    block_indent,
+    closes_block,
+    indent_columns,
+    previous_filled_line,
+)
+from foretype_context.syntax.brackets import excess_closer, surroundings
+from foretype_context.syntax.languages import LanguageSpec, language_spec
+from foretype_context.text.document import Snapshot
+from foretype_context.text.strings import well_formed
 
 __all__ = ["Finished", "finish", "strip_healed"]
 

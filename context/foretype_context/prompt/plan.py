@@ -8,8 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from foretype_context.profile import Stop
-from foretype_context.segments import Kind, PlacedSegment, Segment, Source
+from foretype_context.prompt.profile import Stop
+from foretype_context.prompt.segments import Kind, PlacedSegment, Segment, Source
 
 __all__ = ["Dropped", "FileMemory", "FrozenSpan", "Plan", "PlanState", "SuggestionKind"]
 

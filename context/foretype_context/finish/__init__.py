@@ -1,0 +1,1 @@
+"""What of a generated text is shown."""

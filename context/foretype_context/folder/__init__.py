@@ -1,0 +1,1 @@
+"""What a folder holds, read as data: git, globs, small files, what is left out."""

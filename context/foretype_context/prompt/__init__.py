@@ -1,0 +1,1 @@
+"""What is in a prompt and where it stands: segments, windows, layouts, the plan."""

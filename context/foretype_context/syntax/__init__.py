@@ -1,0 +1,1 @@
+"""What a programming language's grammar tells: trees, blocks, brackets, outlines."""

@@ -1,0 +1,1 @@
+"""Tokenizers: exact counts of tokens, and where a text may be cut."""
