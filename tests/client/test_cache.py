@@ -1,8 +1,8 @@
 import pytest
 from foretype_client.flow.cache import CompletionCache, Entry
 from foretype_client.flow.type_through import Place, Strand
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.prompt.profile import Profile
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Document
 from foretype_wire.messages import Finish
 from hypothesis import given

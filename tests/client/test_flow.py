@@ -9,9 +9,9 @@ from foretype_client.flow.suggestion import FlowState, Origin, SelectedCompletio
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions, Trigger
 from foretype_context.finish.post_processing import Finished
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.prompt.profile import MinMeanLogprob
 from foretype_context.prompt.segments import Segment
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Document
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, Finish, RequestClass

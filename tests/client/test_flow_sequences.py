@@ -9,8 +9,8 @@ from client.typing_desk import Desk, LinePlanner
 from foretype_client.adaptive.candidates import CopyLine
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.prompt.segments import Segment
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, ErrorCode, Finish
 from hypothesis import given, settings

@@ -2,8 +2,9 @@ import pytest
 from client.scripted_gateway import Script, ScriptedStream
 from foretype_client.flow.inflight import AnswerRules, Flight, Ripe, ripe
 from foretype_client.flow.type_through import Place, Strand
-from foretype_context.prompt.plan import Plan, SuggestionKind
+from foretype_context.prompt.plan import Plan
 from foretype_context.prompt.profile import Opened, Stop
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Document
 from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Complete, Delta, Done, Finish, Timings, Usage

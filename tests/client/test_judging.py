@@ -9,8 +9,8 @@ from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.flow.type_through import Place
 from foretype_client.policy.trigger import Trigger
 from foretype_context.finish.post_processing import finish
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.prompt.profile import MinMeanLogprob
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Document
 
 TEXT = "f g(x):\n    return x\n"

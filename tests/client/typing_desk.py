@@ -15,10 +15,11 @@ from foretype_client.flow.flow import CompletionFlow
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import Policy, PolicyOptions
-from foretype_context.prompt.plan import Plan, PlanState, SuggestionKind
+from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.prompt.sources import Snippet
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Document, Edit, Snapshot
 
 URI = "file:///a.py"

@@ -3,11 +3,11 @@ import pytest
 from context.tiny import tiny
 from foretype_context.errors import ProfileError
 from foretype_context.prompt.assemble import Assembler, Plan, PlanState
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.prompt.profile import Budgets, Profile, StopRules
 from foretype_context.prompt.segments import Kind, Scope
 from foretype_context.prompt.sources import Snippet
 from foretype_context.prompt.templates import GRAMMARS, encode_prompt, grammar
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Document, Edit, Snapshot
 from hypothesis import HealthCheck, given, settings

@@ -4,7 +4,7 @@ import pytest
 from context.tiny import SAMPLE
 from foretype_context.finish.post_processing import Finished, finish, strip_healed
 from foretype_context.finish.repetition import is_repetitive, without_repeated_lines
-from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.syntax.brackets import excess_closer, surroundings
 from foretype_context.text.document import Document, Snapshot
 from hypothesis import given, settings

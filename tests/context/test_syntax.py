@@ -1,6 +1,6 @@
 import pytest
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.syntax.blocks import (
+    SuggestionKind,
     block_indent,
     in_comment_or_string,
     indent_columns,

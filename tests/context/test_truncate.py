@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from foretype_context.finish.post_processing import finish
 from foretype_context.finish.truncate import block_end
-from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.syntax.brackets import missing_closers
 from foretype_context.syntax.languages import LANGUAGES
 from foretype_context.text.document import Document

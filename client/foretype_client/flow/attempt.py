@@ -10,9 +10,9 @@ import math
 from typing import Final
 
 import msgspec
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.prompt.profile import Profile
 from foretype_context.prompt.segments import Kind, Segment
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import RequestClass
 

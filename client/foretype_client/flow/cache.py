@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.messages import Finish, Usage
 
 from foretype_client.flow.type_through import Place, Strand

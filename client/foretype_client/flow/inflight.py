@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
-from foretype_context.prompt.plan import Plan, SuggestionKind
+from foretype_context.prompt.plan import Plan
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Delta, Done, Finish, RequestClass
 

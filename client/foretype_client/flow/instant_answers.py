@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import msgspec
-from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.candidates import LocalModel

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from foretype_context.finish.post_processing import Finished
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.prompt.profile import MinMeanLogprob
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Snapshot
 from foretype_wire.messages import Finish, Usage
 

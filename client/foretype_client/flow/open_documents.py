@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from foretype_context.folder.exclude import reason_to_exclude
-from foretype_context.prompt.plan import SuggestionKind
+from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Snapshot
 
 from foretype_client.flow.inflight import Flight

@@ -14,10 +14,10 @@ from typing import Final
 from foretype_context.finish.repetition import is_repetitive, without_repeated_lines
 from foretype_context.finish.truncate import block_end
 from foretype_context.grammars.families import known_controls
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.prompt.windows import View
 from foretype_context.syntax.blocks import (
     CLOSERS_ONLY,
+    SuggestionKind,
     block_indent,
     closes_block,
     indent_columns,

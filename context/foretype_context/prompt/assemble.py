@@ -14,7 +14,7 @@ from typing import Final
 from foretype_context.errors import GrammarError, ProfileError, UnknownControlError
 from foretype_context.grammars.grammar import announced
 from foretype_context.prompt.layouts import IDLE_SECONDS, LAYOUTS, FilePart, Request
-from foretype_context.prompt.plan import Dropped, FileMemory, FrozenSpan, Plan, PlanState, SuggestionKind
+from foretype_context.prompt.plan import Dropped, FileMemory, FrozenSpan, Plan, PlanState
 from foretype_context.prompt.profile import Opened, Profile, Stop
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from foretype_context.prompt.select import Selection, select
@@ -22,7 +22,7 @@ from foretype_context.prompt.sources import Snippet
 from foretype_context.prompt.strategy import strategy_named
 from foretype_context.prompt.templates import Grammar, count_prompt
 from foretype_context.prompt.windows import View, last_tokens
-from foretype_context.syntax.blocks import opened_indent, stop_indent, suggestion_kind
+from foretype_context.syntax.blocks import SuggestionKind, opened_indent, stop_indent, suggestion_kind
 from foretype_context.syntax.languages import language_spec
 from foretype_context.text.document import Snapshot
 from foretype_context.tokens.tokenizer import Tokenizer

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from foretype_context.prompt.profile import Stop
 from foretype_context.prompt.segments import Kind, PlacedSegment, Segment, Source
+from foretype_context.syntax.blocks import SuggestionKind
 
-__all__ = ["Dropped", "FileMemory", "FrozenSpan", "Plan", "PlanState", "SuggestionKind"]
+__all__ = ["Dropped", "FileMemory", "FrozenSpan", "Plan", "PlanState"]
 
 _REMEMBERED_FILES: Final = 32
-
-
-class SuggestionKind(StrEnum):
-    """How much a suggestion may write, told from the syntax at the cursor and from the first generated line."""
-
-    MID_LINE = "mid_line"  # more than closers stand right of the cursor: fill in between
-    LINE = "line"  # the rest of this line
-    BLOCK = "block"  # several lines: a block begins here, or the cursor is on a blank line inside one
-    OPENED = "opened"  # the rest of this line, which turned out to open a block, and that block
 
 
 class Dropped(NamedTuple):

@@ -7,11 +7,11 @@ the live document and cost the neighbourhood of the cursor, never the file.
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-from foretype_context.prompt.plan import SuggestionKind
 from foretype_context.syntax.brackets import in_comment_or_quotes, open_quote
 from foretype_context.syntax.languages import LanguageSpec, language_spec
 from foretype_context.text.document import Snapshot
@@ -19,6 +19,7 @@ from foretype_context.text.document import Snapshot
 __all__ = [
     "CLOSERS_ONLY",
     "Spot",
+    "SuggestionKind",
     "block_indent",
     "closes_block",
     "in_comment_or_string",
@@ -68,6 +69,15 @@ def next_filled_line(snapshot: Snapshot, line: int) -> str | None:
         if text.strip():
             return text
     return None
+
+
+class SuggestionKind(StrEnum):
+    """How much a suggestion may write, told from the syntax at the cursor and from the first generated line."""
+
+    MID_LINE = "mid_line"  # more than closers stand right of the cursor: fill in between
+    LINE = "line"  # the rest of this line
+    BLOCK = "block"  # several lines: a block begins here, or the cursor is on a blank line inside one
+    OPENED = "opened"  # the rest of this line, which turned out to open a block, and that block
 
 
 class Spot(NamedTuple):
