@@ -14,10 +14,11 @@ from typing import Any, Final, cast
 
 from foretype_backend.engines.llama_cpp.parts import Parts
 from foretype_backend.engines.llama_cpp.slots import Slots
-from foretype_backend.engines.openai.engine import OpenAIEngine, Stream
+from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import OpenAIConfig, Reader, ServerFeatures
 from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
 from foretype_backend.engines.openai.model_list import pick_model
+from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import Capabilities, GenerationRequest, Origin
 from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError, SaltIgnoredError

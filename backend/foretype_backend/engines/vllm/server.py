@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from foretype_backend.engines.openai.engine import OpenAIEngine, Stream
+from foretype_backend.engines.openai.engine import OpenAIEngine
 from foretype_backend.engines.openai.events import Event, OpenAIConfig, ServerFeatures
 from foretype_backend.engines.openai.http_stream import StreamedResponse
+from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import (
     Capabilities,
     Chunk,

@@ -1,0 +1,248 @@
+"""Requests under way at a server: asked, read, counted, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import msgspec
+
+from foretype_backend.engines.aborted_ids import AbortLedger
+from foretype_backend.engines.openai.events import Event, Events, OpenAIConfig, Reader, error_of
+from foretype_backend.engines.openai.http_stream import HttpStreams, StreamedResponse
+from foretype_backend.engines.openai.same_model import SameModel
+from foretype_backend.engines.openai.shared_server import SharedServer
+from foretype_backend.engines.port import Chunk, EngineFinish, EngineStatistics, GenerationRequest
+from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
+
+__all__ = ["Stream", "StreamingServer"]
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """One request under way.
+
+    Attributes:
+        body, headers: what is sent.
+        connecting: makes its connection, where none was free.
+        answer: of the server, once it was asked.
+        over: nobody wants it any more; what still comes is only counted.
+        ended: done when nothing more of the answer will be read, for who waits for that.
+        events, tokens, finish, usage: what was read of it.
+        cut: enough was read, and the server goes on.
+    """
+
+    request_id: str
+    body: dict[str, Any]
+    events: Reader
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    end_token_ids: frozenset[int] = frozenset()
+    connecting: asyncio.Task[StreamedResponse] | None = None
+    answer: StreamedResponse | None = None
+    over: bool = False
+    ended: asyncio.Future[None] | None = None
+    tokens: int = 0
+    finish: EngineFinish | None = None
+    usage: Event | None = None
+    cut: bool = False
+
+
+class StreamingServer(SharedServer, ABC):
+    """The half of the engine port that streams. Chunks carry text, not token ids."""
+
+    def __init__(self, config: OpenAIConfig, *, shared: bool) -> None:
+        super().__init__(config, shared=shared)
+        self._same = SameModel(self._listed, config.url, time.monotonic)
+        self._live: dict[str, Stream] = {}
+        self._ledger = AbortLedger()
+        self._prompt_tokens = 0
+        self._cached_tokens = 0
+        self._generated_tokens = 0
+        self._tokens_after_cancel = 0
+
+    @abstractmethod
+    async def _listed(self) -> list[str]:
+        """Models that the server names now."""
+
+    @abstractmethod
+    def _stream_body(self, request: GenerationRequest) -> dict[str, Any]:
+        """What is sent. Raises PromptRefusedError."""
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Chunk]:
+        await self.keep_apart()
+        if self.scrapes:  # else a pool looks at its servers itself
+            await self._same.check(self._model)
+        request_id, deadline = request.id, request.deadline
+        if request_id in self._live:
+            raise ValueError(f"request id {request_id!r} is already running; ids must be unique")
+        if self._ledger.begin(request_id) or (deadline is not None and deadline < asyncio.get_running_loop().time()):
+            self._ledger.end(request_id)
+            yield Chunk(finish=EngineFinish.ABORTED)
+            return
+        self._asked()
+        stream = Stream(request_id, self._stream_body(request), self._reader(request))
+        stream.end_token_ids = request.params.end_token_ids
+        if request.traceparent:
+            stream.headers["traceparent"] = request.traceparent
+        self._address(stream, request)
+        self._live[request_id] = stream
+        whole = False
+        try:
+            await self._ask(stream)
+            while not whole:
+                for chunk in await self._more(stream):
+                    whole = chunk.finish is not None
+                    yield chunk
+        except (httpx.HTTPError, EngineUnavailableError, PromptRefusedError) as error:
+            if not stream.over:
+                self._drop(stream)
+                told = error_of(self._url, error) if isinstance(error, httpx.HTTPError) else error
+                if isinstance(told, EngineUnavailableError) and told.fault in (Fault.LOST, Fault.CERTIFICATE):
+                    self._salting.forget()
+                    self._same.lost()
+                raise told from None
+            yield self._end(EngineFinish.ABORTED)
+        finally:
+            del self._live[request_id]
+            self._ledger.end(request_id)
+            await self._let_go(stream, whole=whole)
+
+    def abort(self, request_id: str) -> None:
+        stream = self._live.get(request_id)
+        if stream is None:
+            self._ledger.aborted(request_id)
+        elif not stream.over:
+            stream.over = True
+            self._stop(stream)
+
+    def statistics(self) -> EngineStatistics:
+        return EngineStatistics(
+            running=len(self._live),
+            waiting=0,
+            restarts=0,
+            prompt_tokens=self._prompt_tokens,
+            cached_tokens=self._cached_tokens,
+            generated_tokens=self._generated_tokens,
+            tokens_after_cancel=self._tokens_after_cancel,
+        )
+
+    def _reader(self, request: GenerationRequest) -> Reader:
+        """Of one answer."""
+        return Events(self._url)
+
+    def _address(self, stream: Stream, request: GenerationRequest) -> None:
+        """Adds what the protocol has no field for: whose cache it is."""
+        if self._shared:
+            stream.body["cache_salt"] = self._salt(request.salt)
+
+    async def _ask(self, stream: Stream) -> None:
+        """Send it, on a connection that is free or on a new one; returns with the head of the answer."""
+        streams = self._asked()
+        request = streams.request(msgspec.json.encode(stream.body), stream.headers)
+        stream.answer = streams.kept() or await self._connect(stream, streams)
+        await stream.answer.ask(request)
+        if stream.answer.status >= 400:
+            raise self._refused(self._url, stream.answer.status, await stream.answer.text())
+
+    async def _connect(self, stream: Stream, streams: HttpStreams) -> StreamedResponse:
+        connecting = stream.connecting = asyncio.create_task(streams.connect(), name=f"openai {stream.request_id}")
+        try:
+            return await connecting
+        except asyncio.CancelledError:
+            if stream.over and connecting.cancelled():
+                raise EngineUnavailableError("aborted") from None
+            raise
+
+    def _stop(self, stream: Stream) -> None:
+        """Make the server stop at once: closing the connection aborts the request. Idempotent."""
+        if stream.answer is not None:
+            stream.answer.abort()
+        elif stream.connecting is not None:
+            stream.connecting.cancel()
+
+    def _drop(self, stream: Stream) -> None:
+        """The answer is of no use; its connection may be, where nothing is left to come."""
+        answer, stream.answer = stream.answer, None
+        if answer is not None:
+            answer.close()
+
+    async def _let_go(self, stream: Stream, *, whole: bool) -> None:
+        """Nobody reads it any more; returns when nothing of it is left here.
+
+        Args:
+            whole: its last chunk was read, and what is left of the answer comes at once.
+        """
+        answer = stream.answer
+        if not whole:
+            stream.over = True
+            self._stop(stream)
+        if answer is None:
+            return
+        try:
+            with contextlib.suppress(httpx.HTTPError, EngineUnavailableError):
+                while not whole:
+                    whole = bool(await self._more(stream))
+        finally:
+            if whole and not stream.cut:
+                answer.leave()
+            else:
+                answer.close()
+            if stream.ended is not None and not stream.ended.done():
+                stream.ended.set_result(None)
+
+    async def _more(self, stream: Stream) -> list[Chunk]:
+        """What came, up to the event that says its last; of what is over nothing but that. Raises what the connection raises."""
+        assert stream.answer is not None
+        data, found = await stream.answer.read(), list[Chunk]()
+        for event in stream.events.feed(data):
+            stream.tokens += event.tokens
+            stream.cut = event.cut
+            if stream.usage is None or event.prompt_tokens is None:  # some say it twice
+                self._count(event, stream.tokens)
+                stream.usage = event if event.prompt_tokens is not None else stream.usage
+            stream.finish = event.finish or stream.finish
+            if stream.over:
+                self._tokens_after_cancel += event.tokens
+            elif (piece := self._piece(stream, event)) is not None:
+                found.append(piece)
+            if event.last or (stream.finish is not None and not self._features.usage):
+                usage = stream.usage or event
+                end = self._last(stream, usage.cached_tokens)
+                counts = {"prompt_tokens": usage.prompt_tokens, "generated_tokens": usage.generated_tokens}
+                return [*found, msgspec.structs.replace(end, **counts)]
+        if data:
+            return found
+        if stream.finish is None:
+            told = f"{self._url}: the stream ended without a finish reason; retry"
+            raise EngineUnavailableError(told, fault=Fault.GARBAGE)
+        return [*found, self._last(stream)]
+
+    def _last(self, stream: Stream, cached_tokens: int | None = None) -> Chunk:
+        finish = EngineFinish.ABORTED if stream.over else stream.finish or EngineFinish.END_TOKEN
+        return self._end(finish, cached_tokens)
+
+    def _piece(self, stream: Stream, event: Event) -> Chunk | None:
+        """What an event says of the output; None where it says nothing."""
+        return Chunk(text=event.text, logprobs=event.logprobs) if event.text else None
+
+    def _end(self, finish: EngineFinish, cached_tokens: int | None = None) -> Chunk:
+        return Chunk(text="", finish=finish, cached_tokens=cached_tokens)
+
+    def _count(self, event: Event, counted: int) -> None:
+        if event.prompt_tokens is None:
+            self._generated_tokens += event.tokens
+            return
+        self._prompt_tokens += event.prompt_tokens
+        self._cached_tokens += event.cached_tokens or 0
+        if event.generated_tokens is not None:
+            self._generated_tokens += event.generated_tokens - counted
+
+    async def _hang_up(self) -> None:
+        await self._same.close()
+        await super()._hang_up()
