@@ -7,6 +7,7 @@ import typer
 from foretype_eval.ab.command import ab
 from foretype_eval.compare.command import compare
 from foretype_eval.fim.cli import fim
+from foretype_eval.gate.command import gate
 from foretype_eval.latency.cli import latency
 from foretype_eval.load.command import load
 from foretype_eval.replay.command import replay
@@ -22,5 +23,6 @@ app.command("replay")(replay)
 app.command("ab")(ab)
 app.command("compare")(compare)
 app.command("report")(report)
+app.command("gate")(gate)
 bench.command("latency")(latency)
 bench.command("load")(load)

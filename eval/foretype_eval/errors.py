@@ -2,6 +2,7 @@
 
 * `EvalError`
     * `ExperimentInputError`: by the readers of an experiment's rows
+    * `GateInputError`: by the quality gate, for sides that cannot be compared
     * `BenchmarkDataError`: by the reader of benchmarks
     * `SandboxError`: by the sandbox, never for what a program did
     * `RepositoryError`: by the readers of commits
@@ -22,6 +23,7 @@ __all__ = [
     "BenchmarkDataError",
     "EvalError",
     "ExperimentInputError",
+    "GateInputError",
     "LatencyTraceError",
     "LspAnswerError",
     "LspGoneError",
@@ -40,6 +42,10 @@ class EvalError(ForetypeError):
 
 class ExperimentInputError(EvalError):
     """Rows cannot be read or make no experiment; the message names file, line and field, and the remedy."""
+
+
+class GateInputError(EvalError):
+    """The gate was asked something that it cannot decide; the message names the option, and the remedy."""
 
 
 class BenchmarkDataError(EvalError):

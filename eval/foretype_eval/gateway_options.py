@@ -12,7 +12,7 @@ from foretype_wire.credentials import allowed_in_clear
 from foretype_eval.console import fail
 from foretype_eval.gateway import GatewayOptions
 
-__all__ = ["Engine", "GatewayUrl", "ModelFile", "ProfileFile", "TokenFile", "gateway_options"]
+__all__ = ["Engine", "GatewayUrl", "ModelFile", "ProfileFile", "TokenFile", "gateway_options", "read_token"]
 
 GatewayUrl = Annotated[str | None, typer.Option("--gateway", help="ws://…/v1/stream of a running gateway.")]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the gateway's token.")]
@@ -32,7 +32,7 @@ def gateway_options(
     """What these options say. Where the file holds no token the command ends with status 2, and says so."""
     return GatewayOptions(
         url=url,
-        token=_token(token_file),
+        token=read_token(token_file),
         token_in_clear=allowed_in_clear(os.environ),
         engine=engine,
         model=model,
@@ -40,7 +40,7 @@ def gateway_options(
     )
 
 
-def _token(path: Path | None) -> str | None:
+def read_token(path: Path | None) -> str | None:
     """The first line of a token file, as the gateway reads it."""
     if path is None:
         return None

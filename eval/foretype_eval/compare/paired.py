@@ -8,15 +8,15 @@ from typing import Any, Final
 from foretype_eval.compare.runs import Run
 from foretype_eval.errors import RunFileError
 from foretype_eval.fim.grade import GradedRow
-from foretype_eval.replay.results import paired_ratio
+from foretype_eval.replay.results import CommitRow, paired_ratio
 from foretype_eval.statistics import holm, mcnemar, paired_difference
 
-__all__ = ["compare_runs"]
+__all__ = ["RATIOS", "compare_runs", "joined", "joined_commits"]
 
 LEAST_JOINED: Final = 0.8
 """Share of the smaller run that must be in the other one; below it they are not runs over the same items."""
 
-_RATIOS: Final = {
+RATIOS: Final = {
     "ksr": ("keys_with", "keys_without", -1),
     "cpo": ("accepted_chars", "opportunities", 1),
     "a_line_precision": ("sessions_right", "sessions", 1),
@@ -25,6 +25,7 @@ _RATIOS: Final = {
     "cached_share": ("cached_tokens", "prompt_tokens", 1),
     "requests_per_opportunity": ("requests", "opportunities", 1),
 }
+"""Measures of a replay: counts of which one is divided by the other, and the sign that makes it grow with what it is named for."""
 
 
 def compare_runs(first: Run, second: Run, *, seed: int = 0) -> dict[str, Any]:
@@ -38,12 +39,23 @@ def compare_runs(first: Run, second: Run, *, seed: int = 0) -> dict[str, Any]:
     return _fim(first, second, seed) if first.fim else _replay(first, second, seed)
 
 
-def _joined(first: set[str], second: set[str], what: str) -> list[str]:
+def joined(first: set[str], second: set[str], what: str) -> list[str]:
+    """Items of both runs. Raises RunFileError where they are too few."""
     both = first & second
     least = min(len(first), len(second))
     if not both or len(both) < LEAST_JOINED * least:
         raise RunFileError(f"only {len(both)} of {least} {what} are in both runs; run both over the same ones")
     return sorted(both)
+
+
+def joined_commits(first: Run, second: Run, system: str) -> tuple[list[CommitRow], list[CommitRow]]:
+    """Rows of one system for the commits of both runs, in the same order. Raises RunFileError: too few, or typed otherwise."""
+    ours, theirs = first.of(system), second.of(system)
+    commits = joined(set(ours), set(theirs), "commits")
+    a, b = [ours[commit] for commit in commits], [theirs[commit] for commit in commits]
+    if any(x.keys_without != y.keys_without for x, y in zip(a, b, strict=True)):
+        raise RunFileError(f"{system}: the same commits have other keystrokes; were other --suffix files typed?")
+    return a, b
 
 
 def _replay(first: Run, second: Run, seed: int) -> dict[str, Any]:
@@ -53,28 +65,25 @@ def _replay(first: Run, second: Run, seed: int) -> dict[str, Any]:
     systems: dict[str, Any] = {}
     for system in names:
         ours, theirs = first.of(system), second.of(system)
-        commits = _joined(set(ours), set(theirs), "commits")
-        a, b = [ours[commit] for commit in commits], [theirs[commit] for commit in commits]
-        if any(x.keys_without != y.keys_without for x, y in zip(a, b, strict=True)):
-            raise RunFileError(f"{system}: the same commits have other keystrokes; were other --suffix files typed?")
+        a, b = joined_commits(first, second, system)
         measures: dict[str, Any] = {}
-        for name, (over, under, sign) in _RATIOS.items():
+        for name, (over, under, sign) in RATIOS.items():
             found = paired_ratio(b, a, over, under, seed=seed)
             if found is not None:
                 ends = found.ends(6)
                 bounds = None if ends is None else sorted(sign * bound for bound in ends)
                 measures[name] = {"difference": round(sign * found.estimate, 6), "ci": bounds}
         systems[system] = {
-            "commits": len(commits),
-            "only_first": len(set(ours) - set(theirs)),
-            "only_second": len(set(theirs) - set(ours)),
+            "commits": len(a),
+            "only_first": len(ours.keys() - theirs.keys()),
+            "only_second": len(theirs.keys() - ours.keys()),
             "measures": measures,
         }
     return {"kind": "replay", "first": first.name, "second": second.name, "systems": systems}
 
 
 def _fim(first: Run, second: Run, seed: int) -> dict[str, Any]:
-    ids = _joined(set(first.fim), set(second.fim), "items")
+    ids = joined(set(first.fim), set(second.fim), "items")
     a, b = [first.fim[id] for id in ids], [second.fim[id] for id in ids]
     wanted: dict[str, Callable[[GradedRow], bool | None]] = {
         "pass_at_1": lambda row: row.passed,

@@ -107,9 +107,15 @@ def _ratio(rows: Sequence[CommitRow], over: str, under: str, seed: int) -> tuple
 
 
 def paired_ratio(
-    first: Sequence[CommitRow], second: Sequence[CommitRow], over: str, under: str, *, seed: int = 0
+    first: Sequence[CommitRow],
+    second: Sequence[CommitRow],
+    over: str,
+    under: str,
+    *,
+    seed: int = 0,
+    level: float = 0.95,
 ) -> Interval | None:
-    """Difference of two ratios over the same commits in the same order, first - second, with its 95 % interval.
+    """Difference of two ratios over the same commits in the same order, first - second, with its interval.
 
     Commits are resampled, both systems together (evals research, section 5.9). None where a denominator is empty;
     without an interval where the commits are all alike.
@@ -129,7 +135,7 @@ def paired_ratio(
     exact = tops.sum(axis=1) / bottoms.sum(axis=1)
     low = high = None
     if has_spread(draws):
-        low, high = (float(np.percentile(draws, at)) for at in (2.5, 97.5))
+        low, high = (float(np.quantile(draws, at)) for at in ((1 - level) / 2, (1 + level) / 2))
     return Interval(float(exact[0] - exact[1]), low, high, len(first), len(first))
 
 

@@ -1,0 +1,1 @@
+"""Whether a change of weights, quantisation, layout or model is as good as what it replaces."""
