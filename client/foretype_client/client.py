@@ -70,6 +70,7 @@ class ClientOptions:
         model: model file for a private gateway that has to be started.
         start_timeout_s: how long a private gateway may take to get ready.
         client_name: name and version of the program, for the gateway's logs.
+        editor: what the editor calls itself, for telemetry.
         workspaces: open folders.
         policy, flow: their own defaults.
         sources: of snippets from other files; whoever opened them closes them.
@@ -87,6 +88,7 @@ class ClientOptions:
     model: Path | None = None
     start_timeout_s: float = 60.0
     client_name: str = "foretype"
+    editor: str = ""
     workspaces: Sequence[Workspace] = ()
     policy: PolicyOptions = field(default_factory=PolicyOptions)
     flow: FlowOptions = field(default_factory=FlowOptions)
@@ -278,7 +280,7 @@ async def open_client(
     telemetry: Telemetry | None = None
     if options.telemetry:
         # Unique across users and restarts; `rng` may be seeded, and then is not.
-        recorder = Recorder(secrets.token_hex(12), feedback, clock=clock, wall_ms=_wall_ms())
+        recorder = Recorder(secrets.token_hex(12), feedback, clock=clock, wall_ms=_wall_ms(), editor=options.editor)
         telemetry = Telemetry(
             recorder,
             session,

@@ -20,7 +20,7 @@ class Editor:
     Attributes:
         initialized: set once the editor may be told something.
         pid: its process, if that can be watched.
-        name: of this server and of the editor, for the gateway's logs.
+        name: of this server and of the editor, for the gateway's logs. `program`: what the editor calls itself.
         shows_progress: it knows work-done progress. `watches_files`: it can be asked to tell of files that others change.
         grows: it has said that it understands `foretype/suggestionGrew`.
         progress_cancelled: told the token of work that the user has cancelled.
@@ -30,6 +30,7 @@ class Editor:
         self.initialized = asyncio.Event()
         self.pid: int | None = None
         self.name = name
+        self.program = ""
         self.shows_progress = self.watches_files = self.grows = False
         self.progress_cancelled: Subscribers[object] = Subscribers()
         self._protocol = protocol
@@ -37,6 +38,7 @@ class Editor:
     def introduced(self, params: types.InitializeParams) -> None:
         """Take note of what the editor says of itself."""
         if params.client_info is not None:
+            self.program = params.client_info.name
             self.name += f" {params.client_info.name} {params.client_info.version or ''}".rstrip()
         # A process that is not there now is in another name space (an editor outside of a container): not to be watched.
         if params.process_id is not None and process_alive(params.process_id):

@@ -150,6 +150,7 @@ class GatewayClient:
             state_dir=Path(options.state_dir).expanduser() if options.state_dir else None,
             model=Path(options.model).expanduser() if options.model else None,
             client_name=self._parts.editor.name,
+            editor=self._parts.editor.program,
             workspaces=[workspace_of(root) for root in documents.roots if options.trusted],
             trusted=options.trusted,
             policy=policy,

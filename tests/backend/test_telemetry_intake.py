@@ -50,14 +50,38 @@ def test_every_kind_is_read() -> None:
         accept(5, "i4", 5),
         event("dismiss", 6, id="i4", shown="i4", kind="typed_over"),
         survive(7, "i4", 30, 8, 2),
-        sample(8, "text"),
+        event("typing", 8, keys=40, deletions=2),
+        sample(9, "text"),
     )
     assert not received.refused
     assert [made[EVENT_COLUMNS.index("kind")] for made in received.rows] == (
-        ["opportunity", "request", "result", "display", "accept", "dismiss", "survive"]
+        ["opportunity", "request", "result", "display", "accept", "dismiss", "survive", "typing"]
     )
     ((day, kept),) = received.samples
     assert (day, kept.prefix) == ("2026-09-22", "text")
+
+
+def test_editor_model_and_whether_it_parses_have_their_places_and_older_clients_name_none() -> None:
+    here = {"editor": "visual-studio-code", "model": "foretype-1"}
+    received = read_all(
+        opportunity(1, parses=True, **here),
+        opportunity(2, parses=False),
+        opportunity(3),
+        event("result", 4, id="r1", last_ms=12.0, request_class="speculative"),
+        {**event("later", 5, **here), "v": 2},
+    )
+    assert not received.refused
+    assert [(row(received, at)["editor"], row(received, at)["model"]) for at in (0, 1, 4)] == [
+        ("visual-studio-code", "foretype-1"),
+        ("", ""),
+        ("visual-studio-code", "foretype-1"),
+    ]
+    assert [(row(received, at)["characters"], row(received, at)["lines"]) for at in range(3)] == [
+        (1, 1),
+        (1, 0),
+        (0, 0),
+    ]
+    assert row(received, 3)["source"] == "speculative"
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,12 @@ from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import figures, refresh
 from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.migrate import HEAD, SCHEMA
-from foretype_backend.telemetry.schema import events, metadata
+from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, events, metadata
 from foretype_backend.telemetry.store import Consent, Store
 from foretype_backend.telemetry.upkeep import tidy
 from foretype_lab import postgres
 from sqlalchemy import func, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,43 @@ async def test_acceptance_is_counted_over_sessions_that_typing_through_merged(st
     assert got.pr_33 == {30: 1.0, 300: 0.0}
 
 
+async def test_what_a_report_needs_is_counted_by_editor_and_model(store: Store) -> None:
+    here = {"editor": "emacs", "model": "small"}
+    made = rows(
+        opportunity(1, parses=True, **here),
+        opportunity(2, parses=False, **here),
+        opportunity(3, **here),
+        *(
+            event("result", 10 + at, id=f"r{at}", last_ms=1.0, characters=8, finish=finish, request_class=kind, **here)
+            for at, (finish, kind) in enumerate(
+                [
+                    ("cancelled", "interactive"),
+                    ("dropped", "block"),
+                    ("stop", "interactive"),
+                    ("cancelled", "speculative"),
+                ]
+            )
+        ),
+        event("result", 20, id="old", last_ms=1.0, finish="cancelled"),  # of a client that says nothing of classes
+        display(30, "a", 900.0, **here),
+        accept(31, "a", 3, "word", **here),
+        accept(32, "a", 7, **here),
+        survive(33, "a", 30, 8, 2, **here),
+        event("typing", 40, keys=12, deletions=3, **here),
+        event("typing", 41, keys=5, deletions=0, **here),
+    )
+    await store.write(made)
+    await refresh(store, {("default", "2026-09-22")})
+    by_editor = {one.group["editor"]: one for one in await figures(store, by=("editor", "model"))}
+    got, old = by_editor["emacs"], by_editor[""]
+    assert got.group["model"] == "small"
+    wanted = {"judged": 2, "parsed": 1, "awaited": 3, "cancelled": 2, "result_characters": 32, "accepts": 2}
+    wanted |= {"keys": 17, "deletions": 3, "sessions": 1, "opportunities": 3}
+    assert {name: got.counts[name] for name in wanted} == wanted
+    assert (old.counts["awaited"], old.counts["cancelled"]) == (1, 1)
+    assert got.retained == {30: 8}
+
+
 async def test_sums_follow_late_events_and_are_split_by_what_they_are_asked_for(store: Store) -> None:
     midnight = NOON_MS + DAY_MS // 2
     await store.write(rows(opportunity(1), display(2, "a", 900.0, t_ms=midnight - 1), opportunity(3, language="go")))
@@ -123,7 +161,7 @@ async def test_sums_follow_late_events_and_are_split_by_what_they_are_asked_for(
 
 
 async def test_consent_is_no_until_somebody_says_yes(store: Store) -> None:
-    assert await store.consent("default") == Consent("default", False, False, 90, 30)
+    assert await store.consent("default") == Consent("default", False, False, 90, 30, False)
     await store.set_consent(Consent("default", True, False, 10, 5))
     await store.set_consent(Consent("default", True, True, 10, 5))
     await store.write(rows(opportunity(1), tenant="other"))
@@ -176,21 +214,47 @@ async def test_a_tenants_days_are_kept_to_the_last_one_and_no_day_more(store: St
     assert left == {*kept, ("other", "2026-09-22"), ("other", "2026-09-21")}
 
 
-async def test_a_store_of_a_former_version_is_upgraded_with_what_it_holds(tmp_path: Path) -> None:
-    path = str(tmp_path / "events.db")
-    store = await Store.open(path)
-    await store.write(rows(opportunity(1)))
+async def back_to(version: str, connection: AsyncConnection) -> None:
+    """The tables as a former version made them, with one event and, where it knew sums, those of a day."""
+    for table in (*metadata.tables, "alembic_version"):
+        await connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
+    await connection.run_sync(migrate, SCHEMA, "it", True, version)
+    made = rows(opportunity(1))[0]
+    known = [name for name in EVENT_COLUMNS if name not in ("editor", "model")]
+    values = {name: value for name, value in zip(EVENT_COLUMNS, made, strict=True) if name in known}
+    names = ", ".join(f":{name}" for name in known)
+    await connection.execute(text(f"INSERT INTO events ({', '.join(known)}) VALUES ({names})"), values)
+    if version == "0002":
+        counters = [name for name in COUNTERS if name not in ADDED]
+        keys = "'default', 'red', 'u1', 'python', 'a', '2026-09-20'"
+        await connection.execute(
+            text(
+                f"INSERT INTO daily (tenant, team, user_id, language, variant, day, {', '.join(counters)}) "
+                f"VALUES ({keys}, {', '.join(['7'] * len(counters))})"
+            )
+        )
+        await connection.execute(text(f"INSERT INTO daily_survival VALUES ({keys}, 300, 2, 20, 12, 1)"))
+
+
+ADDED = ("accepts", "awaited", "cancelled", "result_characters", "judged", "parsed", "keys", "deletions")
+
+
+@pytest.mark.parametrize("version", ["0001", "0002"])
+async def test_a_store_of_a_former_version_is_upgraded_with_what_it_holds(store: Store, version: str) -> None:
     async with store.transaction() as connection:
-        for name in ("state", "daily", "daily_survival"):
-            await connection.execute(text(f"DROP TABLE {name}"))
-        await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    await store.close()
-    with pytest.raises(StoreError, match="has version 0001"):
-        await Store.open(path, upgrade=False)
-    store = await Store.open(path)
-    assert await store.count() == 1
-    assert await figures(store) is not None
-    await store.close()
+        await back_to(version, connection)
+    url = store.engine.url.render_as_string(hide_password=False)
+    with pytest.raises(StoreError, match=f"has version {version}"):
+        await Store.open(url, upgrade=False)
+    upgraded = await Store.open(url)
+    assert await upgraded.count() == 1
+    found = await figures(upgraded, by=("user_id", "editor"))
+    await upgraded.close()
+    if version == "0002":
+        (one,) = found
+        assert one.group == {"user_id": "u1", "editor": ""}
+        assert one.counts == dict.fromkeys(COUNTERS, 7) | dict.fromkeys(ADDED, 0)
+        assert (one.retained, one.pr_33) == ({300: 12}, {300: 0.5})
 
 
 async def test_a_migration_that_fails_leaves_the_former_version_whole(store: Store, monkeypatch: Any) -> None:
@@ -198,9 +262,7 @@ async def test_a_migration_that_fails_leaves_the_former_version_whole(store: Sto
     import alembic.op
 
     async with store.transaction() as connection:
-        for name in ("state", "daily", "daily_survival"):
-            await connection.execute(text(f"DROP TABLE {name}"))
-        await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        await back_to("0001", connection)
     create_table = alembic.op.create_table
 
     def fail_at_state(name: str, *parts: Any, **options: Any) -> Any:

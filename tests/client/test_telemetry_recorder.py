@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
-from client.typing_desk import Desk
+from client.typing_desk import Desk, profile
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.telemetry.recorder import Recorder
@@ -23,6 +23,7 @@ from foretype_wire.telemetry import (
     Result,
     Sample,
     Survive,
+    Typing,
 )
 
 from client import virtual
@@ -34,10 +35,10 @@ WALL_MS = 1_790_078_400_000
 class Recorded(Desk):
     """A desk whose flow is recorded."""
 
-    def __init__(self, gateway: ScriptedGateway, text: str = "|", *, texts: bool = False) -> None:
+    def __init__(self, gateway: ScriptedGateway, text: str = "|", *, texts: bool = False, editor: str = "") -> None:
         feedback = Feedback()
         clock = asyncio.get_running_loop().time
-        self.recorder = Recorder("abc123", feedback, clock=clock, wall_ms=WALL_MS, texts=texts)
+        self.recorder = Recorder("abc123", feedback, clock=clock, wall_ms=WALL_MS, texts=texts, editor=editor)
         super().__init__(gateway, text, feedback=feedback, observer=self.recorder)
         self.all: list[Event] = []
 
@@ -100,6 +101,37 @@ def test_typing_through_is_one_session_and_one_opportunity_for_each_key() -> Non
             (dismiss,) = desk.of(Dismiss)
             assert (dismiss.kind, dismiss.shown) == ("typed_over", display.shown)
             assert len(desk.of(Request)) == 1
+
+    run(scenario)
+
+
+def test_keys_are_counted_by_language_and_told_once_a_minute() -> None:
+    async def scenario() -> None:
+        async with Recorded(ScriptedGateway(ANSWER)) as desk:
+            for text in ("x", "()", "=", "\n        ", "a whole line that was pasted"):
+                desk.type(text)
+            desk.backspace()
+            assert desk.of(Typing) == []
+            await asyncio.sleep(61.0)
+            (typing,) = desk.of(Typing)
+            assert (typing.keys, typing.deletions, typing.language) == (4, 1, "plaintext")
+            desk.type("y")
+            assert len(desk.of(Typing)) == 1
+            desk.all += desk.recorder.take(everything=True)  # the editor closes
+            assert [event.keys for event in desk.of(Typing)] == [4, 1]
+
+    run(scenario)
+
+
+def test_every_event_names_the_editor_and_the_model() -> None:
+    async def scenario() -> None:
+        async with Recorded(ScriptedGateway(ANSWER), editor="Visual Studio Code") as desk:
+            desk.type("x = ")
+            await desk.ask()
+            events = desk.of(Event)
+            assert len(events) >= 3
+            assert {(event.editor, event.model) for event in events} == {("visual-studio-code", profile().model)}
+            assert {event.request_class for event in desk.of(Result)} == {"interactive"}
 
     run(scenario)
 

@@ -45,6 +45,7 @@ __all__ = [
     "Result",
     "Sample",
     "Survive",
+    "Typing",
 ]
 
 EVENT_VERSION: Final = 1
@@ -88,6 +89,8 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_
         at_ms: monotonic milliseconds since the session began.
         language: language id of the document.
         variant: experiment arm of the profile in use.
+        editor: what the editor calls itself, in small letters.
+        model: name of the model of the profile in use.
     """
 
     v: int = EVENT_VERSION
@@ -97,6 +100,8 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_
     at_ms: Milliseconds
     language: Name = ""
     variant: Name = ""
+    editor: Name = ""
+    model: Name = ""
 
 
 class Opportunity(_Event, frozen=True, kw_only=True, tag="opportunity"):
@@ -105,6 +110,8 @@ class Opportunity(_Event, frozen=True, kw_only=True, tag="opportunity"):
     Attributes:
         document: digest of the document's uri, keyed by the session, so that it names nothing outside of it.
         outcome: where the answer came from, or why there was none (labels of `Origin`, `Outcome`, gateway errors).
+        parses: whether the text that was found adds no error of syntax at its place, shown or not; absent where there was
+            none, or no grammar to judge it.
     """
 
     id: Id
@@ -112,6 +119,7 @@ class Opportunity(_Event, frozen=True, kw_only=True, tag="opportunity"):
     trigger: Label
     caret: Caret
     outcome: Label
+    parses: bool | None = None
 
 
 class Request(_Event, frozen=True, kw_only=True, tag="request"):
@@ -133,6 +141,7 @@ class Result(_Event, frozen=True, kw_only=True, tag="result"):
         first_ms, last_ms: request sent to first delta (none came: absent), and to the end.
         finish: why it ended; `dropped` if the user had gone another way; an error's code.
         stages_ms: milliseconds by stage, client's and gateway's.
+        request_class: of the request; nobody waits for a speculative one.
     """
 
     id: Id
@@ -144,6 +153,7 @@ class Result(_Event, frozen=True, kw_only=True, tag="result"):
     finish: Label = ""
     logprob: Annotated[float, Meta(ge=-1e6, le=0)] | None = None
     stages_ms: dict[Label, Milliseconds] = {}
+    request_class: Label = ""
 
 
 class Display(_Event, frozen=True, kw_only=True, tag="display"):
@@ -205,6 +215,18 @@ class Survive(_Event, frozen=True, kw_only=True, tag="survive"):
     branch_changed: bool = False
 
 
+class Typing(_Event, frozen=True, kw_only=True, tag="typing"):
+    """What was typed by hand in documents of one language, told about once a minute; what keys are saved is a share of it.
+
+    Attributes:
+        keys: changes that inserted one or two characters, or a line ending with the indentation after it.
+        deletions: changes that only took text away.
+    """
+
+    keys: Count
+    deletions: Count
+
+
 class Sample(_Event, frozen=True, kw_only=True, tag="sample"):
     """Text around a suggestion, and the suggestion: only where the tenant has opted in (`store_text`)."""
 
@@ -216,4 +238,4 @@ class Sample(_Event, frozen=True, kw_only=True, tag="sample"):
     accepted: bool
 
 
-Event = Opportunity | Request | Result | Display | Accept | Dismiss | Survive | Sample
+Event = Opportunity | Request | Result | Display | Accept | Dismiss | Survive | Typing | Sample

@@ -1,16 +1,16 @@
-"""Sums by tenant, team, user, language, variant and day, computed in the database from the events.
+"""Sums by tenant, team, user, language, variant, editor, model and day, computed in the database from the events.
 
 Definitions: research on evaluation, sections 5.1 and 5.2. A suggestion session (`shown`) is one, however many displays it had
 (type-through merges); Read(T) = visible for T in all, or accepted; AR_T = accepted sessions / Read(T) sessions, never without its
 T; wAR_T the same in characters; CPO = accepted characters / opportunities; RCPO@t = ARC@t / opportunities. A session belongs to the
-day, language and variant of its first event.
+day of its first event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from sqlalchemy import Select, and_, case, delete, func, insert, literal, or_, select
 
@@ -20,6 +20,10 @@ from foretype_backend.telemetry.store import Store
 __all__ = ["Figures", "figures", "refresh"]
 
 _E = events.c
+_COUNTED: Final = ("opportunity", "request", "result", "typing")
+_WAITED_FOR: Final = ("interactive", "block", "")
+"""Classes of requests; older clients do not name it."""
+_GIVEN_UP: Final = ("cancelled", "dropped")
 
 
 async def refresh(store: Store, days: Iterable[tuple[str, str]]) -> None:
@@ -53,6 +57,7 @@ def _sum_of(kind: str, column: Any = None) -> Any:
 
 def _simple(tenant: str, day: str) -> Select[Any]:
     """Counters that need no grouping by session. A request's tokens stand in `characters` (prompt) and `lines` (cached)."""
+    waited = and_(_E.kind == "result", _E.source.in_(_WAITED_FOR))
     empty = case((and_(_E.kind == "result", _E.characters == 0), 1), else_=0)
     return (
         select(
@@ -64,8 +69,15 @@ def _simple(tenant: str, day: str) -> Select[Any]:
             _sum_of("result", _E.lines).label("generated_tokens"),
             _sum_of("result").label("results"),
             func.sum(empty).label("empty_results"),
+            _sum_of("result", _E.characters).label("result_characters"),
+            func.sum(case((waited, 1), else_=0)).label("awaited"),
+            func.sum(case((and_(waited, _E.label.in_(_GIVEN_UP)), 1), else_=0)).label("cancelled"),
+            _sum_of("opportunity", _E.characters).label("judged"),
+            _sum_of("opportunity", _E.lines).label("parsed"),
+            _sum_of("typing", _E.characters).label("keys"),
+            _sum_of("typing", _E.lines).label("deletions"),
         )
-        .where(_E.tenant == tenant, _E.day == day, _E.kind.in_(("opportunity", "request", "result")))
+        .where(_E.tenant == tenant, _E.day == day, _E.kind.in_(_COUNTED))
         .group_by(*(_E[name] for name in DIMENSIONS))
     )
 
@@ -85,10 +97,13 @@ def _sessions(tenant: str, day: str) -> Select[Any]:
             *identity[:3],
             func.max(_E.language).label("language"),
             func.max(_E.variant).label("variant"),
+            func.max(_E.editor).label("editor"),
+            func.max(_E.model).label("model"),
             func.min(_E.day).label("day"),
             visible.label("visible_ms"),
             accepted.label("accepted"),
             func.sum(case((_E.kind == "accept", _E.characters), else_=0)).label("taken"),
+            func.sum(case((_E.kind == "accept", 1), else_=0)).label("accepts"),
             func.max(case((_E.kind == "display", _E.characters), else_=0)).label("characters"),
             func.max(case((_E.kind == "display", 1), else_=0)).label("displayed"),
             func.max(case((_E.kind == "dismiss", 1), else_=0)).label("dismissed"),
@@ -111,6 +126,7 @@ def _sessions(tenant: str, day: str) -> Select[Any]:
             func.sum(case((read(300.0), 1), else_=0)).label("read_300"),
             func.sum(c.accepted).label("accepted_sessions"),
             func.sum(c.taken).label("accepted_characters"),
+            func.sum(c.accepts).label("accepts"),
             func.sum(case((read(750.0), c.characters), else_=0)).label("read_characters_750"),
             func.sum(case((read(300.0), c.characters), else_=0)).label("read_characters_300"),
             func.sum(c.dismissed).label("dismissed"),

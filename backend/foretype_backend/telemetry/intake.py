@@ -34,6 +34,7 @@ from foretype_wire.telemetry import (
     Result,
     Sample,
     Survive,
+    Typing,
 )
 
 __all__ = ["Received", "Refused", "Sender", "read", "safe_name"]
@@ -80,11 +81,13 @@ class _Unknown(msgspec.Struct, frozen=True):
     at_ms: Milliseconds
     language: Name = ""
     variant: Name = ""
+    editor: Name = ""
+    model: Name = ""
 
 
 _KINDS: Final[dict[str, type[Any]]] = {
     str(kind.__struct_config__.tag): kind
-    for kind in (Opportunity, Request, Result, Display, Accept, Dismiss, Survive, Sample)
+    for kind in (Opportunity, Request, Result, Display, Accept, Dismiss, Survive, Typing, Sample)
 }
 _FIELDS: Final = {name: frozenset((*kind.__struct_fields__, "event")) for name, kind in _KINDS.items()}
 
@@ -128,7 +131,15 @@ def read(sender: Sender, events: Sequence[dict[str, object]], *, received_ms: in
         name = str(kind) if known is not None else "unknown"
         head = (tenant, user, event.session, event.seq, team, name, day, t_ms, event.at_ms, received_ms, clock)
         rows.append(
-            (*head, event.language, event.variant, *columns, msgspec.json.encode(data).decode() if data else "")
+            (
+                *head,
+                event.language,
+                event.variant,
+                event.editor,
+                event.model,
+                *columns,
+                msgspec.json.encode(data).decode() if data else "",
+            )
         )
     return Received(rows, samples, refused)
 
@@ -146,7 +157,9 @@ def _parts(event: Event) -> list[Any]:
     match event:
         case Opportunity():
             data = {"document": event.document, "trigger": event.trigger, "caret": event.caret}
-            return [event.id, "", "", event.outcome, "", 0, 0, 0.0, 0, 0, data]
+            # `characters` says whether a grammar judged the text, `lines` whether it adds no error: both are summed by day.
+            judged = (int(event.parses is not None), int(event.parses is True))
+            return [event.id, "", "", event.outcome, "", *judged, 0.0, 0, 0, data]
         case Request():
             data = {
                 "class": event.request_class,
@@ -165,7 +178,7 @@ def _parts(event: Event) -> list[Any]:
                 "stages_ms": event.stages_ms,
             }
             return [
-                event.id, "", "", event.finish, "", event.characters, event.generated_tokens, event.last_ms, 0, 0, data
+                event.id, "", "", event.finish, event.request_class, event.characters, event.generated_tokens, event.last_ms, 0, 0, data
             ]  # fmt: skip
         case Display():
             data = {"display_source": event.display_source, "request": event.request}
@@ -191,6 +204,8 @@ def _parts(event: Event) -> list[Any]:
             return [
                 event.id, event.shown, "", label, "", event.characters, unchanged, share, event.age_s, event.arc, data
             ]  # fmt: skip
+        case Typing():
+            return ["", "", "", "", "", event.keys, event.deletions, 0.0, 0, 0, {}]
         case Sample():  # goes to the blob store, never to a row
             raise TypeError("a sample is no row")
 

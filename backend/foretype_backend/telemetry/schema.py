@@ -31,8 +31,10 @@ tenants: Final = Table(
     Column("train", Boolean, nullable=False, default=False),
     Column("events_days", Integer, nullable=False),
     Column("text_days", Integer, nullable=False),
+    Column("user_reports", Boolean, nullable=False, default=False),
 )
-"""Consent and retention. `store_text`: samples may be kept; `train`: exports may leave the store."""
+"""Consent and retention. `store_text`: samples may be kept; `train`: exports may leave the store; `user_reports`: a report may show
+single users."""
 
 events: Final = Table(
     "events",
@@ -50,6 +52,8 @@ events: Final = Table(
     Column("clock", String(8), nullable=False),
     Column("language", String(64), nullable=False),
     Column("variant", String(64), nullable=False),
+    Column("editor", String(64), nullable=False),
+    Column("model", String(64), nullable=False),
     Column("subject", String(64), nullable=False),
     Column("shown", String(64), nullable=False),
     Column("parent", String(64), nullable=False),
@@ -74,7 +78,7 @@ Index("events_by_receipt", events.c.received_ms)
 
 EVENT_COLUMNS: Final = tuple(column.name for column in events.columns)
 
-DIMENSIONS: Final = ("tenant", "team", "user_id", "language", "variant", "day")
+DIMENSIONS: Final = ("tenant", "team", "user_id", "language", "variant", "editor", "model", "day")
 COUNTERS: Final = (
     "opportunities",
     "requests",
@@ -91,6 +95,14 @@ COUNTERS: Final = (
     "read_characters_750",
     "read_characters_300",
     "dismissed",
+    "accepts",
+    "awaited",
+    "cancelled",
+    "result_characters",
+    "judged",
+    "parsed",
+    "keys",
+    "deletions",
 )
 
 
@@ -104,7 +116,9 @@ daily: Final = Table(
     *_dimensions(),
     *(Column(name, BigInteger, nullable=False, default=0) for name in COUNTERS),
 )
-"""Sums by day, from `events`; kept longer than those. `read_T` counts suggestion sessions visible for T ms, or accepted."""
+"""Sums by day, from `events`; kept longer than those. `read_T` counts suggestion sessions visible for T ms, or accepted;
+`awaited` the results of requests that somebody waited for, of which `cancelled` were given up; `judged` texts that a grammar
+could judge, of which `parsed` add no error."""
 
 daily_survival: Final = Table(
     "daily_survival",

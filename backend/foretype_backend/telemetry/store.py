@@ -29,6 +29,7 @@ class Consent(NamedTuple):
     train: bool = False
     events_days: int = 90
     text_days: int = 30
+    user_reports: bool = False
 
 
 class Store:

@@ -80,6 +80,9 @@ def set_(
         bool | None, typer.Option("--store-text/--no-store-text", help="Keep samples of text, encrypted.")
     ] = None,
     train: Annotated[bool | None, typer.Option("--train/--no-train", help="Exports may contain this tenant.")] = None,
+    user_reports: Annotated[
+        bool | None, typer.Option("--user-reports/--no-user-reports", help="Reports may show single users.")
+    ] = None,
     events_days: Annotated[int | None, typer.Option(help="Days that events are kept.")] = None,
     text_days: Annotated[int | None, typer.Option(help="Days that texts are kept.")] = None,
     as_json: JsonOption = False,
@@ -90,10 +93,18 @@ def set_(
 ) -> None:
     """Change what a tenant agrees to. A running gateway follows within half a minute."""
     with errors_told():
-        given = {"store_text": store_text, "train": train, "events_days": events_days, "text_days": text_days}
+        given = {
+            "store_text": store_text,
+            "train": train,
+            "user_reports": user_reports,
+            "events_days": events_days,
+            "text_days": text_days,
+        }
         changes = {name: value for name, value in given.items() if value is not None}
         if not changes:
-            raise InputError("nothing to change: give --store-text, --train, --events-days or --text-days")
+            raise InputError(
+                "nothing to change: give --store-text, --train, --user-reports, --events-days or --text-days"
+            )
         gateway = _gateway(_folder(state_dir), store, texts, key_file)
         _done(_told(lambda: gateway.set(tenant, **changes)), as_json=as_json)
 
@@ -190,10 +201,11 @@ def _print(result: dict[str, Any]) -> None:
     for place in result["places"]:  # unwrapped: a path that is cut in two cannot be copied
         screen.print(f"{place['what'] + ':':<8}{place['place']}", soft_wrap=True)
         screen.print(f"{'':<8}{place['holds']}; kept: {place['retention']}", soft_wrap=True)
-    tenants = Table("tenant", "store_text", "train", "events_days", "text_days", "events", "texts", box=None)
+    flags_of, counts_of = ("store_text", "train", "user_reports"), ("events_days", "text_days", "events", "texts")
+    tenants = Table("tenant", *flags_of, *counts_of, box=None)
     for tenant in result["tenants"]:
-        flags = ["yes" if tenant[name] else "no" for name in ("store_text", "train")]
-        numbers = [str(tenant[name]) for name in ("events_days", "text_days", "events", "texts")]
+        flags = ["yes" if tenant[name] else "no" for name in flags_of]
+        numbers = [str(tenant[name]) for name in counts_of]
         tenants.add_row(tenant["tenant"], *flags, *numbers)
     screen.print(tenants)
     screen.print(

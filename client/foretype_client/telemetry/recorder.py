@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from foretype_context.prompt.segments import Segment
 from foretype_context.text.document import Snapshot
+from foretype_context.text.strings import common_prefix
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Complete
 from foretype_wire.telemetry import (
@@ -28,6 +29,7 @@ from foretype_wire.telemetry import (
     Result,
     Sample,
     Survive,
+    Typing,
 )
 
 from foretype_client.feedback.feedback import (
@@ -52,6 +54,8 @@ _WAITING_MOST: Final = 10_000
 _PREFIX_CHARS: Final = 4_000
 _SUFFIX_CHARS: Final = 1_000
 _JUMP_MS: Final = 2_000
+_TYPING_S: Final = 60.0
+_INDENTED_MOST: Final = 80
 _NOT_ALLOWED: Final = frozenset(SkipReason) - {SkipReason.PAUSED}
 """Policy allows no suggestion there, so nothing was missed; a gateway that asks for a pause is a miss of ours."""
 
@@ -71,6 +75,15 @@ class _About:
 
 
 @dataclass(slots=True)
+class _Typed:
+    """What was typed by hand in one language since `since_s` (monotonic seconds)."""
+
+    since_s: float
+    keys: int = 0
+    deletions: int = 0
+
+
+@dataclass(slots=True)
 class _Current:
     """The newest question of a document."""
 
@@ -86,16 +99,26 @@ class Recorder:
     Args:
         session: unique id of this client process, 1 to 64 visible ASCII characters.
         feedback: asked for the texts that accepts put into documents.
+        editor: what it calls itself.
         now, wall_ms: monotonic seconds and Unix milliseconds at this moment.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, session: str, feedback: Feedback, *, clock: Callable[[], float], wall_ms: int, texts: bool = False
+        self,
+        session: str,
+        feedback: Feedback,
+        *,
+        clock: Callable[[], float],
+        wall_ms: int,
+        texts: bool = False,
+        editor: str = "",
     ) -> None:
         self.session = session
         self.texts = texts
         self.variant = ""
+        self.model = ""
+        self._editor = _name("-".join(editor.lower().split()))
         self.dropped: int = 0
         self.survival: Survival = Survival()
         self._feedback = feedback
@@ -107,6 +130,7 @@ class Recorder:
         self._events: list[Event] = []
         self._current: dict[str, _Current] = {}
         self._about: OrderedDict[str, _About] = OrderedDict()
+        self._typed: dict[str, _Typed] = {}
         self._calls: OrderedDict[str, tuple[Complete[Segment], str | None]] = OrderedDict()
 
     def set_wall(self, wall_ms: int) -> None:
@@ -115,14 +139,20 @@ class Recorder:
         if abs(self._wall_ms + now_ms - wall_ms) > _JUMP_MS:
             self._wall_ms = wall_ms - now_ms
 
-    def take(self) -> list[Event]:
-        """Events since the last call."""
+    def take(self, *, everything: bool = False) -> list[Event]:
+        """Events since the last call; with `everything`, what was typed in the minute that is not over too."""
+        now_s = self._clock()
+        for language, typed in list(self._typed.items()):
+            if everything or now_s - typed.since_s >= _TYPING_S:
+                del self._typed[language]
+                self._add(Typing, now_s, language, keys=typed.keys, deletions=typed.deletions)
         events, self._events = self._events, []
         return events
 
     # What the flow tells
 
     def asked(self, question: Question) -> None:
+        self._follow(question)
         snapshot = question.snapshot
         key = (snapshot.version, question.offset)
         current = self._current.get(snapshot.uri)
@@ -132,8 +162,7 @@ class Recorder:
 
     def answered(self, question: Question, result: Suggestion | str) -> None:
         snapshot = question.snapshot
-        if question.profile is not None:
-            self.variant: str = question.profile.variant
+        self._follow(question)
         current = self._current.get(snapshot.uri)
         if current is None or current.key != (snapshot.version, question.offset):
             # A newer question has taken over; this one was an opportunity of its own.
@@ -218,6 +247,7 @@ class Recorder:
             tokens_after_cancel=0 if usage is None else usage.tokens_after_cancel,
             characters=len(flight.strand.text),
             finish=_label(finish),
+            request_class=str(call.class_),
             logprob=None if logprob is None else min(0.0, max(-1e6, logprob)),
             stages_ms={name: round(max(0.0, ms), 3) for name, ms in flight.timings_ms().items()},
         )
@@ -243,6 +273,9 @@ class Recorder:
             self.survival.accepted(graft)
 
     def changed(self, snapshot: Snapshot) -> None:
+        former = self.survival.text(snapshot.uri)
+        if former is not None:
+            self._count(snapshot, former)
         self.survival.changed(snapshot.uri, snapshot.text)
 
     def closed(self, uri: str) -> None:
@@ -274,6 +307,23 @@ class Recorder:
             )
 
     # Inside
+
+    def _follow(self, question: Question) -> None:
+        """Whose model the events are about from now on: with the first question, or its own request would be nobody's."""
+        if question.profile is not None:
+            self.variant: str = question.profile.variant
+            self.model: str = question.profile.model
+
+    def _count(self, snapshot: Snapshot, former: str) -> None:
+        """Whether a change was a key: told by how much longer the text is, which costs nothing."""
+        more = len(snapshot.text) - len(former)
+        if more > 2 and not (more <= _INDENTED_MOST and _is_enter(former, snapshot.text)):
+            return
+        typed = self._typed.setdefault(snapshot.language, _Typed(self._clock()))
+        if more < 0:
+            typed.deletions += 1
+        elif more or snapshot.text != former:
+            typed.keys += 1
 
     def _accept(self, event: PartiallyAccepted | Accepted, kind: str, language: str, *, reported: bool) -> None:
         self._add(
@@ -330,6 +380,8 @@ class Recorder:
             at_ms=round(at_ms, 3),
             language=_name(language),
             variant=_name(self.variant),
+            editor=self._editor,
+            model=_name(self.model),
             **fields,
         )
         if len(self._events) < _WAITING_MOST:
@@ -343,6 +395,13 @@ def _remember(kept: OrderedDict[str, _V], key: str, value: _V) -> None:
     kept.move_to_end(key)
     while len(kept) > _REMEMBERED:
         kept.popitem(last=False)
+
+
+def _is_enter(before: str, after: str) -> bool:
+    """Whether what was inserted is a line ending with the indentation after it."""
+    start = common_prefix(before, after)
+    inserted = after[start : start + len(after) - len(before)]
+    return not inserted.strip() and inserted.count("\n") == 1
 
 
 def _label(text: str) -> str:

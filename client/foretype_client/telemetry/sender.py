@@ -144,7 +144,7 @@ class Telemetry:
         self._heads = {id: head for id, head in self._heads.items() if id in live}
 
     async def _batch(self, now: float, *, everything: bool) -> None:
-        self._pending += self.recorder.take()
+        self._pending += self.recorder.take(everything=everything)
         if self._pending and self._since_s is None:
             self._since_s = now
         while self._pending:

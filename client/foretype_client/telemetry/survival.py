@@ -95,6 +95,10 @@ class Survival:
             else:
                 _find(one, text)
 
+    def text(self, uri: str) -> str | None:
+        """What the document was when it was seen last."""
+        return self._texts.get(uri)
+
     def closed(self, uri: str) -> None:
         """What happens to the document now is not seen any more."""
         self._texts.pop(uri, None)
