@@ -21,6 +21,9 @@
         * `ChunkFormatError`: bytes of the shared tier that are no chunk; counted as absent
         * `CacheEventsError`: a replica's message that cannot be read; logged, and the next is read
         * `TierUnavailableError`, `TierRefusedError`: by the shared tier; it waits, or stays off
+    * `ExperimentError`: by `experiments`; told by commands
+        * `ExperimentInputError`: by the readers of an experiment's rows, and by what judges them
+        * `VariantError`: what a variant asks for cannot be; names the field
     * `BudgetExceededError`: by `serving`, before anything was done; every door answers `rate_limited`
 
 What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequestError`.
@@ -45,6 +48,8 @@ __all__ = [
     "EngineUnavailableError",
     "EntryError",
     "EpochFileError",
+    "ExperimentError",
+    "ExperimentInputError",
     "Fault",
     "ModelFileError",
     "NoReplicaError",
@@ -59,6 +64,7 @@ __all__ = [
     "TierRefusedError",
     "TierUnavailableError",
     "UnknownEngineError",
+    "VariantError",
 ]
 
 
@@ -195,6 +201,22 @@ class TierUnavailableError(PrefixError):
 
 class TierRefusedError(PrefixError):
     """The store is there and must not be used. The message says what to change."""
+
+
+class ExperimentError(BackendError):
+    """Of all that concerns live experiments."""
+
+
+class ExperimentInputError(ExperimentError):
+    """Rows cannot be read or make no experiment; the message names file, line and field, and the remedy."""
+
+
+class VariantError(ExperimentError, ValueError):
+    """A variant that cannot be; the message names the field, what is wrong and the remedy."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
 
 
 class BudgetExceededError(BackendError):

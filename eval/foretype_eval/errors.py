@@ -1,7 +1,6 @@
 """What can go wrong in a measurement, in one tree. Commands tell it and end with status 2.
 
 * `EvalError`
-    * `ExperimentInputError`: by the readers of an experiment's rows
     * `GateInputError`: by the quality gate, for sides that cannot be compared
     * `BenchmarkDataError`: by the reader of benchmarks
     * `SandboxError`: by the sandbox, never for what a program did
@@ -13,6 +12,8 @@
     * `WorkloadError`: by the makers of what is typed
     * `LspAnswerError`: by the bench's language client
     * `LspGoneError`: by the bench's language client
+
+What is wrong with an experiment's rows is `foretype_backend.errors.ExperimentInputError`: a live one is judged where it runs.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from foretype_context.errors import ForetypeError
 __all__ = [
     "BenchmarkDataError",
     "EvalError",
-    "ExperimentInputError",
     "GateInputError",
     "LatencyTraceError",
     "LspAnswerError",
@@ -38,10 +38,6 @@ __all__ = [
 
 class EvalError(ForetypeError):
     """Anything that this package raises."""
-
-
-class ExperimentInputError(EvalError):
-    """Rows cannot be read or make no experiment; the message names file, line and field, and the remedy."""
 
 
 class GateInputError(EvalError):

@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from foretype_eval.ab.analyse import AbOptions, analyse
-from foretype_eval.ab.assign import Design, pair_of, variant_of
-from foretype_eval.ab.estimate import WAY_SHARE, Panel, between, switchback
-from foretype_eval.ab.rows import UserDay, load_rows
-from foretype_eval.ab.sequential import (
+from foretype_backend.errors import ExperimentInputError
+from foretype_backend.experiments.analyse import AbOptions, analyse
+from foretype_backend.experiments.assign import BLOCK_HOURS, Design, block_of_day, day_of, pair_of, variant_of
+from foretype_backend.experiments.estimate import WAY_SHARE, Panel, between, switchback
+from foretype_backend.experiments.guardrails import GUARDS, Guardrails, alpha_each
+from foretype_backend.experiments.sequential import (
     Bounds,
     chi_square_p,
     confidence_sequence,
@@ -27,14 +28,15 @@ from foretype_eval.ab.sequential import (
     spent_alpha,
     student_quantile,
 )
+from foretype_eval.ab.rows import UserDay, load_rows
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.cli import app
-from foretype_eval.errors import ExperimentInputError
 from foretype_eval.statistics import wilson
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+KEPT = "cttctccttccccccc"
 MONDAY = datetime.date(2026, 3, 2)
 WORKDAYS = [MONDAY + datetime.timedelta(days=n + 2 * (n // 5)) for n in range(10)]
 
@@ -47,7 +49,7 @@ def rows(
     for number in range(users):
         own = rng.uniform(0.5, 1.5)
         for day in WORKDAYS[:days]:
-            variant = variant_of(f"u{number}", day, salt="s", design=design)
+            variant = variant_of(f"u{number}", block_of_day(day), salt="s", design=design)
             opportunities = int(rng.integers(700, 1100))
             chars = int(opportunities * own * rng.normal(1, 0.05) * (1 + lift * (variant == "treatment")))
             values: dict[str, Any] = {
@@ -64,12 +66,34 @@ def rows(
 
 @given(st.dates(datetime.date(1980, 1, 1), datetime.date(2100, 1, 1)), st.text(max_size=8))
 def test_both_days_of_a_pair_get_different_variants(day: datetime.date, user: str) -> None:
-    pair = pair_of(day)
-    near = [day + datetime.timedelta(days=n) for n in range(-3, 4)]
-    (other,) = [d for d in near if d != day and pair_of(d)[:2] == pair[:2]]
-    first, second = (variant_of(user, d, salt="x", design=Design.SWITCHBACK) for d in (day, other))
+    block = block_of_day(day)
+    assert day_of(block, 24) == day
+    near = [block + n for n in range(-3, 4)]
+    (other,) = [one for one in near if one != block and pair_of(one)[:2] == pair_of(block)[:2]]
+    first, second = (variant_of(user, one, salt="x", design=Design.SWITCHBACK) for one in (block, other))
     assert {first, second} == {"control", "treatment"}
-    assert len({variant_of(user, d, salt="x", design=Design.BETWEEN) for d in near}) == 1
+    assert len({variant_of(user, one, salt="x", design=Design.BETWEEN) for one in near}) == 1
+
+
+@given(st.sampled_from([hours for hours in BLOCK_HOURS if hours != 24]), st.integers(0, 10**6), st.text(max_size=8))
+def test_pairs_of_hours_stay_within_a_day_and_hold_both_variants(hours: int, pair: int, user: str) -> None:
+    blocks = 2 * pair, 2 * pair + 1
+    assert day_of(blocks[0], hours) == day_of(blocks[1], hours)
+    assert pair_of(blocks[0], hours)[:2] == pair_of(blocks[1], hours)[:2] != pair_of(blocks[1] + 1, hours)[:2]
+    options: dict[str, Any] = {"salt": "x", "design": Design.SWITCHBACK, "hours": hours}
+    assert {variant_of(user, block, **options) for block in blocks} == {"control", "treatment"}
+
+
+def test_another_salt_is_another_assignment_and_the_same_one_is_the_same_for_ever() -> None:
+    """Two gateways of different versions must agree: these values are kept."""
+    users = [f"u{n}" for n in range(1000)]
+
+    def arms(salt: str) -> list[str]:
+        return [variant_of(user, 100, salt=salt, design=Design.BETWEEN) for user in users]
+
+    assert sum(a == b for a, b in zip(arms("one"), arms("two"), strict=True)) == pytest.approx(500, abs=60)
+    assert arms("one").count("control") == pytest.approx(500, abs=60)
+    assert "".join(one[0] for one in arms("one")[:16]) == KEPT
 
 
 def test_an_effect_is_found_before_the_planned_end_and_nothing_is_not() -> None:
@@ -133,7 +157,7 @@ def test_what_users_did_before_narrows_a_comparison_between_them() -> None:
 
 
 def lose_days(found: list[UserDay]) -> list[UserDay]:
-    return [row for n, row in enumerate(found) if row.variant == "control" or n % 2]
+    return [row for n, row in enumerate(found) if row.variant == "control" or n % 3 == 0]
 
 
 def mix_days(found: list[UserDay]) -> list[UserDay]:
@@ -189,14 +213,54 @@ def test_a_breached_guardrail_stops_a_winner() -> None:
     trial[0] = UserDay(**{f: getattr(trial[0], f) for f in trial[0].__struct_fields__} | {"accepts": 21})
     found = analyse(trial, AbOptions())
     assert found["verdict"] == "none"
-    said = r"guardrail acceptance: falls by more than 10% \(at most (\d\d\.\d)% is certain\)"
+    said = r"guardrail acceptance: falls by more than 10% \(at least (\d\d\.\d)% is certain\)"
     (certain,) = re.findall(said, str(found["reasons"]))
     guard = found["guardrails"]["acceptance"]
     low, high = guard["ci_on_the_way"]
     assert low < high < 0 and float(certain) == pytest.approx(-100 * high / guard["control"], abs=0.06)
-    # One-sided: what it spends is twice the experiment's on either side.
-    twice = analyse(trial, AbOptions(metric="acceptance", alpha=2 * AbOptions().alpha))
-    assert twice["ci_on_the_way"] == [low, high]
+    assert guard["n"] == [60 * 100, 90 * 100]
+    alone = analyse(trial, AbOptions(metric="acceptance", alpha=alpha_each(list(GUARDS))))
+    assert alone["ci_on_the_way"] == [low, high]
+    wide = analyse(trial, AbOptions(guardrails=Guardrails(acceptance=0.9)))
+    assert wide["verdict"] == "treatment_better" and wide["guardrails"]["acceptance"]["breached"] is None
+    off = analyse(trial, AbOptions(guardrails=Guardrails(acceptance=None)))
+    assert off["verdict"] == "treatment_better" and "acceptance" not in off["guardrails"]
+
+
+GUARDED: dict[str, tuple[str, str, dict[str, float]]] = {
+    "first_token": ("late", "first_tokens", {"control": 0.01, "treatment": 0.10}),
+    "cancel_rate": ("dismissed", "sessions", {"control": 0.2, "treatment": 0.4}),
+    "syntax_errors": ("broken", "judged", {"control": 0.05, "treatment": 0.2}),
+    "cost": ("computed_tokens", "opportunities", {"control": 30.0, "treatment": 60.0}),
+    "retention": ("chars_retained", "chars_accepted", {"control": 0.9, "treatment": 0.6}),
+}
+
+
+@pytest.mark.parametrize("name", GUARDED)
+@pytest.mark.parametrize("hurts", [True, False])
+def test_each_guardrail_is_breached_by_what_it_guards_and_by_nothing_else(name: str, hurts: bool) -> None:
+    over, under, levels = GUARDED[name]
+    rng = np.random.default_rng(3)
+    trial: list[UserDay] = []
+    for row in rows(users=40):
+        fields = {field: getattr(row, field) for field in row.__struct_fields__}
+        of = fields[under] or 200
+        level = levels[row.variant if hurts else "control"] * rng.uniform(0.9, 1.1)
+        trial.append(UserDay(**fields | {under: of, over: int(of * level)}))
+    found = analyse(trial, AbOptions(metric="cpo"))
+    assert [one for one, guard in found["guardrails"].items() if guard["breached"]] == ([name] if hurts else [])
+    assert min(found["guardrails"][name]["n"]) > 0
+
+
+def test_guardrails_stop_fewer_experiments_without_a_difference_than_they_may() -> None:
+    """A look after every block of two weeks, no margin: at most one in a hundred is stopped by any of them."""
+    rng = np.random.default_rng(11)
+    stopped = 0
+    for _ in range(200):
+        panel = own_effects(rng, users=20, days=40)
+        looks = (switchback(panel.until(day), alpha=alpha_each(["one"]), planned_blocks=40) for day in range(6, 41, 2))
+        stopped += any(look.always is not None and look.always.low > 0 for look in looks)
+    assert stopped <= 5  # 2 of 200 are expected at most
 
 
 def test_false_positives_stay_below_alpha_under_daily_peeking_and_plain_tests_do_not() -> None:
@@ -223,7 +287,7 @@ def own_effects(rng: np.random.Generator, users: int, days: int = 20) -> Panel:
 
 def test_the_interval_within_users_is_students_over_the_users_means() -> None:
     panel = own_effects(np.random.default_rng(5), users=11)
-    effect = switchback(panel, alpha=EASY_ALPHA, planned_days=20)
+    effect = switchback(panel, alpha=EASY_ALPHA, planned_blocks=20)
     means = ((panel.arm * 2 - 1) * panel.numerator).sum(axis=1) / 10  # of a user's ten pairs
     half = 2.2281 * statistics.stdev(means.tolist()) / math.sqrt(11)
     assert effect.fixed == pytest.approx((means.mean() - half, means.mean() + half), abs=1e-3)
@@ -242,7 +306,7 @@ def test_the_interval_between_users_is_students_over_the_users() -> None:
 
 def test_effects_that_differ_between_users_and_are_nothing_on_average_are_called_nothing() -> None:
     rng = np.random.default_rng(7)
-    called = [switchback(own_effects(rng, users=30), alpha=EASY_ALPHA, planned_days=20).fixed for _ in range(400)]
+    called = [switchback(own_effects(rng, users=30), alpha=EASY_ALPHA, planned_blocks=20).fixed for _ in range(400)]
     rate = sum(bounds is not None and bounds.excludes_zero for bounds in called) / 400
     assert 0.02 <= rate <= 0.08, "5 % of them are chance"
 

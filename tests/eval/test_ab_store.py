@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, opportunity, survive
+from foretype_backend.errors import ExperimentInputError
 from foretype_backend.telemetry.aggregate import refresh
 from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.store import Store
 from foretype_eval.ab.stored import stored_rows
 from foretype_eval.cli import app
-from foretype_eval.errors import ExperimentInputError
 from typer.testing import CliRunner
 
 FIRST = datetime.datetime.fromtimestamp(NOON_MS / 1000, datetime.UTC).date() - datetime.timedelta(days=2)

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from foretype_backend.errors import ExperimentInputError
+from foretype_backend.experiments.analyse import AbOptions, analyse
+from foretype_backend.experiments.assign import Design
+from foretype_backend.experiments.rows import METRICS
 from foretype_context.terminal import console
 from rich.table import Table
 
-from foretype_eval.ab.analyse import METRICS, AbOptions, analyse
-from foretype_eval.ab.assign import Design
 from foretype_eval.ab.rows import load_rows
 from foretype_eval.ab.simulate import World, simulate
 from foretype_eval.ab.stored import stored_rows
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_eval.errors import ExperimentInputError
 
 __all__ = ["ab"]
 

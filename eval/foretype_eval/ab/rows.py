@@ -1,8 +1,4 @@
-"""Input of an experiment: one row per user, day, variant and language, counts only.
-
-Source of the columns: evals research, sections 5.1 and 5.2. A row with an empty variant lies before the experiment and feeds
-the variance reduction alone.
-"""
+"""Rows of an experiment from a file: CSV or JSON lines (:class:`foretype_backend.experiments.rows.UserDay`)."""
 
 from __future__ import annotations
 
@@ -13,37 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-
-from foretype_eval.errors import ExperimentInputError
+from foretype_backend.errors import ExperimentInputError
+from foretype_backend.experiments.rows import UserDay
 
 __all__ = ["COLUMNS", "UserDay", "load_rows"]
 
-
-class UserDay(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user did on one day.
-
-    Attributes:
-        day: calendar day, ISO 8601.
-        variant: empty before the experiment.
-        opportunities: content changes and caret moves after which policy allowed a suggestion.
-        displays: suggestion sessions read for at least T (section 5.2), of which `accepts` were accepted.
-        chars_retained: accepted characters still there after five minutes; None while that is not known yet.
-    """
-
-    user: str
-    day: datetime.date
-    variant: str = ""
-    language: str = ""
-    opportunities: int
-    displays: int
-    accepts: int
-    chars_accepted: int
-    chars_retained: int | None = None
-    chars_typed: int = 0
-
-
 COLUMNS: Final = UserDay.__struct_fields__
-_COUNTS: Final = ("opportunities", "displays", "accepts", "chars_accepted", "chars_retained", "chars_typed")
+_COUNTS: Final = tuple(name for name in COLUMNS if name not in ("user", "day", "variant", "language"))
 
 
 def load_rows(path: Path) -> list[UserDay]:
@@ -100,9 +72,9 @@ def _row(path: Path, number: int, record: dict[str, Any]) -> UserDay:
 
 
 def _check_unique(path: Path, rows: Sequence[UserDay]) -> None:
-    seen: set[tuple[str, datetime.date, str, str]] = set()
+    seen: set[tuple[str, datetime.date, int, str, str]] = set()
     for row in rows:
-        key = (row.user, row.day, row.variant, row.language)
+        key = (row.user, row.day, row.at, row.variant, row.language)
         if key in seen:
             raise ExperimentInputError(
                 f"{path}: user {row.user!r} on {row.day} ({row.variant or 'no variant'}, {row.language or 'all'}) "

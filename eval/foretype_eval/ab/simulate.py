@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from foretype_backend.experiments.assign import Design
+from foretype_backend.experiments.estimate import Panel, estimate
 from numpy.typing import NDArray
 
-from foretype_eval.ab.assign import Design
-from foretype_eval.ab.estimate import Panel, estimate
 from foretype_eval.statistics import wilson
 
 __all__ = ["World", "draw", "simulate"]
@@ -110,7 +110,7 @@ def _looks(panel: Panel, design: Design, days: int, alpha: float) -> dict[str, b
     """What `foretype eval ab` would have said at any of the daily looks, and what plain tests would."""
     verdict = plain = plain_at_end = False
     for day in range(1, days + 1):
-        effect = estimate(panel.until(day), design, alpha=alpha, planned_days=days)
+        effect = estimate(panel.until(day), design, alpha=alpha, planned_blocks=days)
         bounds = effect.fixed if day == days else effect.always
         verdict = verdict or (bounds is not None and bounds.excludes_zero)
         plain_at_end = effect.p_value is not None and effect.p_value < alpha

@@ -7,12 +7,10 @@ import datetime
 from typing import Final
 
 from foretype_backend.database import is_there
-from foretype_backend.errors import StoreError
+from foretype_backend.errors import ExperimentInputError, StoreError
+from foretype_backend.experiments.rows import UserDay
 from foretype_backend.telemetry.aggregate import Figures, figures
 from foretype_backend.telemetry.store import Store
-
-from foretype_eval.ab.rows import UserDay
-from foretype_eval.errors import ExperimentInputError
 
 __all__ = ["stored_rows"]
 
@@ -72,4 +70,7 @@ def _row(one: Figures, since: datetime.date | None) -> UserDay:
         chars_accepted=counts["accepted_characters"],
         # What was accepted on the evening before may be measured today.
         chars_retained=None if retained is None else min(retained, counts["accepted_characters"]),
+        sessions=counts["sessions"],
+        dismissed=counts["dismissed"],
+        computed_tokens=counts["prompt_tokens"] - counts["cached_tokens"] + counts["generated_tokens"],
     )

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from foretype_backend.errors import ExperimentInputError
 from foretype_context.terminal import say
 
 from foretype_eval.ab.rows import load_rows
 from foretype_eval.compare.runs import load_run
 from foretype_eval.console import fail, print_json
-from foretype_eval.errors import ExperimentInputError, PlotsUnavailableError, RunFileError
+from foretype_eval.errors import PlotsUnavailableError, RunFileError
 from foretype_eval.report.figures import Prices, online_figures, run_figures
 from foretype_eval.report.page import html_page
 

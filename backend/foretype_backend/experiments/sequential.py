@@ -1,6 +1,6 @@
 """Intervals that may be looked at every day, and the two distributions they need.
 
-Both are a few lines, and scipy would be the largest thing that the extra `eval` installs.
+Both are a few lines, and scipy would be the largest thing that a gateway installs.
 """
 
 from __future__ import annotations

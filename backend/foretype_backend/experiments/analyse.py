@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -11,30 +10,19 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from foretype_eval.ab.assign import Design, pair_of, variant_of
-from foretype_eval.ab.estimate import MIN_PAIRS, MIN_USERS, Effect, Panel, estimate
-from foretype_eval.ab.rows import UserDay
-from foretype_eval.ab.sequential import Bounds, chi_square_p
-from foretype_eval.errors import ExperimentInputError
+from foretype_backend.errors import ExperimentInputError
+from foretype_backend.experiments.assign import Design, pair_of, variant_of
+from foretype_backend.experiments.estimate import MIN_PAIRS, MIN_USERS, Effect, Panel, estimate
+from foretype_backend.experiments.guardrails import Guardrails, alpha_each, finding
+from foretype_backend.experiments.rows import METRICS, RATIOS, UserDay
+from foretype_backend.experiments.sequential import Bounds, chi_square_p
 
-__all__ = ["METRICS", "AbOptions", "analyse", "panel_of"]
+__all__ = ["AbOptions", "analyse", "guard_findings", "panel_of"]
 
 SRM_P: Final = 0.001
 """Sample-ratio mismatch: below this the assignment is broken, and nothing after it can be believed."""
 
 MIXED_SHARE: Final = 0.02
-
-METRICS: Final = {
-    "rcpo": ("chars_retained", "opportunities"),
-    "cpo": ("chars_accepted", "opportunities"),
-    "acceptance": ("accepts", "displays"),
-    "retention": ("chars_retained", "chars_accepted"),
-    "rocc": ("chars_accepted", "chars_written"),
-}
-"""Ratio metrics of section 5.2: numerator, denominator. `rcpo` is the headline, `acceptance` is one of displays read."""
-
-GUARDRAILS: Final = {"acceptance": 0.10, "retention": 0.05}
-"""Relative loss of each that would not be shipped whatever the primary metric says."""
 
 
 class AbOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +34,9 @@ class AbOptions(msgspec.Struct, frozen=True, kw_only=True):
             they share `alpha`.
         salt: where given, recorded variants are checked against the assignment that it makes.
         share: of units that were to be in control.
+        block_hours: what a row's block lasts.
+        complete: whether the planned length is over; None where as many days with rows say so.
+        guardrails: margins of what must not get worse.
     """
 
     design: Design = Design.SWITCHBACK
@@ -57,6 +48,13 @@ class AbOptions(msgspec.Struct, frozen=True, kw_only=True):
     salt: str | None = None
     share: float = 0.5
     language: str | None = None
+    block_hours: int = 24
+    complete: bool | None = None
+    guardrails: Guardrails = Guardrails()
+
+    @property
+    def planned_blocks(self) -> int:
+        return self.planned_days * 24 // self.block_hours
 
 
 def analyse(rows: Sequence[UserDay], options: AbOptions) -> dict[str, Any]:
@@ -71,13 +69,14 @@ def analyse(rows: Sequence[UserDay], options: AbOptions) -> dict[str, Any]:
     control, treatment = _variants(rows, options)
     trial = [row for row in rows if row.variant]
     reasons = _checks(trial, control, treatment, options)
-    panel, users, days = panel_of(rows, options.metric, control, treatment)
-    effect = estimate(panel, options.design, alpha=options.alpha, planned_days=options.planned_days)
-    guards = _guardrails(rows, control, treatment, options)
+    panel, users, blocks = panel_of(rows, options.metric, control, treatment, options.block_hours)
+    effect = estimate(panel, options.design, alpha=options.alpha, planned_blocks=options.planned_blocks)
+    guards = guard_findings(rows, control, treatment, options)
     reasons += [f"guardrail {name}: {guard['breached']}" for name, guard in guards.items() if guard["breached"]]
-    complete = len(days) >= options.planned_days
+    days = len({row.day for row in trial if row.variant in (control, treatment)})
+    complete = days >= options.planned_days if options.complete is None else options.complete
     bounds = effect.fixed if complete else effect.always
-    reasons += _too_little(effect, bounds, options, len(days))
+    reasons += _too_little(effect, bounds, options, days, complete=complete)
     verdict = "none"
     if not reasons and bounds is not None:
         verdict = "treatment_better" if bounds.low > 0 else "treatment_worse"
@@ -88,10 +87,12 @@ def analyse(rows: Sequence[UserDay], options: AbOptions) -> dict[str, Any]:
         "control": control,
         "treatment": treatment,
         "users": len(users),
-        "days": len(days),
+        "days": days,
         "planned_days": options.planned_days,
+        "blocks": len(blocks),
         "units": effect.units,
         "value": {"control": _number(effect.control), "treatment": _number(effect.treatment)},
+        "sums": _sums(panel),
         "difference": _number(effect.difference),
         "relative": _number(effect.difference / effect.control) if effect.control else None,
         "ci_on_the_way": _interval(effect.always),
@@ -106,15 +107,15 @@ def analyse(rows: Sequence[UserDay], options: AbOptions) -> dict[str, Any]:
 
 
 def panel_of(
-    rows: Sequence[UserDay], metric: str, control: str, treatment: str
-) -> tuple[Panel, list[str], list[datetime.date]]:
-    """Rows as matrices. A user-day with both variants belongs to neither."""
-    over, under = METRICS[metric]
+    rows: Sequence[UserDay], metric: str, control: str, treatment: str, hours: int = 24
+) -> tuple[Panel, list[str], list[int]]:
+    """Rows as matrices, their users and blocks. A user's block with both variants belongs to neither."""
+    over, under = RATIOS[metric]
     trial = [row for row in rows if row.variant in (control, treatment)]
     users = sorted({row.user for row in trial})
-    days = sorted({row.day for row in trial})
-    place_u, place_d = {user: i for i, user in enumerate(users)}, {day: i for i, day in enumerate(days)}
-    shape = (len(users), len(days))
+    blocks = sorted({row.at for row in trial})
+    place_u, place_b = {user: i for i, user in enumerate(users)}, {block: i for i, block in enumerate(blocks)}
+    shape = (len(users), len(blocks))
     arm, numerator, denominator = np.full(shape, -1), np.zeros(shape), np.zeros(shape)
     mixed = np.zeros(shape, dtype=bool)
     before = np.zeros((2, len(users)))
@@ -123,22 +124,28 @@ def panel_of(
             before[0, place_u[row.user]] += _value(row, over)
             before[1, place_u[row.user]] += _value(row, under)
     for row in trial:
-        at, which = (place_u[row.user], place_d[row.day]), int(row.variant == treatment)
+        at, which = (place_u[row.user], place_b[row.at]), int(row.variant == treatment)
         mixed[at] |= arm[at] not in (-1, which)
         arm[at] = which
         numerator[at] += _value(row, over)
         denominator[at] += _value(row, under)
     arm[mixed] = -1
     pairs: dict[tuple[str, int], int] = {}
-    pair = np.array([pairs.setdefault(pair_of(day)[:2], len(pairs)) for day in days])
+    pair = np.array([pairs.setdefault(pair_of(block, hours)[:2], len(pairs)) for block in blocks])
     prior = (before[0], before[1]) if before[1].any() else None
-    return Panel(arm, numerator, denominator, pair, prior), users, days
+    return Panel(arm, numerator, denominator, pair, prior), users, blocks
 
 
 def _value(row: UserDay, name: str) -> float:
-    if name == "chars_written":
-        return row.chars_accepted + row.chars_typed
     return float(getattr(row, name) or 0)
+
+
+def _sums(panel: Panel) -> dict[str, list[int]]:
+    """Numerator and denominator of each variant."""
+    return {
+        name: [int(part[panel.arm == which].sum()) for part in (panel.numerator, panel.denominator)]
+        for which, name in enumerate(("control", "treatment"))
+    }
 
 
 def _variants(rows: Sequence[UserDay], options: AbOptions) -> tuple[str, str]:
@@ -162,14 +169,15 @@ def _checks(trial: Sequence[UserDay], control: str, treatment: str, options: AbO
             f"sample ratio: {srm['counts'][0]} {srm['units']} in {control} and {srm['counts'][1]} in {treatment}, "
             f"p = {srm['p_value']:.2g}; find out which rows are lost before believing anything"
         )
-    variants: dict[tuple[str, datetime.date], set[str]] = defaultdict(set)
+    variants: dict[tuple[str, int], set[str]] = defaultdict(set)
     by_user: dict[str, set[str]] = defaultdict(set)
     for row in trial:
-        variants[row.user, row.day].add(row.variant)
+        variants[row.user, row.at].add(row.variant)
         by_user[row.user].add(row.variant)
     mixed = sum(len(names) > 1 for names in variants.values())
     if mixed > MIXED_SHARE * len(variants):
-        reasons.append(f"{mixed} of {len(variants)} user-days saw both variants; a variant may change at midnight only")
+        when = "at midnight" if options.block_hours == 24 else "between blocks"
+        reasons.append(f"{mixed} of {len(variants)} user-days saw both variants; a variant may change {when} only")
     if options.design is Design.BETWEEN:
         crossed = sum(len(names) > 1 for names in by_user.values())
         if crossed:
@@ -177,7 +185,8 @@ def _checks(trial: Sequence[UserDay], control: str, treatment: str, options: AbO
     if options.salt is not None:
         names, salt = (control, treatment), options.salt
         wrong = sum(
-            row.variant != variant_of(row.user, row.day, salt=salt, design=options.design, variants=names)
+            row.variant
+            != variant_of(row.user, row.at, salt=salt, design=options.design, variants=names, hours=options.block_hours)
             for row in trial
         )
         if wrong > MIXED_SHARE * len(trial):
@@ -192,45 +201,43 @@ def _checks(trial: Sequence[UserDay], control: str, treatment: str, options: AbO
 def _srm(trial: Sequence[UserDay], control: str, treatment: str, options: AbOptions) -> dict[str, Any]:
     """Counts of the units that were randomised: user-days in a switchback, else users."""
     between = options.design is Design.BETWEEN
-    units = {(row.user, None if between else row.day, row.variant) for row in trial}
+    units = {(row.user, None if between else row.at, row.variant) for row in trial}
     counts = [sum(unit[2] == name for unit in units) for name in (control, treatment)]
     p_value = chi_square_p(counts[0], counts[1], share=options.share)
-    return {"units": "users" if between else "user-days", "counts": counts, "p_value": _number(p_value)}
+    return {
+        "units": "users" if between else "user-days" if options.block_hours == 24 else "user-blocks",
+        "counts": counts,
+        "p_value": _number(p_value),
+    }
 
 
-def _guardrails(rows: Sequence[UserDay], control: str, treatment: str, options: AbOptions) -> dict[str, dict[str, Any]]:
-    """Secondary ratios whose one-sided interval must not lie wholly below what may be lost."""
+def guard_findings(
+    rows: Sequence[UserDay], control: str, treatment: str, options: AbOptions
+) -> dict[str, dict[str, Any]]:
+    """Each guardrail that is on, but for the headline itself and for what no row knows."""
+    margins = options.guardrails.margins()
+    alpha = alpha_each(list(margins))
+    trial = [row for row in rows if row.variant in (control, treatment)]
     found: dict[str, dict[str, Any]] = {}
-    for name, margin in GUARDRAILS.items():
-        if name == options.metric or any(row.variant and row.chars_retained is None for row in rows) > (
-            "chars_retained" not in METRICS[name]
-        ):
+    for name, margin in margins.items():
+        known = [row for row in trial if None not in (getattr(row, part) for part in RATIOS[name])]
+        if name == options.metric or not known:
             continue
-        panel, _, _ = panel_of(rows, name, control, treatment)
-        effect = estimate(panel, options.design, alpha=2 * options.alpha, planned_days=options.planned_days)
-        bounds = effect.always
-        breached = None
-        if bounds is not None and effect.control and bounds.high / effect.control < -margin:
-            breached = f"falls by more than {margin:.0%} (at most {-bounds.high / effect.control:.1%} is certain)"
-        found[name] = {
-            "control": _number(effect.control),
-            "treatment": _number(effect.treatment),
-            "ci_on_the_way": _interval(bounds),
-            "may_lose": margin,
-            "breached": breached,
-        }
+        panel, _, _ = panel_of(known, name, control, treatment, options.block_hours)
+        effect = estimate(panel, options.design, alpha=alpha, planned_blocks=options.planned_blocks)
+        found[name] = finding(name, margin, effect, [under for _, under in _sums(panel).values()])
     return found
 
 
-def _too_little(effect: Effect, bounds: Bounds | None, options: AbOptions, days: int) -> list[str]:
+def _too_little(effect: Effect, bounds: Bounds | None, options: AbOptions, days: int, *, complete: bool) -> list[str]:
     if effect.users < MIN_USERS:
         return [f"{effect.users} users with data in both variants; at least {MIN_USERS} are needed"]
     if bounds is None:
-        least = f"{MIN_PAIRS} complete day pairs" if options.design is Design.SWITCHBACK else f"{MIN_USERS} users"
+        least = f"{MIN_PAIRS} complete pairs of blocks" if options.design is Design.SWITCHBACK else f"{MIN_USERS} users"
         return [f"{effect.units} units so far; an interval needs {least} and some spread"]
     if bounds.excludes_zero:
         return []
-    if days >= options.planned_days:
+    if complete:
         return ["the interval contains 0: no difference was shown in the planned time"]
     return [f"the always-valid interval contains 0 after {days} of {options.planned_days} planned days; go on"]
 

@@ -14,8 +14,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foretype_eval.ab.assign import Design
-from foretype_eval.ab.sequential import Bounds, confidence_sequence, mixture_for, spent_alpha, student_quantile
+from foretype_backend.experiments.assign import Design
+from foretype_backend.experiments.sequential import (
+    Bounds,
+    confidence_sequence,
+    mixture_for,
+    spent_alpha,
+    student_quantile,
+)
 
 __all__ = ["MIN_PAIRS", "MIN_USERS", "Effect", "Panel", "between", "estimate", "switchback"]
 
@@ -73,14 +79,14 @@ class Effect(NamedTuple):
     variance_reduction: float = 0.0
 
 
-def estimate(panel: Panel, design: Design, *, alpha: float, planned_days: int) -> Effect:
+def estimate(panel: Panel, design: Design, *, alpha: float, planned_blocks: int) -> Effect:
     """The effect so far; see :func:`switchback` and :func:`between`."""
     if design is Design.SWITCHBACK:
-        return switchback(panel, alpha=alpha, planned_days=planned_days)
+        return switchback(panel, alpha=alpha, planned_blocks=planned_blocks)
     return between(panel, alpha=alpha)
 
 
-def switchback(panel: Panel, *, alpha: float, planned_days: int) -> Effect:
+def switchback(panel: Panel, *, alpha: float, planned_blocks: int) -> Effect:
     """Paired differences of days within users.
 
     What is constant in a user cancels. The fixed interval takes users as independent (Student); the always-valid one is a
@@ -109,7 +115,7 @@ def switchback(panel: Panel, *, alpha: float, planned_days: int) -> Effect:
     always = None
     if count >= MIN_PAIRS and deviation > 0:
         way = alpha * WAY_SHARE
-        r = mixture_for(max(MIN_PAIRS, users_all * max(1, planned_days // 2)), way)
+        r = mixture_for(max(MIN_PAIRS, users_all * max(1, planned_blocks // 2)), way)
         always = confidence_sequence(mean, deviation, count, r=r, alpha=way)
     fixed, p_value = _student(mean, error, users - 1, alpha * (1 - WAY_SHARE))
     return Effect(control, treatment, mean, fixed, always, p_value, count, users)

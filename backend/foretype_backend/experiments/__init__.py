@@ -1,0 +1,1 @@
+"""Live experiments: what a variant is, who sees it when, what stops it, and the verdict."""
