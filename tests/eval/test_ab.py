@@ -229,7 +229,7 @@ def test_a_breached_guardrail_stops_a_winner() -> None:
 
 GUARDED: dict[str, tuple[str, str, dict[str, float]]] = {
     "first_token": ("late", "first_tokens", {"control": 0.01, "treatment": 0.10}),
-    "cancel_rate": ("dismissed", "sessions", {"control": 0.2, "treatment": 0.4}),
+    "cancel_rate": ("cancelled", "awaited", {"control": 0.2, "treatment": 0.4}),
     "syntax_errors": ("broken", "judged", {"control": 0.05, "treatment": 0.2}),
     "cost": ("computed_tokens", "opportunities", {"control": 30.0, "treatment": 60.0}),
     "retention": ("chars_retained", "chars_accepted", {"control": 0.9, "treatment": 0.6}),

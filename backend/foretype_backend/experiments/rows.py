@@ -26,7 +26,7 @@ class UserDay(msgspec.Struct, frozen=True, kw_only=True):
         opportunities: content changes and caret moves after which policy allowed a suggestion.
         displays: suggestion sessions read for at least T (section 5.2), of which `accepts` were accepted.
         chars_retained: accepted characters still there after five minutes; None while that is not known yet.
-        sessions: suggestion sessions however short, of which `dismissed` were refused by hand.
+        awaited: results of requests that somebody waited for, of which `cancelled` were given up.
         first_tokens: requests that got a first token, `late` of them after the limit of the guardrail.
         judged: suggestions that were parsed in place, of which `broken` did not parse.
         computed_tokens: prompt tokens that no cache had, and generated ones.
@@ -43,8 +43,8 @@ class UserDay(msgspec.Struct, frozen=True, kw_only=True):
     chars_retained: int | None = None
     chars_typed: int = 0
     block: int | None = None
-    sessions: int | None = None
-    dismissed: int | None = None
+    awaited: int | None = None
+    cancelled: int | None = None
     first_tokens: int | None = None
     late: int | None = None
     judged: int | None = None
@@ -73,7 +73,7 @@ METRICS: Final = {
 RATIOS: Final = {
     **METRICS,
     "first_token": ("late", "first_tokens"),
-    "cancel_rate": ("dismissed", "sessions"),
+    "cancel_rate": ("cancelled", "awaited"),
     "syntax_errors": ("broken", "judged"),
     "cost": ("computed_tokens", "opportunities"),
 }

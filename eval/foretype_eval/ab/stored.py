@@ -70,7 +70,5 @@ def _row(one: Figures, since: datetime.date | None) -> UserDay:
         chars_accepted=counts["accepted_characters"],
         # What was accepted on the evening before may be measured today.
         chars_retained=None if retained is None else min(retained, counts["accepted_characters"]),
-        sessions=counts["sessions"],
-        dismissed=counts["dismissed"],
         computed_tokens=counts["prompt_tokens"] - counts["cached_tokens"] + counts["generated_tokens"],
     )
