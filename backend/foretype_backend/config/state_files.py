@@ -6,7 +6,7 @@ from pathlib import Path
 
 from foretype_backend.config.load import Config
 
-__all__ = ["epochs_path", "identity_url", "own_salt_path", "state_dir", "usage_path"]
+__all__ = ["audit_key_path", "epochs_path", "identity_url", "own_salt_path", "state_dir", "usage_path"]
 
 
 def state_dir(config: Config) -> Path:
@@ -29,6 +29,17 @@ def usage_path(config: Config) -> Path:
 def own_salt_path(config: Config) -> Path:
     """The secret of cache salts that is made here where `identity.salt_file` names none."""
     return state_dir(config) / "identity" / "salt"
+
+
+def audit_key_path(config: Config, url: str) -> Path:
+    """The secret that the audit log of a store is sealed with, made here where `identity.salt_file` names none.
+
+    Beside a SQLite file, so that a gateway and commands find the same one however they are told of the store.
+    """
+    from foretype_backend.database import file_of, url_of
+
+    file = file_of(url_of(url, "identity.url"))
+    return (state_dir(config) / "identity" if file is None else file.parent) / "audit-key"
 
 
 def epochs_path(config: Config) -> Path:

@@ -66,7 +66,7 @@ class PurgeDoor:
         tenant = _tenant(principal, body.tenant)
         blocks = None if self.blocks is None else self.blocks(tenant, body.repository)
         try:
-            done = await self._purger.purge(tenant, body.repository)
+            done = await self._purger.purge(tenant, body.repository, actor=principal.credential)
         except PurgeError as error:
             if error.field is not None:
                 return _refused(error.field, str(error))

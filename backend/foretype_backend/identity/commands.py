@@ -18,7 +18,6 @@ from foretype_context.terminal import console, say, say_json
 from rich.table import Column, Table
 
 from foretype_backend.config.load import Config, load_config
-from foretype_backend.config.state_files import identity_url
 from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
 from foretype_backend.identity.keys import mint
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
     from foretype_backend.prefix.purge import Purged
 
-__all__ = ["keys", "tenants", "usage"]
+__all__ = ["JsonOption", "ProfileOption", "StoreOption", "keys", "tenants", "usage", "with_store"]
 
 tenants = typer.Typer(add_completion=False, no_args_is_help=True, help="Tenants, their teams, users and limits.")
 keys = typer.Typer(add_completion=False, no_args_is_help=True, help="API keys: create, rotate with overlap, revoke.")
@@ -62,7 +61,7 @@ def add_tenant(
         await opened.add_tenant(tenant, _now_ms())
         return tenant
 
-    _show(_with_store(work, store, profile), json)
+    _show(with_store(work, store, profile), json)
 
 
 @tenants.command("set")
@@ -87,7 +86,7 @@ def set_tenant(
         await opened.set_tenant(tenant)
         return tenant
 
-    _show(_with_store(work, store, profile), json)
+    _show(with_store(work, store, profile), json)
 
 
 @tenants.command("purge")
@@ -99,7 +98,7 @@ def purge_tenant(name: str, store: StoreOption = None, profile: ProfileOption = 
         done = await Purges(opened, wall_ms=_now_ms).purge(name)
         return await opened.tenant(name), done
 
-    tenant, done = _with_store(work, store, profile)
+    tenant, done = with_store(work, store, profile)
     _show(_plain(tenant) | done.report(), json)
     if not done.complete:
         say(f"foretype: not reached: {', '.join(one.gateway for one in done.not_reached)}", err=True)
@@ -121,7 +120,7 @@ def list_tenants(store: StoreOption = None, profile: ProfileOption = None, json:
             for tenant in directory.tenants.values()
         ]
 
-    found = _with_store(work, store, profile)
+    found = with_store(work, store, profile)
     if json:
         _print(found)
         return
@@ -147,7 +146,7 @@ def add_team(
         await opened.add_team(tenant, _name(team, "TEAM"))
         return {"tenant": tenant, "team": team}
 
-    _show(_with_store(work, store, profile), json)
+    _show(with_store(work, store, profile), json)
 
 
 @tenants.command("add-user")
@@ -167,7 +166,7 @@ def add_user(
         await opened.put_user(person)
         return person
 
-    _show(_with_store(work, store, profile), json)
+    _show(with_store(work, store, profile), json)
 
 
 @keys.command("create")
@@ -192,7 +191,7 @@ def create_key(
         await opened.add_key(key, record, now_ms)
         return {"key": key.text} | _key(record)
 
-    _show(_with_store(work, store, profile), json)
+    _show(with_store(work, store, profile), json)
 
 
 @keys.command("list")
@@ -208,7 +207,7 @@ def list_keys(
         rows = await opened.key_rows(tenant)
         return [_key(row.record) | {"created": _iso(row.created_ms), "successor": row.successor} for row in rows]
 
-    found = _with_store(work, store, profile)
+    found = with_store(work, store, profile)
     if json:
         _print(found)
         return
@@ -238,7 +237,7 @@ def rotate_key(
         record = await opened.rotate_key(_id(id), key, _now_ms(), int(overlap_hours * 3_600_000))
         return {"key": key.text} | _key(record)
 
-    _show(_with_store(work, store, profile), json)
+    _show(with_store(work, store, profile), json)
 
 
 @keys.command("revoke")
@@ -249,7 +248,7 @@ def revoke_key(id: str, store: StoreOption = None, profile: ProfileOption = None
         await opened.revoke_key(_id(id), _now_ms())
         return {"id": _id(id), "revoked": True}
 
-    _show(_with_store(work, store, profile), json)
+    _show(with_store(work, store, profile), json)
 
 
 def usage(
@@ -268,7 +267,7 @@ def usage(
         rows = await opened.usage_of(wanted)
         return usage_report(wanted, [row for row in rows if tenant in (None, row[0][0])], _config(profile).prices)
 
-    report = _with_store(work, store, profile)
+    report = with_store(work, store, profile)
     if json:
         _print(report)
         return
@@ -335,17 +334,13 @@ def _config(profile: Path | None) -> Config:
     return load_config(profile=profile) if profile is not None else Config()
 
 
-def _with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
+def with_store(work: Callable[[IdentityStore], Awaitable[_T]], url: str | None, profile: Path | None) -> _T:
     """Run with the open store; what is wrong is said in one line, exit code 1 (2 for a configuration)."""
-    from foretype_backend.identity.store import IdentityStore
+    from foretype_backend.identity.store import audited
 
     async def run() -> _T:
-        config = _config(profile)
-        store = await IdentityStore.open(url or identity_url(config))
-        try:
+        async with audited(_config(profile), url) as store:
             return await work(store)
-        finally:
-            await store.close()
 
     try:
         return asyncio.run(run())

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable
 
 from foretype_backend.config.settings import IdentityConfig
+from foretype_backend.identity.audit import AuditLog
 from foretype_backend.identity.directory import Denial, Directory, Principal
 from foretype_backend.identity.keys import parse
 from foretype_backend.identity.purges import Presence, Purges
@@ -75,7 +76,13 @@ class Identity:
 
 
 async def open_identity(
-    config: IdentityConfig, url: str, *, clock: Callable[[], float], wall_ms: Callable[[], int], name: str
+    config: IdentityConfig,
+    url: str,
+    *,
+    clock: Callable[[], float],
+    wall_ms: Callable[[], int],
+    name: str,
+    audit: AuditLog | None = None,
 ) -> Identity:
     """Open the store of a configuration; `start` loads it. Raises StoreError.
 
@@ -83,8 +90,9 @@ async def open_identity(
         url: of the store.
         clock: monotonic seconds.
         name: of this gateway's process, as others are told of it.
+        audit: writes who did what; by default without a seal.
     """
-    store = await IdentityStore.open(url)
+    store = await IdentityStore.open(url, audit=audit)
     presence = Presence(store, name, secrets.token_hex(8), wall_ms=wall_ms)
     watch = DirectoryWatch(store, poll_s=config.poll_ms / 1000, clock=clock, presence=presence)
     purges = Purges(store, wall_ms=wall_ms)

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from foretype_backend.errors import EntryError, PurgeError, StoreError
+from foretype_backend.identity.audit_chain import Act
 from foretype_backend.identity.schema import SCOPE_MAX_CHARS, epochs, gateways, state, tenants
 from foretype_backend.identity.store import IdentityStore, need_tenant
 from foretype_backend.prefix.purge import Purged, Unreached
@@ -117,13 +118,16 @@ class Purges:
         self._wall_ms = wall_ms
         self._reach_s = reach_s
 
-    async def purge(self, tenant: str, scope: str = "") -> Purged:
+    async def purge(self, tenant: str, scope: str = "", *, actor: str = "") -> Purged:
         """End the epoch of a repository, or with none of the tenant, and wait until every gateway has followed.
+
+        Args:
+            actor: who, for the audit log; "" is who opened the store.
 
         Raises:
             EntryError: there is no such tenant, or the scope is too long to be a repository's; nothing was purged.
         """
-        epoch, version = await self._end(tenant, scope)
+        epoch, version = await self._end(tenant, scope, actor)
         clock = asyncio.get_running_loop().time
         ends_s = clock() + self._reach_s
         found = heard(await self.gateways(), version, self._wall_ms())
@@ -145,18 +149,18 @@ class Purges:
             kept = {(row.tenant, row.scope): row.epoch for row in await connection.execute(select(epochs))}
         higher = {key: epoch for key, epoch in found.items() if key[0] in known and key[1] and epoch > kept.get(key, 0)}
         if higher:
-            async with self._store.changing() as connection:
+            async with self._store.changing(Act("purge.keep", details={"repositories": len(higher)})) as connection:
                 for (tenant, scope), epoch in higher.items():
                     if epoch > await _kept(connection, tenant, scope):
                         await _keep(connection, tenant, scope, epoch)
 
-    async def _end(self, tenant: str, scope: str) -> tuple[int, int]:
+    async def _end(self, tenant: str, scope: str, actor: str) -> tuple[int, int]:
         """The new epoch, and the version of the store that has it."""
         if len(scope) > SCOPE_MAX_CHARS:
             raise EntryError(
                 f"a repository's id has at most {SCOPE_MAX_CHARS} characters; `foretype prefix show` prints it"
             )
-        async with self._store.changing() as connection:
+        async with self._store.changing(Act("purge", scope, tenant, actor=actor)) as connection:
             known = await need_tenant(connection, tenant)
             if not scope:
                 epoch = known.epoch + 1
@@ -174,10 +178,10 @@ class StorePurger:
     def __init__(self, purges: Purges) -> None:
         self._purges = purges
 
-    async def purge(self, tenant: str, scope: str = "") -> Purged:
+    async def purge(self, tenant: str, scope: str = "", *, actor: str = "") -> Purged:
         """See :class:`.purge.Purger`."""
         try:
-            return await self._purges.purge(tenant, scope)
+            return await self._purges.purge(tenant, scope, actor=actor)
         except EntryError as error:
             raise PurgeError(str(error), field="tenant" if len(scope) <= SCOPE_MAX_CHARS else "repository") from error
         except StoreError as error:

@@ -13,6 +13,7 @@ __all__ = [
     "COUNTERS",
     "SCHEMA",
     "SCOPE_MAX_CHARS",
+    "audit",
     "epochs",
     "flushes",
     "gateways",
@@ -125,10 +126,26 @@ state: Final = Table(
 )
 """`version` grows with every change of tenants, users or keys; gateways look at it and reload when it moved."""
 
+audit: Final = Table(
+    "id_audit",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("action", String(64), nullable=False),
+    Column("tenant", String(64), nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Column("key", String(16), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("seal", String(64), nullable=False),
+)
+"""Who did what, as :class:`.audit_chain.Entry` tells it. A trigger refuses every change but a new entry; `state` counts them as `audit`."""
+
 SCHEMA: Final = Schema(
     metadata=metadata,
     migrations=Path(__file__).with_name("migrations"),
-    head="0002",
+    head="0003",
     marker="id_tenants",
     field="identity.url",
     version_table="id_alembic_version",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
@@ -12,8 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from foretype_backend.admission.limits import Budget
 from foretype_backend.admission.metering import UsageKey, UsageRow
+from foretype_backend.config.load import Config
+from foretype_backend.config.state_files import identity_url
 from foretype_backend.database import mapped, open_database, place_of
 from foretype_backend.errors import EntryError
+from foretype_backend.identity.audit import AuditLog, open_log
+from foretype_backend.identity.audit_chain import Act, Entry
 from foretype_backend.identity.directory import Directory, KeyRecord, Scope, Tenant, Tier, User
 from foretype_backend.identity.keys import ApiKey
 from foretype_backend.identity.schema import (
@@ -29,10 +33,13 @@ from foretype_backend.identity.schema import (
     users,
 )
 
-__all__ = ["IdentityStore", "KeyRow", "need_tenant"]
+__all__ = ["IdentityStore", "KeyRow", "audited", "need_tenant"]
 
 _FLUSHES_KEPT_MS: Final = 30 * 86_400_000
 """Every start of a gateway process has a row; none sends a batch again that it sent a month ago."""
+
+
+MakeAct = Callable[[AsyncConnection], Awaitable[Act]]
 
 
 class KeyRow(NamedTuple):
@@ -44,16 +51,21 @@ class KeyRow(NamedTuple):
 
 
 class IdentityStore:
-    """One open store. Every method raises StoreError alone."""
+    """One open store. Every method raises StoreError alone.
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    Args:
+        audit: writes who did what; every change is in it, in the same transaction.
+    """
+
+    def __init__(self, engine: AsyncEngine, audit: AuditLog | None = None) -> None:
         self.engine = engine
+        self.audit = audit or AuditLog()
         self.place = place_of(engine.url)
 
     @classmethod
-    async def open(cls, url: str, *, upgrade: bool = True) -> IdentityStore:
+    async def open(cls, url: str, *, upgrade: bool = True, audit: AuditLog | None = None) -> IdentityStore:
         """Open, and bring the tables to this version. Raises StoreError."""
-        return cls(await open_database(url, SCHEMA, upgrade=upgrade))
+        return cls(await open_database(url, SCHEMA, upgrade=upgrade), audit)
 
     async def close(self) -> None:
         await self.engine.dispose()
@@ -76,7 +88,7 @@ class IdentityStore:
             )
 
     async def add_tenant(self, tenant: Tenant, now_ms: int) -> None:
-        async with self.changing() as connection:
+        async with self.changing(_tenant_act("tenant.add", tenant)) as connection:
             if await _tenant_row(connection, tenant.name):
                 raise EntryError(f"tenant {tenant.name!r} exists already; change it with `foretype tenants set`")
             await connection.execute(insert(tenants).values(**_columns(tenant), created_ms=now_ms))
@@ -85,7 +97,7 @@ class IdentityStore:
         """Change a tenant, but for its epoch: that grows alone, by :class:`.purges.Purges`."""
         values = _columns(tenant)
         del values["epoch"]
-        async with self.changing() as connection:
+        async with self.changing(_tenant_act("tenant.set", tenant)) as connection:
             await need_tenant(connection, tenant.name)
             await connection.execute(update(tenants).where(tenants.c.name == tenant.name).values(**values))
 
@@ -94,7 +106,7 @@ class IdentityStore:
             return await need_tenant(connection, name)
 
     async def add_team(self, tenant: str, team: str) -> None:
-        async with self.changing() as connection:
+        async with self.changing(Act("team.add", team, tenant)) as connection:
             await need_tenant(connection, tenant)
             known = select(teams).where(teams.c.tenant == tenant, teams.c.name == team)
             if (await connection.execute(known)).first():
@@ -108,7 +120,8 @@ class IdentityStore:
 
     async def put_user(self, user: User) -> None:
         """Add a user, or change one."""
-        async with self.changing() as connection:
+        act = Act("user.put", user.name, user.tenant, {"team": user.team, "enabled": user.enabled})
+        async with self.changing(act) as connection:
             await need_tenant(connection, user.tenant)
             team = select(teams).where(teams.c.tenant == user.tenant, teams.c.name == user.team)
             if user.team and not (await connection.execute(team)).first():
@@ -122,14 +135,16 @@ class IdentityStore:
 
     async def add_key(self, key: ApiKey, record: KeyRecord, now_ms: int) -> None:
         """Keep the hash of a key. The user of the record, if any, must be known."""
-        async with self.changing() as connection:
+        details = {"user": record.user, "scopes": ",".join(sorted(record.scopes)), "expires_ms": record.expires_ms}
+        async with self.changing(Act("key.create", key.id, record.tenant, details)) as connection:
             await need_tenant(connection, record.tenant)
             await _need_user(connection, record)
             await _insert_key(connection, key, record, now_ms)
 
     async def rotate_key(self, id: str, new: ApiKey, now_ms: int, overlap_ms: int) -> KeyRecord:
         """Give a key a successor of the same rights; the old one works for `overlap_ms` more. Returns the new record."""
-        async with self.changing() as connection:
+        details = {"successor": new.id, "overlap_ms": overlap_ms}
+        async with self.changing(_of_key("key.rotate", id, details)) as connection:
             row = await _need_key(connection, id)
             if row.record.revoked_ms is not None or row.successor:
                 raise EntryError(f"key {id!r} was revoked or rotated already; rotate its successor, or create a key")
@@ -142,8 +157,7 @@ class IdentityStore:
             return record
 
     async def revoke_key(self, id: str, now_ms: int) -> None:
-        async with self.changing() as connection:
-            await _need_key(connection, id)
+        async with self.changing(_of_key("key.revoke", id)) as connection:
             await connection.execute(update(keys).where(keys.c.id == id).values(revoked_ms=now_ms))
 
     async def key_rows(self, tenant: str | None = None) -> list[KeyRow]:
@@ -202,18 +216,61 @@ class IdentityStore:
                 connection = await connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
 
+    async def note(self, act: Act) -> Entry:
+        """Write an act that is done elsewhere, before it is done: one that cannot be written is then left undone."""
+        async with self.writing() as connection:
+            return await self.audit.write(connection, act)
+
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[AsyncConnection]:
-        """A change that no gateway has to follow."""
+        """A change that no gateway has to follow; an administrative one writes its act first (:meth:`.audit.AuditLog.write`)."""
         async with mapped(self.place), self.engine.begin() as connection:
             yield connection
 
     @asynccontextmanager
-    async def changing(self) -> AsyncGenerator[AsyncConnection]:
-        """A change of who may ask. The version moves first: its row lock puts changes in one order."""
+    async def changing(self, act: Act | MakeAct) -> AsyncGenerator[AsyncConnection]:
+        """A change that gateways follow, which the audit log then tells of.
+
+        The version moves first, then the log grows: their row locks put changes in one order.
+
+        Args:
+            act: or what makes it of the store as it is before the change.
+        """
         async with self.writing() as connection:
             await connection.execute(update(state).where(state.c.name == "version").values(value=state.c.value + 1))
+            await self.audit.write(connection, act if isinstance(act, Act) else await act(connection))
             yield connection
+
+
+def _tenant_act(action: str, tenant: Tenant) -> Act:
+    values = _columns(tenant)
+    details = {name: values[name] for name in ("tier", "weight", "budgets", "enabled")}
+    return Act(action, tenant.name, tenant.name, details)
+
+
+def _of_key(action: str, id: str, details: Mapping[str, str | int] | None = None) -> MakeAct:
+    """The tenant of the entry is the key's."""
+
+    async def make(connection: AsyncConnection) -> Act:
+        return Act(action, id, (await _need_key(connection, id)).record.tenant, details or {})
+
+    return make
+
+
+@asynccontextmanager
+async def audited(config: Config, url: str | None = None, actor: str | None = None) -> AsyncGenerator[IdentityStore]:
+    """The store of a configuration, open with its audit log; made where there is none. Raises ConfigError or StoreError.
+
+    Args:
+        url: of another store than the configuration's.
+        actor: see :func:`.audit.open_log`.
+    """
+    place = url or identity_url(config)
+    store = await IdentityStore.open(place, audit=open_log(config, place, actor))
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 _VERSION = select(state.c.value).where(state.c.name == "version")

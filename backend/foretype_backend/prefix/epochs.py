@@ -80,18 +80,26 @@ class WorkerPurger:
 
     Args:
         ask: the other workers, who answer `True` by slot, None where they do not.
+        note: writes a purge (tenant, scope, who asks) to the audit log before it is done. Raises PurgeError.
         slot: of this worker.
     """
 
     def __init__(
-        self, file: EpochFile, ask: Callable[[], Awaitable[Mapping[int, bool | None]]], *, slot: int = 0
+        self,
+        file: EpochFile,
+        ask: Callable[[], Awaitable[Mapping[int, bool | None]]],
+        *,
+        note: Callable[[str, str, str], Awaitable[None]],
+        slot: int = 0,
     ) -> None:
         self._file = file
         self._ask = ask
+        self._note = note
         self._slot = slot
 
-    async def purge(self, tenant: str, scope: str = "") -> Purged:
+    async def purge(self, tenant: str, scope: str = "", *, actor: str = "") -> Purged:
         """See :class:`.purge.Purger`."""
+        await self._note(tenant, scope, actor)
         try:
             epoch = await self._file.purge(tenant, scope)
         except (OSError, EpochFileError) as error:

@@ -7,6 +7,7 @@ library of databases, of Redis or of traces.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import secrets
@@ -60,12 +61,15 @@ async def start_identity(config: Config, name: str, closing: AsyncExitStack) -> 
     if not config.identity.on:
         return None
     from foretype_backend.errors import EpochFileError, StoreError
+    from foretype_backend.identity.audit import open_log
     from foretype_backend.identity.identity import open_identity
     from foretype_backend.prefix.epochs import read_epochs
 
+    url = identity_url(config)
     try:
+        audit = open_log(config, url, actor=f"gateway {name}")
         identity = await open_identity(
-            config.identity, identity_url(config), clock=time.monotonic, wall_ms=_wall_ms, name=name
+            config.identity, url, clock=time.monotonic, wall_ms=_wall_ms, name=name, audit=audit
         )
         closing.push_async_callback(identity.close)
         if identity.purges is not None:
@@ -233,4 +237,19 @@ def _purger(config: Config, gateway: DocumentedApp, salts: SaltBook, identity: I
 
     siblings.answer_to("epochs", follow)
     file.follow()  # what was purged while this worker started
-    return WorkerPurger(file, lambda: siblings.ask("epochs", bool), slot=siblings.slot)
+    return WorkerPurger(
+        file, lambda: siblings.ask("epochs", bool), note=functools.partial(_note_purge, config), slot=siblings.slot
+    )
+
+
+async def _note_purge(config: Config, tenant: str, scope: str, actor: str) -> None:
+    """In the audit log of the store that this gateway would have. Raises PurgeError: nothing is purged then."""
+    from foretype_backend.errors import PurgeError, StoreError
+    from foretype_backend.identity.audit_chain import Act
+    from foretype_backend.identity.store import audited
+
+    try:
+        async with audited(config) as store:
+            await store.note(Act("purge", scope, tenant, actor=actor or "gateway"))
+    except (ConfigError, StoreError) as error:
+        raise PurgeError(f"it cannot be written to the audit log ({error})") from error
