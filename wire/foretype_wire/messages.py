@@ -52,6 +52,7 @@ SEGMENT_CACHE_BYTES: Final = 1 << 20
 """Size of the segment LRU that both ends of a connection run by the same rule (UTF-8 bytes of the texts)."""
 MAX_CHANGED: Final = 1024
 """Documents that one `changed` names; who has more sends more frames."""
+_MOST_KNOBS: Final = 64
 _MOST_ITEMS: Final = 4096
 """Of any other list. In MessagePack a longer one is refused by its head, before a single item of it is made."""
 
@@ -117,11 +118,18 @@ class WireSegment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Hello(_Message, frozen=True, kw_only=True, tag="hello"):
-    """The first message; `user` is a pseudonym that telemetry is kept under, and may be deleted by."""
+    """The first message.
+
+    Attributes:
+        user: a pseudonym that telemetry is kept under, and may be deleted by.
+        knobs: what the gateway may change about this client (`foretype_context.prompt.profile.KNOBS`, and `layout.NAME` for every
+            layout that it can send); an experiment that needs more leaves it out.
+    """
 
     v: int
     client: str = ""
     user: str = ""
+    knobs: Annotated[list[str], msgspec.Meta(max_length=_MOST_KNOBS)] = []
     workspaces: Annotated[list[Workspace], msgspec.Meta(max_length=_MOST_ITEMS)] = []
 
 

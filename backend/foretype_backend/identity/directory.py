@@ -6,10 +6,10 @@ A gateway asks nothing but this on the path of a completion. A newer snapshot re
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from foretype_backend.admission.limits import Budget
 from foretype_backend.identity.keys import ApiKey, matches
@@ -120,7 +120,11 @@ class Principal:
 
 
 class Directory:
-    """Tenants, users and keys as of one version."""
+    """Tenants, users and keys as of one version.
+
+    Attributes:
+        experiments: rows of those that run, for :mod:`foretype_backend.experiments`.
+    """
 
     def __init__(
         self,
@@ -130,8 +134,10 @@ class Directory:
         *,
         version: int = -1,
         epochs: Mapping[tuple[str, str], int] | None = None,
+        experiments: Sequence[Any] = (),
     ) -> None:
         self.version = version
+        self.experiments = experiments
         self._epochs = dict(epochs or {})
         self.tenants = {tenant.name: tenant for tenant in tenants}
         self.users = {(user.tenant, user.name): user for user in users}

@@ -15,9 +15,12 @@ __all__ = [
     "SCOPE_MAX_CHARS",
     "audit",
     "epochs",
+    "experiment_gateways",
+    "experiments",
     "flushes",
     "gateways",
     "keys",
+    "leases",
     "metadata",
     "state",
     "teams",
@@ -142,10 +145,52 @@ audit: Final = Table(
 )
 """Who did what, as :class:`.audit_chain.Entry` tells it. A trigger refuses every change but a new entry; `state` counts them as `audit`."""
 
+experiments: Final = Table(
+    "id_experiments",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("tenant", String(64), nullable=False),
+    Column("team", String(64), nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("state", String(8), nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("stopped_ms", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("by", String(64), nullable=False),
+    Column("findings", Text, nullable=False, default=""),
+    Column("looked_ms", BigInteger, nullable=False, default=0),
+)
+"""`spec` is JSON (:class:`foretype_backend.experiments.experiment.Spec`), `findings` what its guardrails said last."""
+
+experiment_gateways: Final = Table(
+    "id_experiment_gateways",
+    metadata,
+    Column("experiment", String(32), primary_key=True),
+    Column("gateway", String(384), primary_key=True),
+    Column("seen_ms", BigInteger, nullable=False),
+    Column("followed", BigInteger, nullable=False),
+    Column("left_out", BigInteger, nullable=False),
+    Column("missing", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("since_ms", BigInteger, nullable=False),
+)
+"""What each gateway sees of an experiment: clients that follow it, those that are left out, why it cannot be applied."""
+
+leases: Final = Table(
+    "id_leases",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("holder", String(384), nullable=False),
+    Column("until_ms", BigInteger, nullable=False),
+)
+"""Which gateway does what one of them has to do."""
+
 SCHEMA: Final = Schema(
     metadata=metadata,
     migrations=Path(__file__).with_name("migrations"),
-    head="0003",
+    head="0004",
     marker="id_tenants",
     field="identity.url",
     version_table="id_alembic_version",

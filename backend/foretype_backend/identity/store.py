@@ -24,6 +24,7 @@ from foretype_backend.identity.schema import (
     COUNTERS,
     SCHEMA,
     epochs,
+    experiments,
     flushes,
     keys,
     state,
@@ -85,6 +86,7 @@ class IdentityStore:
                 [_key(row).record for row in await connection.execute(select(keys))],
                 version=version,
                 epochs={(r.tenant, r.scope): r.epoch for r in await connection.execute(select(epochs))},
+                experiments=(await connection.execute(_RUNNING)).all(),
             )
 
     async def add_tenant(self, tenant: Tenant, now_ms: int) -> None:
@@ -273,6 +275,7 @@ async def audited(config: Config, url: str | None = None, actor: str | None = No
         await store.close()
 
 
+_RUNNING = select(experiments).where(experiments.c.state == "running").order_by(experiments.c.name)
 _VERSION = select(state.c.value).where(state.c.name == "version")
 
 

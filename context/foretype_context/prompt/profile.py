@@ -7,13 +7,18 @@ after `hello` and again whenever it changes (design, section 3).
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from foretype_context.prompt.strategy import Strategy
 
-__all__ = ["Budgets", "MinMeanLogprob", "Opened", "Profile", "Service", "Stop", "StopRules"]
+__all__ = ["KNOBS", "Budgets", "MinMeanLogprob", "Opened", "Profile", "Service", "Stop", "StopRules"]
+
+
+KNOBS: Final = ("arms", "budgets", "debounce", "speculation", "strategy", "thresholds")
+"""What a profile may change about a client of this version, beside its layout: an experiment takes only clients that know what its
+variants change. `arms`: the client tells in its telemetry which experiment, variant and block a suggestion belongs to."""
 
 
 class Service(StrEnum):
@@ -135,7 +140,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         block_tokens: size of a prefix-cache block in the engine.
         local_min_confidence: probability of being right from which the client's local candidate is shown at once, without
             asking this model; low for a small model, near 1 for a good one.
-        strategy, variant: name of the context strategy (:mod:`foretype_context.prompt.strategy`) and the experiment arm.
+        strategy: name of the context strategy (:mod:`foretype_context.prompt.strategy`).
+        experiment, variant, block: which experiment this is a part of, its arm, and the number of its block of time, by the gateway's
+            clock; told again in telemetry.
+        debounce_ms: in place of the client's own; None leaves it.
+        speculative: whether what comes after a suggestion is asked for; None leaves that to the client.
         service: what a loaded gateway has to leave out; the budgets say the same in tokens.
         strategy_rules: the strategy itself, where clients may not know it by name.
     """
@@ -151,7 +160,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     block_tokens: int = 32
     strategy: str = "default-1"
     strategy_rules: Strategy | None = None
+    experiment: str = ""
     variant: str = "control"
+    block: int = 0
+    debounce_ms: float | None = None
+    speculative: bool | None = None
     min_mean_logprob: MinMeanLogprob = MinMeanLogprob()
     local_min_confidence: float = 0.9
     service: Service = Service.FULL
