@@ -158,7 +158,7 @@ experiments: Final = Table(
     Column("started_ms", BigInteger, nullable=False),
     Column("stopped_ms", BigInteger, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("by", String(64), nullable=False),
+    Column("by", String(320), nullable=False),
     Column("findings", Text, nullable=False, default=""),
     Column("looked_ms", BigInteger, nullable=False, default=0),
 )

@@ -24,7 +24,7 @@ def upgrade() -> None:
         sa.Column("started_ms", sa.BigInteger, nullable=False),
         sa.Column("stopped_ms", sa.BigInteger, nullable=False),
         sa.Column("reason", sa.Text, nullable=False),
-        sa.Column("by", sa.String(64), nullable=False),
+        sa.Column("by", sa.String(320), nullable=False),
         sa.Column("findings", sa.Text, nullable=False),
         sa.Column("looked_ms", sa.BigInteger, nullable=False),
     )
