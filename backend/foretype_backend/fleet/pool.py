@@ -1,7 +1,7 @@
 """Replicas behind one engine port: each request goes where most of its prompt is cached and there is room.
 
-This is the shell: it asks the router (:mod:`foretype_backend.fleet.routing`), keeps the book of caches
-(:mod:`foretype_backend.prefix.cache_book`), makes the health checks that :mod:`.health` orders, and hands on what replicas say.
+This is the shell: it holds the replicas (:mod:`.members`), the router (:mod:`.routing.router`) and the book of caches
+(:mod:`foretype_backend.prefix.cache_book`), and hands on what replicas say; :mod:`.placement` chooses and keeps the books.
 A request whose replica fails before its first token goes to another one, once.
 """
 
@@ -12,29 +12,29 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
-from foretype_context.syntax.languages import LANGUAGES
 from foretype_wire.redaction import log_fault
 from prometheus_client.registry import Collector
 
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.port import Capabilities, Chunk, EngineFinish, EngineStatistics, GenerationRequest, Origin
 from foretype_backend.engines.vllm.metrics import LOOK_EVERY_S
-from foretype_backend.errors import EngineUnavailableError, NoReplicaError
+from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.health import HealthOptions
 from foretype_backend.fleet.kv_events import follow_events
-from foretype_backend.fleet.members import Member, Members, Replica
+from foretype_backend.fleet.members import Members, Replica
 from foretype_backend.fleet.metrics import PoolCollector
-from foretype_backend.fleet.routing.router import Choice, Route, Router, RoutingOptions
-from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
-from foretype_backend.fleet.statistics import Agreement, PoolStatistics
+from foretype_backend.fleet.placement import Placement
+from foretype_backend.fleet.routing.router import Router, RoutingOptions
+from foretype_backend.fleet.routing.speculation import SpeculationOptions
+from foretype_backend.fleet.statistics import PoolStatistics
 from foretype_backend.fleet.warmup_requests import WarmUps
 from foretype_backend.fleet.warmups import WarmOptions
-from foretype_backend.prefix.cache_book import CacheBook, LookUp
+from foretype_backend.prefix.cache_book import CacheBook
 from foretype_backend.prefix.retire_feed import PurgeNotice, RetireNotice
 
 __all__ = ["PoolOptions", "ReplicaPool"]
@@ -115,16 +115,22 @@ class ReplicaPool:
         self._expired_s = self._looked_s = clock()
         self._capabilities: Capabilities | None = None
         self._retried = 0
+        self._placement = Placement(
+            self.options.speculation,
+            self._members,
+            self._router,
+            pass_through=self.options.pass_through,
+            book=lambda: self.book,
+            clock=clock,
+        )
         self._warm = WarmUps(
             self.options.warm,
             self._members,
             self._router,
             book=lambda: self.book,
-            choose=lambda found: self._choose(found, frozenset()),
+            choose=lambda found: self._placement.choose(found, frozenset()),
             clock=clock,
         )
-        self._agreement = Agreement(0, 0, 0, 0)
-        self._speculation: SpeculationPolicy | None = None
         self.book = CacheBook(16)
 
     # Life
@@ -175,9 +181,9 @@ class ReplicaPool:
         origin = request.origin or Origin(session=request_id)
         found = self.book.look_up(origin, request.token_ids, request.salt, self._clock())
         avoid: frozenset[str] = frozenset()
-        plain = self._where_nothing_is_guessed(found.origin)
+        plain = self._placement.guessing(found.origin)
         while True:
-            choice = self._choose(found, avoid | plain)
+            choice = self._placement.choose(found, avoid | plain)
             member = self._members[choice.replica]
             stream = member.engine.generate(
                 request if not avoid else msgspec.structs.replace(request, id=f"{request_id}.{len(avoid)}")
@@ -185,7 +191,7 @@ class ReplicaPool:
             spoke = False
             self._placed_at[request_id] = member.engine
             try:
-                async with contextlib.aclosing(self._follow(member, choice, found, stream)) as chunks:
+                async with contextlib.aclosing(self._placement.follow(member, choice, found, stream)) as chunks:
                     async for chunk in chunks:
                         spoke = True
                         yield chunk
@@ -199,89 +205,6 @@ class ReplicaPool:
             finally:
                 self._placed_at.pop(request_id, None)
                 self._ledger.end(request_id)
-
-    def _where_nothing_is_guessed(self, origin: Origin) -> frozenset[str]:
-        """Replicas to avoid: those that speculate, where it does not pay and others do not.
-
-        A server speculates for all its requests or for none, so what is switched is where a request goes.
-        """
-        guessing = {name for name in self._router.replicas if self._members[name].engine.guesses}
-        if not guessing:
-            return frozenset()
-        guesses = max(self._members[name].engine.guesses for name in guessing)
-        if self._speculation is None:
-            self._speculation = SpeculationPolicy(guesses, self.options.speculation)
-        self._speculation.guesses = guesses
-        load = self._router.statistics().in_flight
-        verdict = self._speculation.decide(_language(origin), min(load[name] for name in guessing))
-        return frozenset() if verdict.on else frozenset(guessing)
-
-    def _choose(self, found: LookUp, avoid: frozenset[str]) -> Choice:
-        origin, tokens = found.origin, len(found.token_ids)
-        if self.options.pass_through:
-            if not self._router.replicas:
-                raise self._members.unavailable()
-            return Choice(self._router.replicas[0], Route.PASS_THROUGH, 0)
-        try:
-            return self._router.choose(
-                origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid
-            )
-        except NoReplicaError:
-            raise self._members.unavailable() from None
-
-    async def _follow(
-        self, member: Member, choice: Choice, found: LookUp, stream: AsyncIterator[Chunk]
-    ) -> AsyncGenerator[Chunk]:
-        """One attempt on one replica: what it says, and the books of it."""
-        began, tokens = self._clock(), len(found.token_ids)
-        alone = not member.health.statistics().in_flight
-        self._router.begin(choice, tokens, began)
-        member.health.began(began)
-        if not self.options.pass_through:
-            self.book.sent(found, choice.replica, began)
-        generated: list[int] = []
-        waiting, served = True, False
-        try:
-            async for chunk in stream:
-                now = self._clock()
-                member.health.heard(now)
-                if waiting:
-                    waiting = False
-                    self._router.prefilled(choice, tokens)
-                    if alone:
-                        self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
-                if generated and chunk.token_ids and member.engine.guesses and self._speculation is not None:
-                    self._speculation.note(_language(found.origin), len(chunk.token_ids))
-                generated += chunk.token_ids
-                if chunk.cached_tokens is not None:
-                    self._agree(choice, found, chunk.cached_tokens)
-                if chunk.finish is not None:
-                    served = chunk.finish is not EngineFinish.ABORTED
-                yield chunk
-        finally:
-            if isinstance(stream, AsyncGenerator):
-                await stream.aclose()
-            if waiting:
-                self._router.prefilled(choice, tokens)
-            self._router.end(choice)
-            member.health.ended(served=served)
-            if not self.options.pass_through:
-                now = self._clock()
-                if generated:
-                    self.book.answered(found, generated, choice.replica, now)
-                if not found.origin.document:  # a stateless client: there is no session that could end
-                    self.book.left(found.origin.session, now)
-
-    def _agree(self, choice: Choice, found: LookUp, cached_tokens: int) -> None:
-        predicted = found.held.get(choice.replica, 0)
-        before = self._agreement
-        near = abs(predicted - cached_tokens) <= self.book.block_tokens
-        self._agreement = Agreement(
-            before.requests + 1,
-            before.within_block + near,
-            before.predicted_tokens + predicted,
-            before.cached_tokens + cached_tokens,
-        )
 
     def abort(self, request_id: str) -> None:
         """By the id that was given to `generate`; a second attempt of a request is found under it, too."""
@@ -361,7 +284,7 @@ class ReplicaPool:
         return PoolStatistics(
             replicas=self._members.statistics(),
             router=self._router.statistics(),
-            agreement=self._agreement,
+            agreement=self._placement.agreement,
             retried=self._retried,
             warm=self._warm.statistics(),
             kv_use=self._members.kv_use(),
@@ -369,7 +292,7 @@ class ReplicaPool:
 
     def collectors(self) -> list[Collector]:
         """Figures of the pool alone, for `/metrics`."""
-        return [PoolCollector(self.pool_statistics, lambda: self._speculation)]
+        return [PoolCollector(self.pool_statistics, lambda: self._placement.speculation)]
 
     def capabilities(self) -> Capabilities:
         if self._capabilities is None:
@@ -378,8 +301,3 @@ class ReplicaPool:
 
     def __repr__(self) -> str:
         return f"<ReplicaPool: {len(self._members.serving())} of {len(self._members)} in service>"
-
-
-def _language(origin: Origin) -> str:
-    """As a metric's label: a language without a grammar here counts as `other`."""
-    return origin.language if origin.language in LANGUAGES else "other"

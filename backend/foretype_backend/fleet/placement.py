@@ -1,0 +1,134 @@
+"""Where a request goes, and what is written down of it: the router's load, the replica's health, the book of caches, speculation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+from foretype_context.syntax.languages import LANGUAGES
+
+from foretype_backend.engines.port import Chunk, EngineFinish, Origin
+from foretype_backend.errors import NoReplicaError
+from foretype_backend.fleet.members import Member, Members
+from foretype_backend.fleet.routing.router import Choice, Route, Router
+from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
+from foretype_backend.fleet.statistics import Agreement
+from foretype_backend.prefix.cache_book import CacheBook, LookUp
+
+__all__ = ["Placement"]
+
+
+class Placement:
+    """See the module.
+
+    Args:
+        pass_through: the one replica is a router of its own: nothing is chosen here and no cache is believed.
+        book: the pool's book of caches, which is another one once the pool has started.
+        clock: seconds, the pool's.
+    """
+
+    def __init__(
+        self,
+        options: SpeculationOptions,
+        members: Members,
+        router: Router,
+        *,
+        pass_through: bool,
+        book: Callable[[], CacheBook],
+        clock: Callable[[], float],
+    ) -> None:
+        self._options = options
+        self._members = members
+        self._router = router
+        self._pass_through = pass_through
+        self._book = book
+        self._clock = clock
+        self.agreement = Agreement(0, 0, 0, 0)
+        self.speculation: SpeculationPolicy | None = None
+
+    def guessing(self, origin: Origin) -> frozenset[str]:
+        """Replicas to avoid: those that speculate, where it does not pay and others do not.
+
+        A server speculates for all its requests or for none, so what is switched is where a request goes.
+        """
+        guessing = {name for name in self._router.replicas if self._members[name].engine.guesses}
+        if not guessing:
+            return frozenset()
+        guesses = max(self._members[name].engine.guesses for name in guessing)
+        if self.speculation is None:
+            self.speculation = SpeculationPolicy(guesses, self._options)
+        self.speculation.guesses = guesses
+        load = self._router.statistics().in_flight
+        verdict = self.speculation.decide(_language(origin), min(load[name] for name in guessing))
+        return frozenset() if verdict.on else frozenset(guessing)
+
+    def choose(self, found: LookUp, avoid: frozenset[str]) -> Choice:
+        origin, tokens = found.origin, len(found.token_ids)
+        if self._pass_through:
+            if not self._router.replicas:
+                raise self._members.unavailable()
+            return Choice(self._router.replicas[0], Route.PASS_THROUGH, 0)
+        try:
+            return self._router.choose(
+                origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid
+            )
+        except NoReplicaError:
+            raise self._members.unavailable() from None
+
+    async def follow(
+        self, member: Member, choice: Choice, found: LookUp, stream: AsyncIterator[Chunk]
+    ) -> AsyncGenerator[Chunk]:
+        """One attempt on one replica: what it says, and the books of it."""
+        began, tokens, book = self._clock(), len(found.token_ids), self._book()
+        alone = not member.health.statistics().in_flight
+        self._router.begin(choice, tokens, began)
+        member.health.began(began)
+        if not self._pass_through:
+            book.sent(found, choice.replica, began)
+        generated: list[int] = []
+        waiting, served = True, False
+        try:
+            async for chunk in stream:
+                now = self._clock()
+                member.health.heard(now)
+                if waiting:
+                    waiting = False
+                    self._router.prefilled(choice, tokens)
+                    if alone:
+                        self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
+                if generated and chunk.token_ids and member.engine.guesses and self.speculation is not None:
+                    self.speculation.note(_language(found.origin), len(chunk.token_ids))
+                generated += chunk.token_ids
+                if chunk.cached_tokens is not None:
+                    self._agree(choice, found, chunk.cached_tokens)
+                if chunk.finish is not None:
+                    served = chunk.finish is not EngineFinish.ABORTED
+                yield chunk
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+            if waiting:
+                self._router.prefilled(choice, tokens)
+            self._router.end(choice)
+            member.health.ended(served=served)
+            if not self._pass_through:
+                now = self._clock()
+                if generated:
+                    book.answered(found, generated, choice.replica, now)
+                if not found.origin.document:  # a stateless client: there is no session that could end
+                    book.left(found.origin.session, now)
+
+    def _agree(self, choice: Choice, found: LookUp, cached_tokens: int) -> None:
+        predicted = found.held.get(choice.replica, 0)
+        before = self.agreement
+        near = abs(predicted - cached_tokens) <= self._book().block_tokens
+        self.agreement = Agreement(
+            before.requests + 1,
+            before.within_block + near,
+            before.predicted_tokens + predicted,
+            before.cached_tokens + cached_tokens,
+        )
+
+
+def _language(origin: Origin) -> str:
+    """As a metric's label: a language without a grammar here counts as `other`."""
+    return origin.language if origin.language in LANGUAGES else "other"
