@@ -14,7 +14,7 @@ PACKAGES = ("wire", "client", "lsp_server", "context", "retrieval", "backend", "
 
 STARTERS = {
     "context/foretype_context/folder/git.py": "the door to git",
-    "client/foretype_client/private_gateway/finding.py": "the private gateway",
+    "client/foretype_client/private_gateway/starting.py": "the private gateway",
     "client/foretype_client/private_gateway/choosing.py": "`foretype use`, for an editor",
     "retrieval/foretype_retrieval/worker.py": "the indexing process",
     "retrieval/foretype_retrieval/embedding.py": "the embedding process",
@@ -167,7 +167,7 @@ READERS = {
     "context/foretype_context/tokens/tokenizer.py": "tokenizers that the user or the gateway named",
     "client/foretype_client/adaptive/mixture.py": "a file of the package",
     "client/foretype_client/commands/shared.py": "the token's file, which the user named",
-    "client/foretype_client/private_gateway/finding.py": "the private gateway's log",
+    "client/foretype_client/private_gateway/starting.py": "the private gateway's log",
     "client/foretype_client/telemetry/spool.py": "the spool in the state directory",
     "client/foretype_client/session/tokenizers.py": "the cache directory",
     "lsp_server/foretype_lsp/gateway_client.py": "the token's file, which the user named",

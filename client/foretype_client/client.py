@@ -36,7 +36,8 @@ from foretype_client.flow.tracing import FlowTracer, TracedGateway
 from foretype_client.open_document import OpenDocument
 from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, Gateway
-from foretype_client.private_gateway.finding import default_state_dir, ensure_gateway
+from foretype_client.private_gateway.finding import default_state_dir
+from foretype_client.private_gateway.starting import ensure_gateway
 from foretype_client.session.session import Session
 from foretype_client.sources.all_sources import Sources
 from foretype_client.sources.loading import host

@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 from foretype_client.ports import Endpoint
-from foretype_client.private_gateway.finding import ensure_gateway, find_gateway
+from foretype_client.private_gateway.finding import find_gateway
+from foretype_client.private_gateway.starting import ensure_gateway
 from foretype_client.session.session import Session
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.prompt.profile import Profile

@@ -64,10 +64,10 @@ class Upstream:
         return StreamingResponse(events(), media_type="text/event-stream")
 
 
-def pool_of(url: str, **fields: Any) -> QualityPool:
+def pool_of(url: str, *, tracing: Any = None, **fields: Any) -> QualityPool:
     quality = QualityConfig(url=url, **fields)
     config = Config(pool=PoolsConfig(quality=quality), limits=LimitsConfig(retry_wait_ms=100))
-    pool = open_quality(config, TOKENIZER)
+    pool = open_quality(config, TOKENIZER, tracing=tracing)
     assert pool is not None
     return pool
 
@@ -78,7 +78,7 @@ async def chatting(tracing: Any = None, **fields: Any) -> AsyncGenerator[tuple[W
     config = Config()
     config = msgspec.structs.replace(config, gateway=msgspec.structs.replace(config.gateway, port=0))
     async with running(upstream.app, config) as (host, port):
-        pool = pool_of(f"http://{host}:{port}/v1", **fields)
+        pool = pool_of(f"http://{host}:{port}/v1", tracing=tracing, **fields)
         await pool.start()
         try:
             async with gateway(quality=pool, tracing=tracing) as world:

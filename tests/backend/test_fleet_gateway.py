@@ -51,8 +51,8 @@ async def fleet(
     salts = SaltBook(SECRET, read_epochs(tmp_path / "epochs.json"))
     async with gateway(pool, salts=salts, token=token, **options) as world:
         attach_pool(world.app, pool)
-        file, siblings = EpochFile(tmp_path / "epochs.json", salts), world.app.state.siblings
-        attach_purger(world.app, WorkerPurger(file, lambda: siblings.ask("epochs", bool), note=noted), pool)
+        file, peers = EpochFile(tmp_path / "epochs.json", salts), world.app.state.peers
+        attach_purger(world.app, WorkerPurger(file, lambda: peers.ask("epochs", bool), note=noted), pool)
         try:
             yield world, replicas
         finally:

@@ -18,9 +18,9 @@ from foretype_backend.doors.auth import CLOSE_CREDENTIALS
 from foretype_backend.errors import EntryError, StoreError
 from foretype_backend.identity.directory import Denial, Directory, KeyRecord, Principal, Scope, Tenant, User
 from foretype_backend.identity.keys import ApiKey, matches, mint, parse, redacted
-from foretype_backend.identity.purges import Purges
 from foretype_backend.identity.schema import flushes, metadata
 from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.store_purges import Purges
 from foretype_backend.identity.store_watch import JwksWatch
 from foretype_backend.identity.tokens import TokenVerifier
 from foretype_client.commands.cli import app

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from backend.telemetry_world import display, files_with, opportunity, sample, sink_in
+from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import Sender
-from foretype_backend.telemetry.store import Consent
 from foretype_client.commands.privacy import app
 from foretype_client.telemetry.spool import Spool
 from typer.testing import CliRunner

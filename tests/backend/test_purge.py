@@ -19,12 +19,12 @@ from backend.test_workers import children, fresh
 from backend.world import TOKENIZER, Peer, segments
 from foretype_backend.errors import EntryError
 from foretype_backend.identity.directory import Scope, Tenant
-from foretype_backend.identity.purges import FRESH_S, GONE_S, GatewayRow, Presence, Purges, heard
 from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.store_purges import FRESH_S, GONE_S, GatewayRow, Presence, Purges, heard
 from foretype_backend.identity.store_watch import DirectoryWatch
 from foretype_backend.operations.worker_peers import WorkerAddress
 from foretype_backend.prefix.epochs import EpochFile, read_epochs
-from foretype_backend.prefix.purge import Purged
+from foretype_backend.prefix.purge_report import Purged
 from foretype_backend.prefix.salt import SaltBook
 from foretype_lab import postgres
 from foretype_models.artifacts import locate

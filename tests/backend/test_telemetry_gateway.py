@@ -11,10 +11,11 @@ from backend.telemetry_world import Clock, accept, display, files_with, opportun
 from backend.world import gateway
 from foretype_backend.errors import StoreError
 from foretype_backend.start.cli import serve
+from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import Sender
 from foretype_backend.telemetry.privacy import Privacy
 from foretype_backend.telemetry.sink import TelemetrySink
-from foretype_backend.telemetry.store import Consent, Store
+from foretype_backend.telemetry.store import Store
 from foretype_wire.messages import Ack, Error, ErrorCode, Feedback, Hello, Profile
 
 USER = "0123456789abcdef0123456789abcdef"

@@ -15,10 +15,11 @@ from backend.telemetry_world import DAY_MS, NOON_MS, accept, display, event, opp
 from foretype_backend.database import migrate, url_of
 from foretype_backend.errors import StoreError
 from foretype_backend.telemetry.aggregate import figures, refresh
+from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import Sender, read
 from foretype_backend.telemetry.migrate import HEAD, SCHEMA
 from foretype_backend.telemetry.schema import COUNTERS, EVENT_COLUMNS, events, metadata
-from foretype_backend.telemetry.store import Consent, Store
+from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.upkeep import tidy
 from foretype_lab import postgres
 from sqlalchemy import func, select, text

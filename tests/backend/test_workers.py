@@ -28,7 +28,7 @@ from foretype_backend.operations.merged_metrics import (
     metrics_of,
     taken,
 )
-from foretype_backend.operations.worker_peers import Siblings, WorkerAddress
+from foretype_backend.operations.worker_peers import WorkerAddress, WorkerPeers
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -61,8 +61,8 @@ class Process:
         self.running = Gauge("foretype_running", "Running.", registry=self.registry)
         self.rung = Gauge("foretype_service_rung", "Rung.", registry=self.registry)
 
-    def siblings(self, place: WorkerAddress | None) -> Siblings:
-        return Siblings(self.registry.collect, dict, place)
+    def peers(self, place: WorkerAddress | None) -> WorkerPeers:
+        return WorkerPeers(self.registry.collect, dict, place)
 
 
 @given(st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=4), min_size=1, max_size=4))
@@ -113,7 +113,7 @@ def test_reports_add_up_but_for_what_is_the_worst_ones() -> None:
 
 async def test_a_scrape_outlives_a_worker_and_counts_nothing_twice(tmp_path: Path) -> None:
     first, second = Process(), Process()
-    one, two = first.siblings(WorkerAddress(tmp_path, 0, 2)), second.siblings(WorkerAddress(tmp_path, 1, 2))
+    one, two = first.peers(WorkerAddress(tmp_path, 0, 2)), second.peers(WorkerAddress(tmp_path, 1, 2))
     await one.start()
     await two.start()
     first.asked.labels("a").inc(3)
@@ -128,7 +128,7 @@ async def test_a_scrape_outlives_a_worker_and_counts_nothing_twice(tmp_path: Pat
     text = await one.metrics()
     assert (total(text, "asked_total"), total(text, "foretype_running"), total(text, "foretype_workers")) == (7, 0, 1)
     third = Process()
-    three = third.siblings(WorkerAddress(tmp_path, 1, 2))
+    three = third.peers(WorkerAddress(tmp_path, 1, 2))
     await three.start()
     third.asked.labels("a").inc(1)
     for asked in (one, three, one):
@@ -137,7 +137,7 @@ async def test_a_scrape_outlives_a_worker_and_counts_nothing_twice(tmp_path: Pat
         await asked.close()
 
 
-async def test_a_sibling_that_answers_nonsense_or_nothing_holds_nobody_up(
+async def test_a_worker_that_answers_nonsense_or_nothing_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("foretype_backend.operations.worker_peers._ANSWER_S", 0.05)
@@ -157,7 +157,7 @@ async def test_a_sibling_that_answers_nonsense_or_nothing_holds_nobody_up(
     ]
     process = Process()
     process.asked.labels("a").inc(2)
-    own = process.siblings(place)
+    own = process.peers(place)
     assert total(await own.metrics(), "asked_total") == 2
     for server in servers:
         server.close()
@@ -262,7 +262,7 @@ async def test_the_signals_to_scale_on_are_true() -> None:
 
 async def test_each_pool_says_how_full_its_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As its servers say: of the fast pool the mean over replicas in service, of the quality pool its server's own."""
-    for module in ("foretype_backend.fleet.pool", "foretype_backend.engines.openai.engine"):
+    for module in ("foretype_backend.fleet.pool", "foretype_backend.engines.openai.shared_server"):
         monkeypatch.setattr(f"{module}.LOOK_EVERY_S", 0.05)
     instruct = Replica()
     instruct.kv_use = 0.9

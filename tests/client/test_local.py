@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from client.wire_server import WireServer
 from foretype_client.errors import GatewayStartError
-from foretype_client.private_gateway.finding import ensure_gateway, find_gateway, replace_gateway
+from foretype_client.private_gateway.finding import find_gateway
+from foretype_client.private_gateway.starting import ensure_gateway, replace_gateway
 from foretype_wire.announcement import Announcement
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_gateway.py")))
@@ -61,7 +62,7 @@ async def test_one_is_started_then_joined(state_dir: Path) -> None:
 
 def test_language_servers_that_start_at_the_same_instant_share_one(state_dir: Path) -> None:
     script = (
-        "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.finding import ensure_gateway\n"
+        "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.starting import ensure_gateway\n"
         "endpoint = asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, command=sys.argv[2:]))\n"
         "print(endpoint.url, endpoint.token)"
     )
@@ -81,7 +82,7 @@ def test_language_servers_that_start_at_the_same_instant_share_one(state_dir: Pa
 
 async def test_a_starter_that_is_killed_leaves_the_gateway_to_the_next(state_dir: Path) -> None:
     script = (
-        "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.finding import ensure_gateway\n"
+        "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.starting import ensure_gateway\n"
         "asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, command=sys.argv[2:]))\n"
         "print('up', flush=True); time.sleep(60)"
     )

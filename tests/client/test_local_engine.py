@@ -16,14 +16,15 @@ from typing import Any
 
 import foretype_client
 import pytest
-from foretype_client.private_gateway.finding import ensure_gateway, find_gateway
+from foretype_client.private_gateway.finding import find_gateway
+from foretype_client.private_gateway.starting import ensure_gateway
 from foretype_client.session.session import Session
 from foretype_wire.announcement import Announcement
 
 pytestmark = pytest.mark.engine
 
 SHARE = (
-    "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.finding import ensure_gateway\n"
+    "import asyncio, sys, time; from pathlib import Path; from foretype_client.private_gateway.starting import ensure_gateway\n"
     "endpoint = asyncio.run(ensure_gateway(Path(sys.argv[1]), clock=time.monotonic, linger_s=30))\n"
     "print(endpoint.url, endpoint.token, flush=True)\n"
     "time.sleep(float(sys.argv[2]))"

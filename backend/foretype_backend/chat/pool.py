@@ -6,7 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
@@ -26,6 +26,10 @@ from foretype_backend.identity.accounts import Accounts
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.service import CompletionService
+from foretype_backend.serving.tracing import RequestTracer
+
+if TYPE_CHECKING:
+    from foretype_wire.tracing.spans import Tracing
 
 __all__ = ["BlockPool", "QualityParts", "QualityPool", "open_quality", "quality_parts"]
 
@@ -132,12 +136,14 @@ def open_quality(
     parts: QualityParts | None = None,
     accounts: Accounts | None = None,
     salts: SaltBook | None = None,
+    tracing: Tracing | None = None,
 ) -> QualityPool | None:
     """The pool of a configuration, not started; None where there is none.
 
     Args:
         tokenizer: counts what the server does not.
         parts: of this configuration; read now where they were not before.
+        tracing: takes spans of every request, timed by `time.perf_counter`; closed by the caller.
 
     Raises:
         ConfigError: as :func:`quality_parts`.
@@ -155,7 +161,7 @@ def open_quality(
             refuse_share=admission.refuse_share,
             resume_share=admission.resume_share,
         )
-    made, shared = _Maker(config, quality, accounts, salts), config.identity.on
+    made, shared = _Maker(config, quality, accounts, salts, tracing), config.identity.on
     engine = ChatEngine(wire, free_model=quality.free_model, shared=shared)
     chat = made.service(engine, tokenizer, frozenset(), RequestClass.CHAT)
     if renderer is None:
@@ -172,10 +178,12 @@ class _Maker:
     quality: QualityConfig
     accounts: Accounts | None
     salts: SaltBook | None
+    tracing: Tracing | None
 
     def service(
         self, engine: Engine, tokenizer: Tokenizer, end_token_ids: frozenset[int], class_: RequestClass
     ) -> CompletionService:
+        name = "quality" if class_ is RequestClass.CHAT else "block"
         limits = msgspec.structs.replace(
             self.config.limits,
             max_running=self.quality.max_running,
@@ -198,6 +206,7 @@ class _Maker:
             admission=own,
             accounts=self.accounts,
             salts=self.salts,
+            tracer=None if self.tracing is None else RequestTracer(self.tracing, pool=name),
         )
 
 

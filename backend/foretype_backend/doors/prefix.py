@@ -19,7 +19,7 @@ from foretype_backend.errors import PurgeError
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.identity.directory import Principal
 from foretype_backend.prefix.directory import Held
-from foretype_backend.prefix.purge import Purger
+from foretype_backend.prefix.purge_report import Purger
 
 __all__ = ["PrefixDoor", "PurgeDoor"]
 

@@ -10,7 +10,7 @@ from foretype_wire.messages import Changed
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
 from foretype_backend.fleet.pool import ReplicaPool
-from foretype_backend.prefix.purge import Purger
+from foretype_backend.prefix.purge_report import Purger
 from foretype_backend.start.app import stream_door
 
 __all__ = ["attach_pool", "attach_purger"]

@@ -26,7 +26,7 @@ from foretype_backend.identity.usage_report import usage_report
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
-    from foretype_backend.prefix.purge import Purged
+    from foretype_backend.prefix.purge_report import Purged
 
 __all__ = ["JsonOption", "ProfileOption", "StoreOption", "keys", "tenants", "usage", "with_store"]
 
@@ -92,7 +92,7 @@ def set_tenant(
 @tenants.command("purge")
 def purge_tenant(name: str, store: StoreOption = None, profile: ProfileOption = None, json: JsonOption = False) -> None:
     """Make everything cached for a tenant unreachable, on every gateway. Exit code 1 where one has not followed yet."""
-    from foretype_backend.identity.purges import Purges
+    from foretype_backend.identity.store_purges import Purges
 
     async def work(opened: IdentityStore) -> tuple[Tenant, Purged]:
         done = await Purges(opened, wall_ms=_now_ms).purge(name)

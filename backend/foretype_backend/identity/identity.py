@@ -9,8 +9,8 @@ from foretype_backend.config.settings import IdentityConfig
 from foretype_backend.identity.audit import AuditLog
 from foretype_backend.identity.directory import Denial, Directory, Principal
 from foretype_backend.identity.keys import parse
-from foretype_backend.identity.purges import Presence, Purges
 from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.store_purges import Presence, Purges
 from foretype_backend.identity.store_watch import DirectoryWatch, JwksWatch, http_fetch
 from foretype_backend.identity.tokens import TokenVerifier
 

@@ -16,8 +16,8 @@ from foretype_wire.subscriptions import Subscribers
 
 from foretype_backend.errors import StoreError
 from foretype_backend.identity.directory import Directory
-from foretype_backend.identity.purges import Presence
 from foretype_backend.identity.store import IdentityStore
+from foretype_backend.identity.store_purges import Presence
 from foretype_backend.identity.tokens import TokenVerifier
 
 __all__ = ["DirectoryWatch", "JwksWatch", "http_fetch"]

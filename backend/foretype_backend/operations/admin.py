@@ -15,7 +15,7 @@ from foretype_backend.doors.answers.operators import Status
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
-from foretype_backend.operations.worker_peers import Siblings, WorkerAddress
+from foretype_backend.operations.worker_peers import WorkerAddress, WorkerPeers
 from foretype_backend.serving.service import CompletionService
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class AdminDoor:
         self._identity = identity
         self._clock = clock
         self._started = clock()
-        self.siblings = Siblings(families, self.report, place)
+        self.peers = WorkerPeers(families, self.report, place)
 
     def register(self, app: DocumentedApp) -> None:
         app.door(
@@ -62,7 +62,7 @@ class AdminDoor:
 
         An administrator of a tenant sees of others how many they are; who they are, and what their templates are called, the owner.
         """
-        report = await self.siblings.status()
+        report = await self.peers.status()
         if principal.credential not in ("", "token"):
             rungs = report["rungs"]
             report["rungs"] = {name: rung for name, rung in rungs.items() if name == principal.tenant}

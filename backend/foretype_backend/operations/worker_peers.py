@@ -21,12 +21,12 @@ from prometheus_client.registry import Collector
 
 from foretype_backend.operations.merged_metrics import Family, counters, merged, merged_reports, metrics_of, taken
 
-__all__ = ["Siblings", "WorkerAddress"]
+__all__ = ["WorkerAddress", "WorkerPeers"]
 
 _log = logging.getLogger("foretype.gateway")
 
 _ANSWER_S: Final = 1.0
-"""Prometheus gives a scrape ten seconds; a sibling that is busy for longer than this one is left out but for its counters."""
+"""Prometheus gives a scrape ten seconds; a worker that is busy for longer than this one is left out but for its counters."""
 
 _MOST_BYTES: Final = 16 << 20
 
@@ -34,7 +34,7 @@ _Answer = TypeVar("_Answer")
 
 
 class WorkerAddress(msgspec.Struct, frozen=True):
-    """Where a worker stands among its siblings; as an option, `SLOT/COUNT:FOLDER`."""
+    """Where a worker stands among the others; as an option, `SLOT/COUNT:FOLDER`."""
 
     folder: Path
     slot: int
@@ -57,7 +57,7 @@ class WorkerAddress(msgspec.Struct, frozen=True):
         return self.folder / f"{slot}.last"
 
 
-class Siblings:
+class WorkerPeers:
     """Metrics and status of the whole gateway, whichever of its workers is asked; without a place, of this process.
 
     Args:

@@ -1,7 +1,7 @@
 """Several worker processes on one port: a parent that binds, starts, replaces the dead, and hands signals on.
 
 Workers share nothing but the socket and leases: each has its own scheduler and its own p99; metrics and status are told for all of them
-(:mod:`.siblings`). One that dies is started again after a pause that doubles up to ten seconds, and begins afresh once it was ready. Each holds a pipe from the parent, so that
+(:mod:`.worker_peers`). One that dies is started again after a pause that doubles up to ten seconds, and begins afresh once it was ready. Each holds a pipe from the parent, so that
 a parent that is killed leaves nobody behind on its port. uvicorn's own workers (0.54) have no slot, no
 pause before the next start, and go on when the parent is killed.
 """

@@ -12,7 +12,7 @@ import msgspec
 from filelock import FileLock
 
 from foretype_backend.errors import EpochFileError, PurgeError
-from foretype_backend.prefix.purge import Purged, Unreached
+from foretype_backend.prefix.purge_report import Purged, Unreached
 from foretype_backend.prefix.salt import SaltBook
 
 __all__ = ["EpochFile", "WorkerPurger", "read_epochs"]

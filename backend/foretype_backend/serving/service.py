@@ -37,7 +37,6 @@ from foretype_backend.errors import FAULT_TOLD, BudgetExceededError, EngineUnava
 from foretype_backend.identity.accounts import Accounts, refused_cost
 from foretype_backend.identity.directory import Principal
 from foretype_backend.operations.metrics import Measured, Metrics
-from foretype_backend.operations.tracing import RequestTracer
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.completion import (
     AdmittedRequest,
@@ -50,6 +49,7 @@ from foretype_backend.serving.completion import (
 from foretype_backend.serving.generation import Generation
 from foretype_backend.serving.output_text import OutputText, TextDelta
 from foretype_backend.serving.timing_wheel import Alarms, Deadline
+from foretype_backend.serving.tracing import RequestTracer
 
 __all__ = ["AdmittedRequest", "CompletionOutcome", "CompletionService"]
 
@@ -80,6 +80,7 @@ class CompletionService:
         salts: SaltBook | None = None,
         admission: AdmissionConfig | None = None,
         accounts: Accounts | None = None,
+        tracer: RequestTracer | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.engine = engine
@@ -93,8 +94,7 @@ class CompletionService:
         self.ladder = Ladder()
         self.rungs_changed: Subscribers[Collection[str]] = Subscribers()
         """Told the tenants that are on another rung of the ladder now, whose clients are to be told."""
-        self.tracer: RequestTracer | None = None
-        """Takes spans of every request; None where nothing is traced."""
+        self._tracer = tracer
         self._records: dict[str, Record] = {}
         self._generation = Generation(
             engine,
@@ -208,8 +208,8 @@ class CompletionService:
             reservation=job.reservation,
         )
         self._records[job.key] = record
-        if self.tracer is not None:
-            self.tracer.begin(record)
+        if self._tracer is not None:
+            self._tracer.begin(record)
         outcome: CompletionOutcome | None = None
         try:
             outcome = await self._run(record, deliver, loop)
@@ -227,8 +227,8 @@ class CompletionService:
                 )
             ttft_s = None if record.first_text is None else record.first_text - job.received
             self.metrics.finished(job.class_, reason, usage, ttft_s)
-            if self.tracer is not None:
-                self.tracer.ended(record, reason, usage, self.clock())
+            if self._tracer is not None:
+                self._tracer.ended(record, reason, usage, self.clock())
             _log.debug(
                 "%s %s %s: %d prompt tokens (%d cached), %d generated, %d after cancel",
                 job.key,

@@ -34,7 +34,6 @@ from foretype_backend.engines.port import Engine
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Denial, Directory
 from foretype_backend.operations.admin import AdminDoor
-from foretype_backend.operations.tracing import RequestTracer
 from foretype_backend.playground.door import PlaygroundDoor
 from foretype_backend.playground.logins import BrowserLogins
 from foretype_backend.prefix.salt import SaltBook
@@ -42,6 +41,7 @@ from foretype_backend.serving.encoding import EncodePool
 from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.service import CompletionService
+from foretype_backend.serving.tracing import RequestTracer
 from foretype_backend.telemetry.intake import Sender
 
 if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
@@ -82,8 +82,8 @@ def create_app(
         salts: isolate the prefix caches of tenants; a gateway with `identity` needs them.
         accounts: budgets of everybody, and what they used.
         quality: chat and whole blocks; started and closed by the caller.
-        place: of this worker among several; `state.siblings` is started and closed by the caller.
-        tracing: takes spans of every request, timed by `time.perf_counter`; closed by the caller.
+        place: of this worker among several; `state.peers` is started and closed by the caller.
+        tracing: takes spans of requests to the fast pool, timed by `time.perf_counter`; closed by the caller.
     """
     limits = config.limits
     turns, encoding = Turns(), EncodePool()
@@ -109,6 +109,7 @@ def create_app(
         salts=salts,
         admission=_admission(config),
         accounts=accounts,
+        tracer=None if tracing is None else RequestTracer(tracing, pool="fast"),
     )
     stream = StreamDoor(
         service,
@@ -135,9 +136,6 @@ def create_app(
     if accounts is not None:
         service.metrics.watch_usage(lambda: accounts.meter.unstored_rows)
     jobs = HttpJobs(service, renderer)
-    if tracing is not None:
-        for name, one in _services(service, quality).items():
-            one.tracer = RequestTracer(tracing, pool=name)
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes, pool_of_threads=encoding)
@@ -151,7 +149,7 @@ def create_app(
         keeper,
         tokenizer_file=tokenizer_file,
         connections=lambda: len(stream.connections),
-        metrics=admin.siblings.metrics,
+        metrics=admin.peers.metrics,
         draining=lambda: stream.draining,
     )
 
@@ -169,7 +167,7 @@ def create_app(
     app.state.stream = stream
     app.state.service = service
     app.state.chat = chat
-    app.state.siblings = admin.siblings
+    app.state.peers = admin.peers
     app.state.use = functools.partial(_use, service, stream, keeper, requests)
     return app
 

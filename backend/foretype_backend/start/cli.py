@@ -53,7 +53,7 @@ def serve(
     ] = False,
     listen_fd: Annotated[int | None, typer.Option(hidden=True, help="a worker's inherited socket")] = None,
     metrics_fd: Annotated[int | None, typer.Option(hidden=True, help="a worker's inherited socket of metrics")] = None,
-    place: Annotated[str | None, typer.Option(hidden=True, help="a worker's place among its siblings")] = None,
+    place: Annotated[str | None, typer.Option(hidden=True, help="a worker's place among the others")] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning, error; never contains source text")] = "info",
 ) -> None:
     """Serve completions. Prints `ready http://HOST:PORT` when the first request can be served."""

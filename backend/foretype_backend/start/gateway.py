@@ -88,7 +88,7 @@ async def run_gateway(
         tracing = optional_parts.open_traces(config, closing)
         accounts = None if identity is None else await optional_parts.open_accounts(config, closing)
         leases = None if accounts is None else optional_parts.open_leases(config, accounts, closing)
-        quality = await optional_parts.open_quality_pool(config, start, accounts, salts, closing)
+        quality = await optional_parts.open_quality_pool(config, start, accounts, salts, tracing, closing)
         gateway = create_app(
             config,
             parts.engine,
@@ -103,9 +103,9 @@ async def run_gateway(
             place=where,
             tracing=tracing,
         )
-        siblings = gateway.state.siblings
-        closing.push_async_callback(siblings.close)
-        await siblings.start()
+        peers = gateway.state.peers
+        closing.push_async_callback(peers.close)
+        await peers.start()
         if leases is not None:
             gateway.state.service.metrics.watch_leases(leases.away_s)
         if certificate is not None:
@@ -116,7 +116,7 @@ async def run_gateway(
         if metrics_listener is not None:
             from foretype_backend.operations.metrics_port import serving_metrics
 
-            await closing.enter_async_context(serving_metrics(siblings.metrics, config, metrics_listener))
+            await closing.enter_async_context(serving_metrics(peers.metrics, config, metrics_listener))
 
         announcement = closing.enter_context(contextlib.ExitStack())
 

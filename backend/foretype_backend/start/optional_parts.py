@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from foretype_backend.engines.port import Engine
     from foretype_backend.identity.accounts import Accounts
     from foretype_backend.identity.identity import Identity
-    from foretype_backend.prefix.purge import Purger
+    from foretype_backend.prefix.purge_report import Purger
     from foretype_backend.prefix.salt import SaltBook
     from foretype_backend.start.plan import StartPlan
     from foretype_backend.telemetry.sink import TelemetrySink
@@ -131,7 +131,12 @@ def open_leases(config: Config, accounts: Accounts, closing: AsyncExitStack) -> 
 
 
 async def open_quality_pool(
-    config: Config, start: StartPlan, accounts: Accounts | None, salts: SaltBook | None, closing: AsyncExitStack
+    config: Config,
+    start: StartPlan,
+    accounts: Accounts | None,
+    salts: SaltBook | None,
+    tracing: Tracing | None,
+    closing: AsyncExitStack,
 ) -> QualityPool | None:
     """Chat and whole blocks. A server that is away ends the start only where blocks may go nowhere else."""
     if start.quality is None:
@@ -140,7 +145,9 @@ async def open_quality_pool(
     from foretype_backend.chat.pool import open_quality
     from foretype_backend.errors import EngineUnavailableError
 
-    pool = open_quality(config, start.parts.tokenizer, parts=start.quality, accounts=accounts, salts=salts)
+    pool = open_quality(
+        config, start.parts.tokenizer, parts=start.quality, accounts=accounts, salts=salts, tracing=tracing
+    )
     if pool is None:
         return None
     closing.push_async_callback(pool.close)
@@ -224,21 +231,21 @@ def attach_caches(
 def _purger(config: Config, gateway: DocumentedApp, salts: SaltBook, identity: Identity | None) -> Purger:
     """With an identity store every gateway follows it; without one, the workers of this gateway follow its file."""
     if identity is not None and identity.purges is not None:
-        from foretype_backend.identity.purges import StorePurger
+        from foretype_backend.identity.store_purges import StorePurger
 
         return StorePurger(identity.purges)
     from foretype_backend.prefix.epochs import EpochFile, WorkerPurger
 
-    file, siblings = EpochFile(epochs_path(config), salts), gateway.state.siblings
+    file, peers = EpochFile(epochs_path(config), salts), gateway.state.peers
 
     def follow() -> bool:
         file.follow()
         return True
 
-    siblings.answer_to("epochs", follow)
+    peers.answer_to("epochs", follow)
     file.follow()  # what was purged while this worker started
     return WorkerPurger(
-        file, lambda: siblings.ask("epochs", bool), note=functools.partial(_note_purge, config), slot=siblings.slot
+        file, lambda: peers.ask("epochs", bool), note=functools.partial(_note_purge, config), slot=peers.slot
     )
 
 

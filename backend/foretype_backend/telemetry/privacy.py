@@ -17,9 +17,10 @@ from sqlalchemy import select
 
 from foretype_backend.database import is_there
 from foretype_backend.errors import StoreError
+from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import safe_name
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, events
-from foretype_backend.telemetry.store import Consent, Store
+from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.texts import Texts, read_key
 
 __all__ = ["Privacy"]

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from foretype_backend.config.load import TelemetryConfig
 from foretype_backend.errors import StoreBusyError, StoreError
+from foretype_backend.telemetry.consent import RememberedConsents
 
 if TYPE_CHECKING:
     from foretype_wire.telemetry import Sample
 
     from foretype_backend.telemetry.intake import Received, Refused, Sender
-    from foretype_backend.telemetry.store import Consent, Store
+    from foretype_backend.telemetry.store import Store
     from foretype_backend.telemetry.texts import Texts
 
 __all__ = ["Receipt", "TelemetrySink"]
@@ -34,7 +35,6 @@ _WAITING_EVENTS: Final = 20_000
 _GROUP_EVENTS: Final = 4_000
 _REOPEN_S: Final = 30.0
 _HOUSEKEEPING_S: Final = 60.0
-_CONSENT_S: Final = 30.0
 _CLOSE_S: Final = 2.0
 
 
@@ -76,7 +76,7 @@ class TelemetrySink:
         self._waiting_events = 0
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._consents: dict[str, tuple[float, Consent]] = {}
+        self._consents = RememberedConsents(clock)
         self._dirty: set[tuple[str, str]] = set()
         self._modules: Any = None
 
@@ -106,7 +106,7 @@ class TelemetrySink:
     async def __call__(self, sender: Sender, batch: str, events: Sequence[dict[str, object]]) -> Receipt:
         """Commit a batch. Raises StoreError: nothing of it counts as stored."""
         store = await self.open()
-        consent = await self._consent(store, self._modules.intake.safe_name(sender.tenant))
+        consent = await self._consents.of(self._modules.intake.safe_name(sender.tenant), store.consent)
         if self._waiting_events + len(events) > _WAITING_EVENTS:
             raise StoreBusyError(f"{self._waiting_events} events wait for {store.place} already")
         self._waiting_events += len(events)
@@ -164,12 +164,6 @@ class TelemetrySink:
         module = import_module("foretype_backend.telemetry.texts")
         key = module.read_key(self._config.key_file, self._directory / "key")
         return module.Texts(self._config.text_url or str(self._directory / "texts"), key)
-
-    async def _consent(self, store: Store, tenant: str) -> Consent:
-        known = self._consents.get(tenant)
-        if known is None or self._clock() - known[0] > _CONSENT_S:
-            known = self._consents[tenant] = (self._clock(), await store.consent(tenant))
-        return known[1]
 
     async def _write(self) -> None:
         """Commit what waits, as one transaction; alone, where together it cannot be."""

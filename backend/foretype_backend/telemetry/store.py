@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from foretype_backend.database import mapped, open_database, place_of
+from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.migrate import SCHEMA
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, daily, daily_survival, events, metadata, tenants
 
-__all__ = ["Consent", "Store"]
+__all__ = ["Store"]
 
 _NAMES: Final = ", ".join(EVENT_COLUMNS)
 _INSERT: Final = f"INSERT INTO events ({_NAMES}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))}) ON CONFLICT DO NOTHING"
 _INCOMING: Final = "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE events) ON COMMIT DELETE ROWS"
 _TAKE_IN: Final = f"INSERT INTO events ({_NAMES}) SELECT {_NAMES} FROM incoming ON CONFLICT DO NOTHING"
-
-
-class Consent(NamedTuple):
-    """What a tenant agreed to, and for how many days things are kept."""
-
-    tenant: str
-    store_text: bool = False
-    train: bool = False
-    events_days: int = 90
-    text_days: int = 30
-    user_reports: bool = False
 
 
 class Store:

@@ -135,7 +135,7 @@ async def serve_until_told(
     Args:
         ready: called once requests are served.
         reload: called on SIGHUP.
-        shared: siblings listen on the same socket, so that who moves must not come back to this one.
+        shared: other workers listen on the same socket, so that who moves must not come back to this one.
         current: whether clients that look for this gateway still find it; asked often.
     """
     told = _Told()

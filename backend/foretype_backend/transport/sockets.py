@@ -14,7 +14,7 @@ Address = tuple[str, int]
 
 
 class Inherited(NamedTuple):
-    """What a worker got from its parent: its sockets, by descriptor, and its place among its siblings. Nobody else has any."""
+    """What a worker got from its parent: its sockets, by descriptor, and its place among the workers. Nobody else has any."""
 
     listen_fd: int | None = None
     metrics_fd: int | None = None

@@ -10,7 +10,8 @@ from typing import Final
 
 import filelock
 from foretype_client.errors import GatewayStartError
-from foretype_client.private_gateway.finding import PROFILE_NAME, replace_gateway
+from foretype_client.private_gateway.finding import PROFILE_NAME
+from foretype_client.private_gateway.starting import replace_gateway
 
 from foretype_models.use.choose import Asked, Events, choose
 from foretype_models.use.errors import UseError

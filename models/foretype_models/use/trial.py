@@ -17,7 +17,7 @@ from foretype_client.asking import ask, plan_at
 from foretype_client.client import Client, ClientOptions, open_client
 from foretype_client.commands.doctor_probe import judge
 from foretype_client.errors import GatewayStartError
-from foretype_client.private_gateway.finding import LOG_NAME, ensure_gateway
+from foretype_client.private_gateway.starting import LOG_NAME, ensure_gateway
 from foretype_context.errors import TokenizerError, UnknownControlError, UnknownGrammarError
 from foretype_context.text.document import Document
 from foretype_wire.announcement import FILE_NAME

@@ -17,7 +17,7 @@ from foretype_backend.errors import EntryError, PurgeError, StoreError
 from foretype_backend.identity.audit_chain import Act
 from foretype_backend.identity.schema import SCOPE_MAX_CHARS, epochs, gateways, state, tenants
 from foretype_backend.identity.store import IdentityStore, need_tenant
-from foretype_backend.prefix.purge import Purged, Unreached
+from foretype_backend.prefix.purge_report import Purged, Unreached
 
 __all__ = ["FRESH_S", "GONE_S", "GatewayRow", "Heard", "Presence", "Purges", "StorePurger", "heard"]
 
