@@ -204,6 +204,9 @@ class LlamaCpp(StandIn):
 
         async def parts() -> AsyncIterator[str]:
             ids = iter(self.ids)
+            if body.get("return_progress"):
+                progress = {"total": evaluated, "cache": evaluated - 1, "processed": evaluated, "time_ms": 1}
+                yield f"data: {json.dumps({'content': '', 'tokens': [0], 'stop': False, 'prompt_progress': progress})}\n\n"
             async for piece in self.pieces():
                 one = next(ids, 9)
                 part: dict[str, Any] = {"index": 0, "content": piece, "tokens": [one], "stop": False, "id_slot": 0}

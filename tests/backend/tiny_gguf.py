@@ -19,7 +19,7 @@ def byte_level_tokens(vocabulary_tokens: int, controls: Sequence[str] = CONTROLS
     """Tokens and merges of a byte-level BPE: the 256 byte symbols, then pairs of them."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     symbols = [chr(b) for b in printable] + [chr(256 + i) for i in range(256 - len(printable))]
-    tokens, merges = [*controls, *symbols], []
+    tokens, merges = [*controls, *symbols], list[str]()
     for left in symbols:
         for right in symbols:
             if len(tokens) >= vocabulary_tokens:
@@ -46,6 +46,7 @@ def write_tiny_gguf(
     without: str = "",
     extra: Mapping[str, Any] | None = None,
     vectors: Sequence[str] = (),
+    values: Mapping[str, np.ndarray] | None = None,
     seed: int = 0,
 ) -> Path:
     """Write the file and return its path. Dimensions are multiples of 32 (a Q8_0 block); `without` leaves a tensor out.
@@ -53,6 +54,7 @@ def write_tiny_gguf(
     Args:
         extra: further metadata below the architecture's name.
         vectors: names of further tensors, each of `hidden` zeros.
+        values: of matrices, by name, in place of random ones.
     """
     rng = np.random.default_rng(seed)
     writer = gguf.GGUFWriter(path, architecture)
@@ -85,10 +87,10 @@ def write_tiny_gguf(
         adding[type(value)](f"{architecture}.{key}", value)
 
     def matrix(name: str, rows: int, columns: int, scale: float) -> None:
-        values = (rng.standard_normal((rows, columns)) * scale).astype(np.float32)
+        random = (rng.standard_normal((rows, columns)) * scale).astype(np.float32)
         if name == without:
             return
-        data = gguf.quants.quantize(values, quantisation)
+        data = gguf.quants.quantize((values or {}).get(name, random), quantisation)
         writer.add_tensor(name, data, raw_dtype=quantisation)
 
     def ones(name: str) -> None:
@@ -112,3 +114,35 @@ def write_tiny_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def write_chain_gguf(
+    path: Path, text: str, *, controls: Sequence[str], endless: bool = False, layers: int = 1, feed_forward: int = 128
+) -> Path:
+    """A model that answers every prompt with `text`, of which each character is another, and then ends or begins again.
+
+    Its blocks add nothing, so what follows depends on the last token alone: one dimension says "begin", the others which character it was.
+    They cost what they cost: `layers` and `feed_forward` make it slow.
+    """
+    hidden, vocabulary_tokens = 128, 700
+    tokens, _ = byte_level_tokens(vocabulary_tokens, controls)
+    chain = [tokens.index(one) for one in text.replace(" ", "Ġ")]
+    rng = np.random.default_rng(1)
+    embedding = rng.choice([-1.0, 1.0], (vocabulary_tokens, hidden)).astype(np.float32)
+    embedding[:, 0] = 8.0
+    embedding[chain, 0] = 0.0
+    output = np.zeros((vocabulary_tokens, hidden), np.float32)
+    output[chain[0], 0] = 30.0
+    for one, following in zip(chain, [*chain[1:], chain[0] if endless else END_TOKEN], strict=True):
+        output[following, 1:] += embedding[one, 1:]
+    values = {f"blk.{n}.attn_output.weight": np.zeros((hidden, hidden), np.float32) for n in range(layers)}
+    values |= {f"blk.{n}.ffn_down.weight": np.zeros((hidden, feed_forward), np.float32) for n in range(layers)}
+    return write_tiny_gguf(
+        path,
+        vocabulary_tokens=vocabulary_tokens,
+        controls=controls,
+        hidden=hidden,
+        feed_forward=feed_forward,
+        layers=layers,
+        values=values | {"token_embd.weight": embedding, "output.weight": output},
+    )

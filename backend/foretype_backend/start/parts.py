@@ -26,7 +26,7 @@ from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.engines.port import Engine
 from foretype_backend.engines.text_prompts import TextPrompts
 from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
-from foretype_backend.start.running_server import RunningServer, find_server
+from foretype_backend.start.running_server import RunningServer, check_tokenizer, find_server
 
 __all__ = ["Parts", "check_profile", "make_profile", "prepare"]
 
@@ -65,6 +65,7 @@ def prepare(config: Config) -> Parts:
         raise ConfigError("model.tokenizer", f"{error}; name the tokenizer.json of the model") from error
     chosen = _grammar(config, artifact, tokenizer, tokenizer_file, server)
     if server is not None:
+        check_tokenizer(config, server, tokenizer, chosen.needed())
         return _of_server(config, server, tokenizer, tokenizer_file, chosen)
     model = config.engine.model or (str(artifact.path) if artifact is not None else None)
     model_name = config.model.name or (artifact.name if artifact is not None and not config.engine.model else None)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 import httpx
+from foretype_context.tokens.tokenizer import Tokenizer
 
 from foretype_backend.config.load import Config, read_token
 from foretype_backend.config.settings import RUNNING_SERVERS
@@ -19,7 +21,7 @@ from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_from, tok
 from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
 
-__all__ = ["RunningServer", "find_server"]
+__all__ = ["RunningServer", "check_tokenizer", "find_server"]
 
 _TIMEOUT: Final = httpx.Timeout(20.0, connect=2.0)
 """A vocabulary is some megabytes of JSON."""
@@ -82,11 +84,6 @@ class RunningServer:
 def find_server(config: Config) -> RunningServer:
     """The server of a configuration whose engine is one of `RUNNING_SERVERS`. Raises ConfigError: none answers, or it lacks the model."""
     engine, given = config.engine.name, config.engine.model
-    key = (
-        None
-        if config.engine.api_key_file is None
-        else read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
-    )
     named = config.model.name
     urls = RUNNING_SERVERS[engine]
     if given is not None and given.startswith(("http://", "https://")):
@@ -95,10 +92,9 @@ def find_server(config: Config) -> RunningServer:
         named = given
     elif given is not None:
         raise ConfigError("engine.model", f"engine `{engine}` takes the base URL of a server, {urls[0]}")
-    headers = {} if key is None else {"authorization": f"Bearer {key}"}
     look = {"ollama": _ollama, "llama-cpp": _llama_cpp, "lm-studio": _lm_studio}[engine]
     problem: Exception | None = None
-    with httpx.Client(headers=headers, timeout=_TIMEOUT, trust_env=False) as client:
+    with _client(config) as client:
         for url in urls:
             try:
                 return look(client, url.rstrip("/").removesuffix("/v1"), named)
@@ -110,6 +106,50 @@ def find_server(config: Config) -> RunningServer:
         "engine.model",
         f"no {engine} answers at {' or '.join(urls)} ({problem}); start it, or give its address with --model URL",
     )
+
+
+def check_tokenizer(config: Config, server: RunningServer, tokenizer: Tokenizer, controls: Collection[str]) -> None:
+    """Compare a tokenizer with the server's own, where that can be asked: the file under its model's path may be another by now.
+
+    Args:
+        controls: tokens that prompts will have.
+
+    Raises:
+        ConfigError: the server has other ids for the same text.
+    """
+    if server.engine != "llama-cpp":
+        return
+    with _client(config) as client:
+        for text in (_SAMPLE, *sorted(controls)):
+            ours = tokenizer.encode(text) if text is _SAMPLE else [tokenizer.control(text)]
+            try:
+                reply = client.post(
+                    f"{server.url}/tokenize", json={"content": text, "parse_special": text is not _SAMPLE}
+                )
+                theirs: object = reply.json()["tokens"] if reply.status_code == 200 else None
+            except (httpx.HTTPError, ValueError, KeyError, TypeError):
+                theirs = None  # an old one: the canary is what is left
+            if not isinstance(theirs, list):
+                return
+            found = cast("list[object]", theirs)
+            if (
+                found[-len(ours) :] != list(ours) or len(found) > len(ours) + 1
+            ):  # SentencePiece begins a text with a space
+                raise ConfigError(
+                    "model.tokenizer",
+                    f"{server.file or config.model.tokenizer} is not the vocabulary of the model at {server.url} (for "
+                    f"{text.strip()[:20]!r} that has other ids); name its own tokenizer.json or .gguf file with `[model] tokenizer`",
+                )
+
+
+_SAMPLE: Final = "\ndef größe(x, *, n=1234):\n\treturn f'{x!r}'  # 日本 \r\n\n    if x is None:\n"
+
+
+def _client(config: Config) -> httpx.Client:
+    key_file = config.engine.api_key_file
+    key = None if key_file is None else read_token(Path(key_file), "engine.api_key_file", min_chars=1)
+    headers = {} if key is None else {"authorization": f"Bearer {key}"}
+    return httpx.Client(headers=headers, timeout=_TIMEOUT, trust_env=False)
 
 
 def _ollama(client: httpx.Client, root: str, named: str | None) -> RunningServer:

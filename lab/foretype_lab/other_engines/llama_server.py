@@ -38,17 +38,18 @@ class LlamaServer:
         model: GGUF file.
         threads: of computation, for prompts and for generation.
         arguments: more of `llama-server`'s own.
+        port: of loopback; 0 takes a free one.
     """
 
     def __init__(
-        self, model: Path, *, threads: int, arguments: tuple[str, ...] = (), binary: Path | None = None
+        self, model: Path, *, threads: int, arguments: tuple[str, ...] = (), binary: Path | None = None, port: int = 0
     ) -> None:
         self._binary = binary or find_llama_server()
         self._model = model
         self._threads = threads
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._port = port
 
     @property
     def command(self) -> list[str]:
@@ -60,6 +61,10 @@ class LlamaServer:
         ]
 
     @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
     def version(self) -> str:
         """What the binary was built from."""
         try:
@@ -68,7 +73,7 @@ class LlamaServer:
             return "unknown"
 
     def __enter__(self) -> Self:
-        self._port = _free_port()
+        self._port = self._port or _free_port()
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(self.command, stdout=self._log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + _START_TIMEOUT_S

@@ -73,8 +73,7 @@ class LlamaCppEngine(OpenAIEngine):
         name = PurePath(self._file).stem or str(props.get("model_alias") or "model")
         self._model = self._model or pick_model((name,), None, self._config.url)
         limit = cast("dict[str, object]", settings).get("n_ctx")
-        if isinstance(limit, int) and limit > 0:
-            self._context_limit_tokens = min(limit, self._context_limit_tokens)
+        self._has_context(limit, more="start llama-server with `-np 2 -c 8192`: `-c` is what its slots share")
         total = props.get("total_slots")
         self._slots = Slots(total if isinstance(total, int) and total > 0 else 1)
 
@@ -125,6 +124,7 @@ class LlamaCppEngine(OpenAIEngine):
             "n_predict": tokens,
             "cache_prompt": True,
             "return_tokens": True,
+            "return_progress": True,  # says at the beginning what was cached: most answers are ended before their end
             "n_probs": 1,
             "temperature": 0.0,
             "response_fields": _SAID_LAST,

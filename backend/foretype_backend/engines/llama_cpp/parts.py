@@ -28,6 +28,11 @@ class _Timings(msgspec.Struct):
     cache_n: int | None = None
 
 
+class _Progress(msgspec.Struct):
+    total: int | None = None
+    cache: int | None = None
+
+
 class _Part(msgspec.Struct):
     content: str = ""
     tokens: list[int] = []
@@ -37,7 +42,7 @@ class _Part(msgspec.Struct):
     tokens_evaluated: int | None = None
     timings: _Timings | None = None
     completion_probabilities: list[_Token] | None = None
-    prompt_progress: Any = None
+    prompt_progress: _Progress | None = None
     error: Any = None
 
 
@@ -86,8 +91,8 @@ class Parts:
             )
         if said.stop:
             return self._last(said)
-        if said.prompt_progress is not None:
-            return Event()
+        if (progress := said.prompt_progress) is not None:  # once for every batch of the prompt
+            return Event(prompt_tokens=progress.total, cached_tokens=progress.cache)
         if self._ended:  # it was no end to the server, which goes on
             return Event(finish=EngineFinish.END_TOKEN, last=True, cut=True)
         if not self._end_token_ids.isdisjoint(said.tokens):

@@ -78,9 +78,7 @@ class OllamaEngine(OpenAIEngine):
         self._model = pick_model(names, named, self._config.url, get=get, only=True)
         said: Any = (await self._request("POST", "api/show", {"model": self._model})).get("model_info")
         info = cast("dict[str, object]", said) if isinstance(said, dict) else {}
-        limit = info.get(f"{info.get('general.architecture')}.context_length")
-        if isinstance(limit, int) and limit > 0:
-            self._context_limit_tokens = min(limit, self._context_limit_tokens)
+        self._has_context(info.get(f"{info.get('general.architecture')}.context_length"))
 
     def _absent(self, name: str, names: Sequence[str] = ()) -> EngineUnavailableError:
         has = f" (it has {', '.join(names[:8])})" if names else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import httpx
 
@@ -21,6 +21,8 @@ from foretype_backend.engines.prompt_limits import check_prompt
 from foretype_backend.errors import EngineUnavailableError, PromptRefusedError
 
 __all__ = ["OpenAIEngine"]
+
+_LEAST_CONTEXT: Final = 512
 
 
 class OpenAIEngine(StreamingServer):
@@ -96,9 +98,20 @@ class OpenAIEngine(StreamingServer):
         if names and not self._model and self.may_chat:
             self._model = names[0]
         self._model = pick_model(names, self._model or None, self._config.url)
-        limit = next((m.get("max_model_len") for m in entries if m.get("id") == self._model), None)
-        if isinstance(limit, int) and limit > 0:
-            self._context_limit_tokens = min(limit, self._context_limit_tokens)
+        self._has_context(next((m.get("max_model_len") for m in entries if m.get("id") == self._model), None))
+
+    def _has_context(self, said: object, *, more: str = "") -> None:
+        """What the server says of its context; `more` is how it gets a longer one, where a short one is a mistake.
+
+        Raises:
+            EngineUnavailableError: no prompt would fit.
+        """
+        if isinstance(said, int) and said > 0:
+            self._context_limit_tokens = min(said, self._context_limit_tokens)
+        if more and self._context_limit_tokens < _LEAST_CONTEXT:
+            raise EngineUnavailableError(
+                f"{self._config.url}: has a context of {self._context_limit_tokens} tokens, which no prompt fits into; {more}"
+            )
 
     async def _probe(self) -> ServerFeatures:
         """What the server understands, asked one by one: servers refuse what they do not know in different words."""

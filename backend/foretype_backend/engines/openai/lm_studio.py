@@ -51,5 +51,4 @@ class LmStudioEngine(OpenAIEngine):
         self._model = pick_model(names, self._model or None, self._config.url, get=get, only=True)
         said = next((one for one in models if one.get("id") == self._model), dict[str, Any]())
         limit = said.get("loaded_context_length") or said.get("max_context_length")
-        if isinstance(limit, int) and limit > 0:
-            self._context_limit_tokens = min(limit, self._context_limit_tokens)
+        self._has_context(limit, more="load the model with a longer one in LM Studio")

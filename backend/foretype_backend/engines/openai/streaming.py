@@ -35,6 +35,7 @@ class Stream:
         over: nobody wants it any more; what still comes is only counted.
         ended: done when nothing more of the answer will be read, for who waits for that.
         events, tokens, finish, usage: what was read of it.
+        begun: text of it was given on.
         cut: enough was read, and the server goes on.
     """
 
@@ -50,6 +51,7 @@ class Stream:
     tokens: int = 0
     finish: EngineFinish | None = None
     usage: Event | None = None
+    begun: bool = False
     cut: bool = False
 
 
@@ -201,11 +203,8 @@ class StreamingServer(SharedServer, ABC):
         assert stream.answer is not None
         data, found = await stream.answer.read(), list[Chunk]()
         for event in stream.events.feed(data):
-            stream.tokens += event.tokens
             stream.cut = event.cut
-            if stream.usage is None or event.prompt_tokens is None:  # some say it twice
-                self._count(event, stream.tokens)
-                stream.usage = event if event.prompt_tokens is not None else stream.usage
+            self._count(stream, event)
             stream.finish = event.finish or stream.finish
             if stream.over:
                 self._tokens_after_cancel += event.tokens
@@ -229,19 +228,27 @@ class StreamingServer(SharedServer, ABC):
 
     def _piece(self, stream: Stream, event: Event) -> Chunk | None:
         """What an event says of the output; None where it says nothing."""
-        return Chunk(text=event.text, logprobs=event.logprobs) if event.text else None
+        if not event.text:
+            return None
+        cached, stream.begun = None if stream.begun or stream.usage is None else stream.usage.cached_tokens, True
+        return Chunk(text=event.text, logprobs=event.logprobs, cached_tokens=cached)
 
     def _end(self, finish: EngineFinish, cached_tokens: int | None = None) -> Chunk:
         return Chunk(text="", finish=finish, cached_tokens=cached_tokens)
 
-    def _count(self, event: Event, counted: int) -> None:
+    def _count(self, stream: Stream, event: Event) -> None:
+        """Counts come with the first event, or with the last, or twice."""
+        stream.tokens += event.tokens
+        self._generated_tokens += event.tokens
         if event.prompt_tokens is None:
-            self._generated_tokens += event.tokens
             return
-        self._prompt_tokens += event.prompt_tokens
-        self._cached_tokens += event.cached_tokens or 0
+        if stream.usage is None:
+            self._prompt_tokens += event.prompt_tokens
+            self._cached_tokens += event.cached_tokens or 0
         if event.generated_tokens is not None:
-            self._generated_tokens += event.generated_tokens - counted
+            self._generated_tokens += event.generated_tokens - stream.tokens
+            stream.tokens = event.generated_tokens
+        stream.usage = event
 
     async def _hang_up(self) -> None:
         await self._same.close()
