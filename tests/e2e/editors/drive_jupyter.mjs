@@ -53,7 +53,7 @@ const commands = {
     }
   },
   type: ({ text, delay = 0 }) => page.keyboard.type(text, { delay }),
-  // From the key to the first frame with ghost text on screen, in milliseconds; null if there is none in time.
+  // From the key to the first frame with ghost text on screen (`taken`, null if there is none in time) and until now (`ago`), in milliseconds.
   async key_to_ghost({ key, timeout = 3000 }) {
     await page.evaluate((selector) => {
       const state = (window.__ghost = { start: undefined, end: undefined });
@@ -70,7 +70,10 @@ const commands = {
     }, GHOST);
     await page.keyboard.press(key);
     await page.waitForFunction(() => window.__ghost.end !== undefined, undefined, { timeout, polling: 'raf' }).catch(() => undefined);
-    return page.evaluate(() => (window.__ghost.end === undefined ? null : window.__ghost.end - window.__ghost.start));
+    return page.evaluate(() => {
+      const { start, end } = window.__ghost;
+      return { ago: performance.now() - start, taken: end === undefined ? null : end - start };
+    });
   },
   complaints: () => complaints,
   screenshot: ({ path, height = 700 }) => page.screenshot({ path, clip: { x: 0, y: 0, width: 1100, height } }).then(() => path),

@@ -254,7 +254,11 @@ class Code:
 
 
 class InJupyter:
-    """The module in three cells of a notebook: what stands above and below the line, and the one with the line."""
+    """The module in three cells of a notebook: what stands above and below the line, and the one with the line.
+
+    The line is emptied to its indentation, as in VS Code. A line that JupyterLab made by Enter may have none, and Delete in an
+    empty line takes the next one up: then a statement stands right of the cursor, where nothing is shown unasked.
+    """
 
     def __init__(self, folder, backend, rest_s):
         self._rest_s = rest_s
@@ -266,19 +270,20 @@ class InJupyter:
     def sample(self, line, text, accepted):
         it = self._it
         first, last = max(0, line - 15), line + 10
-        parts = self._lines[:first], self._lines[first : line - 1], self._lines[line:last], self._lines[last:]
-        above, before, after, below = ("\n".join(part) for part in parts)
-        it.open("measured.ipynb", above, before + "\n" + after, below, focus=1)
+        parts = self._lines[:first], self._lines[first:last], self._lines[last:]
+        it.open("measured.ipynb", *("\n".join(part) for part in parts), focus=1)
         it.until(lambda: self._log.exists() and "status: ready" in self._log.read_text(), "ready")
-        it.press("Control+Home", *["ArrowDown"] * (line - 2 - first), "End", "Enter", "Home", "Shift+End", "Delete")
+        it.press("Control+Home", *["ArrowDown"] * (line - 1 - first), "End", "Home", "Shift+End", "Delete")
+        cell, indentation = it.active(), self._lines[line - 1][: -len(self._lines[line - 1].lstrip())]
+        assert cell.split("\n")[line - 1 - first] == indentation, f"the line is not emptied: {cell}"
         time.sleep(self._rest_s)
         it.type(text[:-1], delay_ms=KEY_S * 1000)
         seen = bool(it.ghost().strip())
-        taken_ms = it.do("key_to_ghost", key=text[-1], timeout=PATIENCE_S * 1000)
-        at_ms = time.perf_counter() * 1000 - (taken_ms or 0)
-        if accepted and taken_ms is not None:
+        shown = it.do("key_to_ghost", key=text[-1], timeout=PATIENCE_S * 1000)
+        at_ms = time.perf_counter() * 1000 - shown["ago"]
+        if accepted and shown["taken"] is not None:
             it.press("Tab")
-        return Sample(at_ms, taken_ms, seen)
+        return Sample(at_ms, shown["taken"], seen)
 
     def close(self):
         self._it.close()
