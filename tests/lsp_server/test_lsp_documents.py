@@ -1,5 +1,5 @@
 import pytest
-from foretype_lsp.documents.documents import MAX_DOCUMENT_BYTES, ChangeResult, Documents, path_of
+from foretype_lsp.documents.documents import ChangeResult, Documents, path_of
 from foretype_lsp.documents.positions import Encoding, Lines
 from foretype_lsp.messages import ContentChange, Point, Range
 from hypothesis import given
@@ -98,24 +98,6 @@ def test_opening_again_replaces_and_closing_forgets():
     assert documents.close(URI) is not None
     assert documents.close(URI) is None
     assert documents.get(URI) is None
-
-
-def test_a_file_above_the_limit_is_not_kept():
-    documents = Documents()
-    held = documents.open("file:///w/big.py", "x = 1\n" * 9_000_000)
-    assert held.excluded == "larger than 5,000,000 bytes"
-    assert held.document.text == ""
-    assert documents.change("file:///w/big.py", [at(0, 0, 0, "y")], version=2) is ChangeResult.EXCLUDED
-
-
-def test_a_file_that_grows_above_the_limit_stops_being_kept_and_comes_back_with_its_whole_text():
-    documents = Documents()
-    documents.open(URI, "x\n")
-    documents.change(URI, [at(0, 0, 0, "y" * (MAX_DOCUMENT_BYTES + 1))], version=2)
-    assert documents.get(URI).excluded == "larger than 5,000,000 bytes"
-    assert documents.get(URI).document.text == ""
-    documents.change(URI, [ContentChange("x = 1")], version=3)
-    assert documents.get(URI).usable
 
 
 @pytest.mark.parametrize(

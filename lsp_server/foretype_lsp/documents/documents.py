@@ -21,16 +21,28 @@ from foretype_context.text.uris import path_of_uri
 
 from foretype_lsp.documents.differences import difference
 from foretype_lsp.documents.positions import Encoding, Lines, Position
+from foretype_lsp.documents.window import Window, around
 from foretype_lsp.messages import ContentChange
 
-__all__ = ["MAX_DOCUMENT_BYTES", "ChangeResult", "Documents", "Held", "Open", "path_of", "typed_to"]
+__all__ = [
+    "MAX_DOCUMENT_BYTES",
+    "MAX_FOLLOWED_BYTES",
+    "ChangeResult",
+    "Documents",
+    "Held",
+    "Open",
+    "path_of",
+    "typed_to",
+]
 
 _PAIRS: Final = frozenset({"()", "[]", "{}", '""', "''", "``"})
 
 MAX_DOCUMENT_BYTES: Final = 5_000_000
-"""Above this a file gets no suggestions (design, section 6), so its text is not kept either."""
+"""Above this a document is a window of its file: what is around the place that was asked about."""
 
-_TOO_LARGE: Final = f"larger than {MAX_DOCUMENT_BYTES:,} bytes"
+MAX_FOLLOWED_BYTES: Final = 64_000_000
+"""Above this a file gets no suggestions, so its text is not kept either; its lines would take several times as much memory."""
+
 _HEAD_CHARS: Final = 4096
 
 
@@ -85,9 +97,11 @@ class Held:
     """A document the editor has open.
 
     Attributes:
+        lines: of the whole text, whatever of it `document` holds.
         file: path on disk, or a name for a document that is on none.
         excluded: why it gets no suggestions, or None.
         lost: its text can no longer be known: a change could not be read.
+        window: what of a large text `document` holds; None where it holds all of it.
     """
 
     document: Document
@@ -95,6 +109,7 @@ class Held:
     file: str
     excluded: str | None = None
     lost: bool = False
+    window: Window | None = None
 
     @property
     def usable(self) -> bool:
@@ -108,7 +123,8 @@ class Held:
         return self.document.snapshot()
 
     def offset_at(self, position: Position) -> int:
-        return self.lines.offset_at(position)
+        offset = self.lines.offset_at(position)
+        return offset if self.window is None else self.window.inside(offset)
 
     def excluded_at(self, position: Position) -> str | None:
         return None
@@ -117,7 +133,32 @@ class Held:
         return suggestion
 
     def position_at(self, offset: int) -> Position:
-        return self.lines.position_at(offset)
+        return self.lines.position_at(offset if self.window is None else self.window.start + offset)
+
+    def reaches(self, position: Position) -> bool:
+        """Whether the document holds what is around a place, and not more than is good."""
+        chars = self.lines.chars
+        return (
+            chars <= MAX_DOCUMENT_BYTES
+            if self.window is None
+            else self.window.serves(self.lines.offset_at(position), chars)
+        )
+
+    def move(self, position: Position) -> None:
+        """Make the document of what is around a place. To whoever has it this is another document: nothing tells them of the change."""
+        window = self.window = around(self.lines, self.lines.offset_at(position))
+        moved = difference(self.document.text, well_formed(self.lines.part(*window)))
+        self.document.apply([moved], self.document.version)
+
+    def apply(self, edits: Sequence[Edit], version: int) -> None:
+        """Make of the document what `lines` are already, after edits of the whole text, each in what the one before left."""
+        own = list(edits)
+        if self.window is not None:
+            own.clear()
+            for edit in edits:
+                self.window, inside = self.window.after(edit)
+                own += [] if inside is None else [inside]
+        self.document.apply(own, version)
 
 
 def typed_to(open: Open, changes: Sequence[ContentChange]) -> int | None:
@@ -156,10 +197,12 @@ class Documents:
         """A document, or a cell of a notebook."""
         return self.cells.get(unquote(uri)) or self._held.get(unquote(uri))
 
-    def open(self, uri: str, text: str, *, language: str = "", version: int = 0) -> Held:
+    def open(
+        self, uri: str, text: str, *, language: str = "", version: int = 0, limit_bytes: int = MAX_FOLLOWED_BYTES
+    ) -> Held:
         """Open a document, or open it again with another text."""
         text = join_surrogates(text)
-        excluded = _reason_to_exclude(path_of(uri), text)
+        excluded = _reason_to_exclude(path_of(uri), text, limit_bytes)
         return self._hold(uri, "" if excluded else text, language=language, version=version, excluded=excluded)
 
     def change(self, uri: str, changes: Sequence[ContentChange], *, version: int | None = None) -> ChangeResult:
@@ -180,9 +223,10 @@ class Documents:
         if held.excluded is not None:
             return ChangeResult.EXCLUDED
         if changes:
-            held.document.apply(list(_edits(held.lines, changes)), _next(held, version))
-            if held.lines.chars > MAX_DOCUMENT_BYTES:
-                self._hold(uri, "", language=held.document.language, version=held.document.version, excluded=_TOO_LARGE)
+            held.apply(list(_edits(held.lines, changes)), _next(held, version))
+            if held.lines.chars > MAX_FOLLOWED_BYTES:
+                too_large = f"larger than {MAX_FOLLOWED_BYTES:,} bytes"
+                self._hold(uri, "", language=held.document.language, version=held.document.version, excluded=too_large)
         return ChangeResult.APPLIED
 
     def lose(self, uri: str) -> None:
@@ -199,10 +243,10 @@ class Documents:
             language, known = (held.document.language, _next(held, version)) if held else ("", version or 0)
             return self.open(uri, text, language=language, version=known)
         text = join_surrogates(text)
-        if excluded := _reason_to_exclude(held.file, text):
+        if excluded := _reason_to_exclude(held.file, text, MAX_FOLLOWED_BYTES):
             return self._hold(uri, "", language=held.document.language, version=_next(held, version), excluded=excluded)
-        held.document.apply([difference(held.document.text, well_formed(text))], _next(held, version))
-        held.lines = Lines(text, self.encoding)
+        edit, held.lines = difference(held.lines.text, text), Lines(text, self.encoding)
+        held.apply([edit], _next(held, version))
         return held
 
     def _relative(self, path: str) -> str:
@@ -211,11 +255,13 @@ class Documents:
         return file.relative_to(max(inside, key=lambda root: len(root.parts))).as_posix() if inside else file.name
 
     def _hold(self, uri: str, text: str, *, language: str, version: int, excluded: str | None) -> Held:
-        path = path_of(uri)
+        path, lines = path_of(uri), Lines(text, self.encoding)
+        window = None if lines.chars <= MAX_DOCUMENT_BYTES else around(lines, 0)
+        text = text if window is None else lines.part(*window)
         document = Document(
             uri, text, language=language or language_of(path), path=self._relative(path), version=version
         )
-        held = self._held[unquote(uri)] = Held(document, Lines(text, self.encoding), path, excluded)
+        held = self._held[unquote(uri)] = Held(document, lines, path, excluded, window=window)
         return held
 
 
@@ -239,8 +285,7 @@ def _next(held: Held, version: int | None) -> int:
     return held.document.version + 1 if version is None else version
 
 
-def _reason_to_exclude(path: str, text: str) -> str | None:
+def _reason_to_exclude(path: str, text: str, limit_bytes: int) -> str | None:
     size_bytes = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    if size_bytes > MAX_DOCUMENT_BYTES:
-        return _TOO_LARGE
-    return reason_to_exclude(path, size_bytes, text[:_HEAD_CHARS].encode("utf-8", "surrogatepass"))
+    head = text[:_HEAD_CHARS].encode("utf-8", "surrogatepass")
+    return reason_to_exclude(path, size_bytes, head, limit_bytes=limit_bytes)

@@ -205,7 +205,9 @@ class Notebooks:
             yield Opened(notebook.held)
 
     def _hold(self, uri: str, joined: Joined, version: int) -> Held:
-        held = self._documents.open(uri + _FRAGMENT, joined.text, language=joined.language, version=version)
+        held = self._documents.open(
+            uri + _FRAGMENT, joined.text, language=joined.language, version=version, limit_bytes=MAX_DOCUMENT_BYTES
+        )
         if suffixes := language_spec(joined.language).suffixes:  # a model would take the notebook's own for JSON
             held.document.path = str(PurePath(held.document.path).with_suffix(suffixes[0]))
         return held

@@ -115,6 +115,12 @@ class Lines:
         """A line without its end."""
         return _body(self._lines[index])
 
+    def part(self, start: int, end: int) -> str:
+        """The characters `[start, end)`, within the text."""
+        first, last = self.position_at(start).line, self.position_at(end).line
+        before = self.start_of(first)
+        return "".join(self._lines[first : last + 1])[start - before : end - before]
+
     def start_of(self, line: int) -> int:
         """Offset of the first character of `line`."""
         while self._line < line:

@@ -7,9 +7,17 @@ from pathlib import Path
 
 from foretype_client.sources.all_sources import Sources
 
-from foretype_lsp.documents.documents import ChangeResult, Documents, Held, Open, path_of, typed_to
+from foretype_lsp.documents.documents import (
+    MAX_DOCUMENT_BYTES,
+    ChangeResult,
+    Documents,
+    Held,
+    Open,
+    path_of,
+    typed_to,
+)
 from foretype_lsp.documents.notebooks import Notebooks
-from foretype_lsp.documents.positions import Encoding
+from foretype_lsp.documents.positions import Encoding, Position
 from foretype_lsp.globs import first_match
 from foretype_lsp.messages import ContentChange
 from foretype_lsp.settings import Settings
@@ -65,6 +73,8 @@ class SharedDocuments:
         held = self._documents.find(uri)
         if held is not None and not isinstance(held, Held):
             return "commands know whole files, not cells of a notebook"
+        if held is not None and held.window is not None:
+            return f"larger than {MAX_DOCUMENT_BYTES:,} bytes: commands know whole files"
         return ChangeResult.UNKNOWN if held is None else self.obstacle(held) or held
 
     def obstacle(self, held: Open) -> str | None:
@@ -124,8 +134,18 @@ class SharedDocuments:
         result = self._documents.change(uri, changes, version=version)
         held = self._documents.get(uri) if result is ChangeResult.APPLIED else None
         if held is not None:
+            last = changes[-1].range if changes else None
+            if last is not None or held.window is None:
+                self.reach(held, Position(0, 0) if last is None else last.start.position)
             self.changed(held, typed_to(held, changes))
         return result
+
+    def reach(self, held: Open, position: Position) -> None:
+        """Something is to be made for a place: the document of a large file holds what is around it from now on, for all as a new one."""
+        if isinstance(held, Held) and not held.reaches(position):
+            self.closed(held)
+            held.move(position)
+            self.opened(held)
 
     def lose(self, uri: str) -> None:
         """A change could not be read: guessing would be wrong."""

@@ -107,6 +107,7 @@ class Suggestions:
         if held is None or flow is None or obstacle is not None:
             self.counts["answered"] += 1
             return None
+        documents.reach(held, position)
         snapshot = held.snapshot()
         superseded = self._waiting.supersede(snapshot.uri)
         self._asked_as[snapshot.uri] = request.text_document.uri
@@ -127,6 +128,7 @@ class Suggestions:
         rested = messages.read(params, messages.Rested)
         held, flow = self._documents.find(rested.text_document.uri), self._documents.flow
         if held is not None and flow is not None and self._documents.obstacle(held) is None:
+            self._documents.reach(held, rested.position.position)
             flow.rested(held.snapshot(), held.offset_at(rested.position.position))
 
     def _on_shown(self, params: object) -> None:
