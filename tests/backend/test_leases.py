@@ -1,6 +1,7 @@
 """Budgets that gateways share: slices, a ledger that goes away and comes back, and a real Redis."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 from backend.redis_server import redis_server
@@ -315,3 +316,30 @@ async def test_leases_are_renewed_every_half_slice_until_they_are_closed(monkeyp
         await enough.wait()
     await redis.close()
     assert waits[:3] == [1.5, 1.5, 1.5] and all(renewed)
+
+
+async def test_a_ledger_that_answers_drop_by_drop_is_one_that_does_not_answer() -> None:
+    """Each answer comes within the time of a socket, all of them together do not."""
+    names = [f"tenant:{number}" for number in range(40)]
+    budgets = Budgets({name: Budget(tokens_per_s=100, burst_tokens=1000) for name in names})
+    dropped = asyncio.Event()
+
+    async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while asked := await reader.read(65536):
+                for _ in range(asked.count(b"EVALSHA") or asked.count(b"\r\n$6\r\nCLIENT") or 1):
+                    await asyncio.sleep(0.05)
+                    writer.write(b"$1\r\n5\r\n" if b"EVALSHA" in asked else b"+OK\r\n")
+                    await writer.drain()
+        dropped.set()
+
+    server = await asyncio.start_server(drips, "127.0.0.1", 0)
+    url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    redis = RedisLeases(url, Leases(budgets, slice_s=1.0, now=0.0), slice_s=1.0, clock=lambda: 0.0)
+    try:
+        assert not await redis.renew()
+        async with asyncio.timeout(10):
+            await dropped.wait()
+    finally:
+        await redis.close()
+        server.close()

@@ -12,13 +12,15 @@ import pytest
 from backend.identity_world import NOW_MS, identity_of, minted, record, salts
 from backend.test_frames import HANDSHAKE, Wire, configured, masked
 from backend.world import World, complete, gateway, scripted, until
+from foretype_backend.admission.limits import Budget, Reservation
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors import stream as stream_door
 from foretype_backend.doors.http import OUTCOME
-from foretype_backend.identity.directory import Tenant
+from foretype_backend.identity.bounds_by_principal import Quotas
+from foretype_backend.identity.directory import Principal, Tenant
 from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.transport.websocket_frames import FrameProtocol
-from foretype_wire.messages import Done, Error, ErrorCode
+from foretype_wire.messages import Done, Error, ErrorCode, RequestClass
 from uvicorn.server import ServerState
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
@@ -330,6 +332,25 @@ async def test_how_late_the_loop_is_is_a_metric() -> None:
                 await asyncio.sleep(0.01)
         text = (await http.get("/metrics")).text
         assert "foretype_http_requests 0.0" in text and "foretype_segments_bytes" in text
+
+
+def test_who_asked_once_is_forgotten_and_looking_for_them_is_not_paid_at_every_request() -> None:
+    quotas = Quotas()
+    acme = Tenant(name="acme", budgets={"user": Budget(tokens_per_s=100, burst_tokens=100)})
+    quotas.follow({"acme": acme}, 0.0)
+
+    def asked(user: str, now: float) -> None:
+        reservation = quotas.reserve(Principal(tenant="acme", user=user), RequestClass.INTERACTIVE, 10, now)
+        assert isinstance(reservation, Reservation)
+        quotas.budgets.settle(reservation, 10, now)
+
+    for number in range(1000):
+        asked(f"user{number}", 0.0)
+    asked("late", 60.0)
+    assert len(list(quotas.budgets.names())) == 1001, "all are full again, and nobody looked"
+    for second in range(10_000):
+        asked("late", 61.0 + second)
+    assert list(quotas.budgets.names()) == ["user:acme/late"]
 
 
 # What is shed

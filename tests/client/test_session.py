@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from client.wire_server import PROFILE, TOKENIZER, Peer, WireServer, answer, read, until_cancelled
 from foretype_client.errors import TokenizerFetchError
@@ -33,6 +34,9 @@ from foretype_wire.messages import (
     Workspace,
 )
 from websockets.exceptions import InvalidProxy
+from websockets.frames import Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
 
 FAST = Backoff(base_s=0.01, cap_s=0.02)
 
@@ -178,6 +182,35 @@ async def test_every_pending_call_fails_at_once_when_the_session_closes() -> Non
             await read(stream)
         with pytest.raises(GatewayGoneError):
             await read(session.complete(call("2", "x")))
+
+
+async def test_a_gateway_may_answer_the_close_before_the_connection_is_cut() -> None:
+    cut: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        gateway = ServerProtocol()
+        while data := await reader.read(65536):
+            gateway.receive_data(data)
+            for event in gateway.events_received():
+                if isinstance(event, Request):
+                    gateway.send_response(gateway.accept(event))
+                    gateway.send_binary(msgspec.msgpack.encode(PROFILE))
+                elif event.opcode is Opcode.CLOSE:
+                    for _ in range(20):  # rounds of the loop: what wants to cut the connection cuts it
+                        await asyncio.sleep(0)
+                    cut.set_result(reader.at_eof() or reader.exception() is not None)
+            writer.writelines(gateway.data_to_send())
+            if gateway.close_expected():
+                break
+        writer.close()
+
+    async with await asyncio.start_server(slowly, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/stream"
+        session = Session(url, clock=time.monotonic, rng=random.Random(1), backoff=FAST)
+        await session.start()
+        await session.ready()
+        await session.close()
+        assert await cut is False
 
 
 async def test_a_call_without_a_connection_fails_at_once() -> None:

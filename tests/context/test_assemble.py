@@ -2,6 +2,7 @@ import msgspec
 import pytest
 from context.tiny import tiny
 from foretype_context.errors import ProfileError
+from foretype_context.prompt import layouts
 from foretype_context.prompt.assemble import Assembler, Plan, PlanState
 from foretype_context.prompt.profile import Budgets, Profile, StopRules
 from foretype_context.prompt.segments import Kind, Scope
@@ -176,6 +177,35 @@ def test_typing_on_a_line_only_appends(layout: str) -> None:
         before = ids
         document.apply([Edit(at, at, character)], version)
         at += 1
+
+
+def window_of(plan: Plan) -> int:
+    return min(placed.segment.source.start for placed in plan.segments if placed.segment.kind is Kind.PREFIX)
+
+
+@pytest.mark.parametrize("prompt_tokens", range(300, 1500, 100))
+def test_the_first_key_on_an_empty_line_moves_no_window(prompt_tokens: int) -> None:
+    one = assembler("foretype-1", "psm_line_last", prompt_tokens=prompt_tokens)
+    document = Document("file:///a.py", SOURCE, path="a.py")
+    offset = SOURCE.index("\n\ndef function_50") + 1
+    empty, state = one.plan(PlanState.empty(), document.snapshot(), offset, now=0.0)
+    assert empty.middle == "" and window_of(empty) > 0
+    document.apply([Edit(offset, offset, "x")], 2)
+    typed, _ = one.plan(state, document.snapshot(), offset + 1, now=0.1)
+    afresh, _ = one.plan(PlanState.empty(), document.snapshot(), offset + 1, now=0.1)
+    assert window_of(empty) == window_of(typed) == window_of(afresh)
+
+
+def test_a_window_is_kept_while_it_fits_to_the_token() -> None:
+    """Set aside are a step for the middle and the token of a tail; where a line ends at the cursor no tail is counted."""
+    text = SOURCE[: SOURCE.index("\n\ndef function_12") + 1]
+    snapshot = Document("file:///a.py", text, path="a.py").snapshot()
+    whole, state = assembler().plan(PlanState.empty(), snapshot, len(text), now=0.0)
+    assert window_of(whole) == 0 and not any(placed.segment.kind is Kind.TAIL for placed in whole.segments)
+    exact = whole.prompt_tokens + layouts._MIDDLE_QUANTUM_TOKENS + 1
+    for tokens, fits in ((exact, True), (exact - 1, False)):
+        plan, _ = assembler(prompt_tokens=tokens).plan(state, snapshot, len(text), now=0.1)
+        assert (window_of(plan) == 0) is fits
 
 
 def test_enter_appends_in_psm_growing_and_recomputes_from_the_lines_above_in_psm_line_last() -> None:

@@ -168,6 +168,16 @@ def test_a_noisy_developer_errs_both_ways() -> None:
     assert 120 < sum(taken is not None and taken.wrong for taken in wrong) < 280
 
 
+@pytest.mark.parametrize(("suggestion", "rates"), [("return x", {"miss": 0.0}), ("return y", {"false_accept": 0.0})])
+def test_a_rate_of_zero_is_never_whatever_is_drawn(suggestion: str, rates: dict[str, float]) -> None:
+    class Lowest(Random):
+        def random(self) -> float:
+            return 0.0
+
+    taken = decide(Rule.NOISY, suggestion, "return x", Lowest(), **rates)
+    assert taken == (Accepted(8) if suggestion == "return x" else None)
+
+
 def test_gaps_have_the_measured_medians() -> None:
     rng = Random(3)
     assert median(gap_s(rng, after_newline=False) for _ in range(20_000)) == pytest.approx(0.112, rel=0.05)
