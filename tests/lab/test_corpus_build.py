@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_lab.corpus import build, download, shards, sources, verify
+from foretype_lab.corpus import build, download, prepare, shards, sources, verify
 from foretype_lab.corpus.languages import LANGUAGES
 from foretype_lab.corpus.licences import permissive_expression
 from foretype_lab.corpus.never_train import NeverTrain
+from foretype_lab.training import data
 
 CORPUS = Path(__file__).parents[2] / "lab" / "corpus"
 NEVER = NeverTrain.load(CORPUS / "never_train.toml")
@@ -239,3 +240,25 @@ def test_downloads_never_build_and_failures_are_reported(tmp_path: Path, monkeyp
     assert download.wheels(("Present==1.0", "gone", "new==2.0"), tmp_path) == ["gone: ERROR: no wheel"]
     assert sorted(command[-1] for command in commands) == ["gone", "new==2.0"], "what is there is not fetched again"
     assert all({"--no-deps", "--only-binary=:all:"} <= set(command) for command in commands)
+
+
+def test_the_steps_of_preparing_go_on_with_what_the_one_before_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work, plan = tmp_path / "work", tmp_path / "sources.toml"
+    for folder in ("wheels", "never"):
+        (work / folder).mkdir(parents=True)
+    wheel(work / "wheels", "good", {"good/a.py": code("alpha")})
+    wheel(work / "wheels", "held", {"held/b.py": code("beta")})
+    wheel(work / "never", "click", {"click/core.py": code("secret", 20)})
+    plan.write_text(
+        "[limits]\nproject_bytes = 1000000\n[standard_library]\nuse = false\nskip = []\n"
+        '[pypi]\nprojects = ["good", "held"]\nvalidation = ["held"]\n'
+    )
+    for step in ("corpus", "verify", "store"):
+        monkeypatch.setattr("sys.argv", ["prepare", step, "--work", str(work), "--plan", str(plan)])
+        prepare.main()
+    assert "1 training files: nothing that must not be trained on" in capsys.readouterr().out
+    assert [one["name"] for one in json.loads((tmp_path / "manifest.json").read_text())["sources"]] == ["good", "held"]
+    assert data.Store(work / "store" / "train").text(0) == code("alpha")
+    assert data.Store(work / "store" / "validation").text(0) == code("beta")

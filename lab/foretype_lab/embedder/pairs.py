@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     left: list[list[int]] = []
     right: list[list[int]] = []
     kinds: list[int] = []
-    repository: list[int] = []
+    repositories: list[int] = []
     seen: set[int] = set()
     numbers: dict[str, int] = {}
     for name in arguments[1:]:
@@ -70,10 +70,10 @@ def main(arguments: Sequence[str]) -> None:
                     left.append(a)
                     right.append(b)
                     kinds.append(kind)
-                    repository.append(number)
+                    repositories.append(number)
         sys.stderr.write(f"{name}: {len(left)} pairs\n")
     stored = {"tokenizer_digest": np.str_(tokenizer.digest), "vocabulary": np.int64(tokenizer.vocabulary_tokens)}
-    stored |= {"kinds": np.asarray(kinds, np.uint8), "repositories": np.asarray(repository, np.int32)}
+    stored |= {"kinds": np.asarray(kinds, np.uint8), "repositories": np.asarray(repositories, np.int32)}
     for side, texts in (("left", left), ("right", right)):
         stored[side] = np.concatenate([np.asarray(text, np.uint16) for text in texts])
         stored[side + "_sizes"] = np.asarray([len(text) for text in texts], np.int32)
