@@ -34,6 +34,7 @@ from foretype_client.flow.flow import CompletionFlow, FlowOptions
 from foretype_client.flow.suggestion import FlowStatus, Suggestion
 from foretype_client.flow.tracing import FlowTracer, TracedGateway
 from foretype_client.open_document import OpenDocument
+from foretype_client.policy.knobs import known_knobs
 from foretype_client.policy.trigger import Policy, PolicyOptions
 from foretype_client.ports import Clock, Endpoint, Gateway
 from foretype_client.private_gateway.finding import default_state_dir
@@ -125,11 +126,16 @@ class Assemblers:
         self._retry_at_s = 0.0
 
     def __call__(self, profile: Profile) -> Assembler | None:
-        if self._current is not None and self._current[0] == profile:
-            return self._current[1]
+        if (made := self._made(profile)) is not None:
+            return made
         if self._clock() >= self._retry_at_s:
             self.begin(profile)
         return None
+
+    def follow(self, profile: Profile) -> None:
+        """Another profile is in use from now on."""
+        if self._made(profile) is None:
+            self.begin(profile)
 
     def begin(self, profile: Profile) -> asyncio.Task[Assembler]:
         """Load what `profile` needs, unless that is under way."""
@@ -157,6 +163,17 @@ class Assemblers:
             self._loading[1].cancel()
             await asyncio.gather(self._loading[1], return_exceptions=True)
 
+    def _made(self, profile: Profile) -> Assembler | None:
+        """What is here already and makes the prompts of `profile`."""
+        if self._current is None:
+            return None
+        known, assembler = self._current
+        if known is not profile and known != profile:
+            if not _same_prompts(known, profile):
+                return None
+            self._current = profile, assembler
+        return assembler
+
     async def _load(self, profile: Profile) -> Assembler:
         tokenizer = self._tokenizer
         if tokenizer is None or tokenizer.digest != profile.tokenizer_digest:
@@ -177,6 +194,12 @@ class Assemblers:
         self._retry_at_s = self._clock() + _RETRY_S
         expected = isinstance(error, _NO_PROMPTS)
         _logger.warning("no prompts can be made: %s", error, exc_info=None if expected else error)
+
+
+def _same_prompts(one: Profile, other: Profile) -> bool:
+    """Whether an assembler of the one is as good for the other: the block of an experiment changes every hour, and most often only that."""
+    names = {"experiment": "", "variant": "", "block": 0, "debounce_ms": None, "speculative": None}
+    return msgspec.structs.replace(one, **names) == msgspec.structs.replace(other, **names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +292,7 @@ async def open_client(
         token_in_clear=options.token_in_clear,
         client_name=options.client_name,
         user=await asyncio.to_thread(user_of, telemetry_dir) if options.telemetry else "",
+        knobs=known_knobs(policy, telemetry=options.telemetry),
         workspaces=options.workspaces,
         clock=clock,
         rng=rng,
@@ -276,7 +300,7 @@ async def open_client(
         cache_dir=options.cache_dir,
     )
     assemblers = Assemblers(session, clock)
-    session.profiles.add(assemblers.begin)
+    session.profiles.add(assemblers.follow)
     feedback = Feedback.of(policy.switches)
     telemetry: Telemetry | None = None
     if options.telemetry:

@@ -158,7 +158,7 @@ def test_anything_at_all_is_read_or_refused_and_counted_once(events: list[dict[s
     assert len(received.rows) + len(received.samples) + len(received.refused) == len(events)
     for made in received.rows:
         assert len(made) == len(EVENT_COLUMNS)
-        assert all(isinstance(value, str | int | float) for value in made)
+        assert all(isinstance(value, str | int | float | None) for value in made)
         assert all(math.isfinite(value) for value in made if isinstance(value, float))
         assert all(value <= 2**53 for value in made if isinstance(value, int))
         assert all("\0" not in value for value in made if isinstance(value, str))

@@ -136,6 +136,33 @@ def test_every_event_names_the_editor_and_the_model() -> None:
     run(scenario)
 
 
+def test_what_becomes_of_a_suggestion_belongs_to_the_arm_that_it_was_asked_under() -> None:
+    """The block changes while a suggestion stands: its accept, and what is left of it later, say nothing of the new one."""
+
+    async def scenario() -> None:
+        gateway = ScriptedGateway(ANSWER, profile=profile(experiment="context", variant="treatment", block=7))
+        async with Recorded(gateway) as desk:
+            desk.type("x = ")
+            suggestion = await desk.ask()
+            assert suggestion is not None
+            gateway.profile = profile(experiment="context", variant="control", block=8)
+            desk.accept(suggestion)
+            await asyncio.sleep(1.0)
+            desk.type("y = ")
+            await desk.ask()
+            await asyncio.sleep(16.0)
+            desk.measured()
+            arms = {
+                kind: {(one.experiment, one.variant, one.block) for one in desk.of(kind)}
+                for kind in (Accept, Survive, Opportunity, Result)
+            }
+            treated, controlled = ("context", "treatment", 7), ("context", "control", 8)
+            assert arms[Accept] == arms[Survive] == {treated}
+            assert arms[Opportunity] == arms[Result] == {treated, controlled}
+
+    run(scenario)
+
+
 def test_the_same_text_from_elsewhere_is_the_same_session() -> None:
     async def scenario() -> None:
         feedback = Feedback()

@@ -169,13 +169,15 @@ class ClientProtocol:
 
     # Inputs from the client
 
-    def hello(self, client: str, workspaces: Sequence[Workspace] = (), user: str = "") -> None:
+    def hello(
+        self, client: str, workspaces: Sequence[Workspace] = (), user: str = "", knobs: Sequence[str] = ()
+    ) -> None:
         """The connection is up: introduce this client. Must be the first call, once."""
         if self.state is not State.CONNECTING:
             raise RuntimeError(f"hello on a connection that is {self.state.name.lower()}")
         self._transition(State.OPEN)
         cleaned = [Workspace(root=scrub(w.root), repository=scrub(w.repository)) for w in workspaces]
-        self._send(Hello(v=VERSION, client=scrub(client), user=scrub(user), workspaces=cleaned))
+        self._send(Hello(v=VERSION, client=scrub(client), user=scrub(user), workspaces=cleaned, knobs=list(knobs)))
 
     def complete(self, call: Complete[Segment]) -> None:
         """Ask for a completion. Ids must be unique on a connection.

@@ -88,7 +88,8 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_
         t_ms: wall time in Unix milliseconds.
         at_ms: monotonic milliseconds since the session began.
         language: language id of the document.
-        variant: experiment arm of the profile in use.
+        experiment, variant, block: of the profile that a suggestion was asked under: the experiment ("" for none), its arm, and the
+            number of its block by the gateway's clock.
         editor: what the editor calls itself, in small letters.
         model: name of the model of the profile in use.
     """
@@ -99,7 +100,9 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", omit_
     t_ms: Count
     at_ms: Milliseconds
     language: Name = ""
+    experiment: Name = ""
     variant: Name = ""
+    block: Count = 0
     editor: Name = ""
     model: Name = ""
 

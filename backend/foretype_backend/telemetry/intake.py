@@ -80,7 +80,9 @@ class _Unknown(msgspec.Struct, frozen=True):
     t_ms: Count
     at_ms: Milliseconds
     language: Name = ""
+    experiment: Name = ""
     variant: Name = ""
+    block: Count = 0
     editor: Name = ""
     model: Name = ""
 
@@ -134,9 +136,12 @@ def read(sender: Sender, events: Sequence[dict[str, object]], *, received_ms: in
             (
                 *head,
                 event.language,
-                event.variant,
+                f"{event.experiment}/{event.variant}"[:64] if event.experiment else event.variant,
                 event.editor,
                 event.model,
+                event.experiment,
+                event.block,
+                event.first_ms if isinstance(event, Result) else None,
                 *columns,
                 msgspec.json.encode(data).decode() if data else "",
             )

@@ -54,6 +54,9 @@ events: Final = Table(
     Column("variant", String(64), nullable=False),
     Column("editor", String(64), nullable=False),
     Column("model", String(64), nullable=False),
+    Column("experiment", String(64), nullable=False),
+    Column("block", BigInteger, nullable=False),
+    Column("first_ms", Float(53), nullable=True),
     Column("subject", String(64), nullable=False),
     Column("shown", String(64), nullable=False),
     Column("parent", String(64), nullable=False),
@@ -69,12 +72,21 @@ events: Final = Table(
 )
 """One row per event; the key makes sending it twice harmless.
 
-`clock` is "" or says that `t_ms` was impossible (`future`, `past`) and was replaced by the time of receipt. `subject` is the
+`variant` is `experiment/arm` where there is an experiment; `block` is the number of its block of time. `first_ms` is of results: request
+to first delta. `clock` is "" or says that `t_ms` was impossible (`future`, `past`) and was replaced by the time of receipt. `subject` is the
 event's own id (suggestion, request, opportunity), `parent` what it belongs to (a request's or display's opportunity).
 """
 
 Index("events_by_day", events.c.tenant, events.c.day, events.c.kind)
 Index("events_by_receipt", events.c.received_ms)
+_IN_EXPERIMENT: Final = events.c.experiment != ""
+Index(
+    "events_by_experiment",
+    events.c.experiment,
+    events.c.block,
+    sqlite_where=_IN_EXPERIMENT,
+    postgresql_where=_IN_EXPERIMENT,
+)
 
 EVENT_COLUMNS: Final = tuple(column.name for column in events.columns)
 

@@ -61,7 +61,7 @@ class Background:
 
     def shown(self, document: TrackedDocument, snapshot: Snapshot, offset: int, suggestion: Suggestion) -> None:
         """`suggestion` was answered at character `offset` of `snapshot`: if it stands for a while, what comes after it is asked for."""
-        if not self._switches.speculative:
+        if not self._speculates():
             return
         way = way_after(snapshot, offset, suggestion.text, suggestion.replaces)
         book = self._books.setdefault(snapshot.uri, _Book())
@@ -134,6 +134,12 @@ class Background:
                 ahead.timer.cancel()
             if ahead.flight is not None:
                 self._shared.requests.drop([ahead.flight])
+
+    def _speculates(self) -> bool:
+        """As the gateway's profile says, else as is chosen here."""
+        profile = self._shared.gateway.profile
+        wanted = None if profile is None else profile.speculative
+        return self._switches.speculative if wanted is None else wanted
 
     def _planner(self) -> tuple[Profile, Planner] | None:
         profile = self._shared.gateway.profile

@@ -158,6 +158,7 @@ class Deciding:
             excluded=document.reason_excluded(snapshot),
             in_comment_or_string=not options.in_comments_and_strings and in_comment_or_string(snapshot, offset),
             deleted=document.only_deleted(offset),
+            debounce_ms=None if question.profile is None else question.profile.debounce_ms,
         )
 
 

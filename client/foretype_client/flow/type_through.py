@@ -33,7 +33,9 @@ def is_closers(text: str) -> bool:
 
 def profile_identity(profile: Profile | None) -> str:
     """What of a profile a cached suggestion depends on: model, grammar and experiment arm."""
-    return "" if profile is None else f"{profile.model}\0{profile.grammar}\0{profile.variant}"
+    if profile is None:
+        return ""
+    return f"{profile.model}\0{profile.grammar}\0{profile.experiment}\0{profile.variant}"
 
 
 @dataclass(frozen=True, slots=True)

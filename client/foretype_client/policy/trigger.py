@@ -69,6 +69,7 @@ class Ask(NamedTuple):
         excluded: why this file is never sent (secret, binary, minified …); None if it may be.
         in_comment_or_string: whether the cursor stands there; only looked at where `PolicyOptions` cares.
         deleted: the last change only took text away.
+        debounce_ms: of the gateway's profile, in place of the options'; None where it names none.
     """
 
     trigger: Trigger
@@ -79,6 +80,7 @@ class Ask(NamedTuple):
     excluded: str | None = None
     in_comment_or_string: bool = False
     deleted: bool = False
+    debounce_ms: float | None = None
 
 
 class Skip(NamedTuple):
@@ -160,20 +162,21 @@ class Policy:
         if ask.trigger is Trigger.INVOKED or ask.changed_s is None or not ask.left.strip():
             return Now()
         # From the change, not from the request: the editor's own delay is not added to ours.
-        until_s = ask.changed_s + self.debounce_ms(state, now) / 1000
+        until_s = ask.changed_s + self.debounce_ms(state, now, ask.debounce_ms) / 1000
         return Wait(until_s) if until_s > now else Now()
 
-    def debounce_ms(self, state: PolicyState, now: float) -> float:
-        """The debounce after the user's own reactions, each fading over `decay_s`."""
+    def debounce_ms(self, state: PolicyState, now: float, given_ms: float | None = None) -> float:
+        """The debounce after the user's own reactions, each fading over `decay_s`; of `given_ms`, where it is given."""
         options = self.options
+        plain_ms = options.debounce_ms if given_ms is None else given_ms
         factor = 1.0
         for reaction in state.reactions if options.switches.adaptive_debounce else ():
             weight = options.accepted_factor if reaction.accepted else options.rejected_factor
             age_s = max(0.0, now - reaction.at_s)
             factor *= 1 + (weight - 1) * (math.exp(-age_s / options.decay_s) if options.decay_s else 0.0)
-        low = min(options.debounce_min_ms, options.debounce_ms)
-        high = max(options.debounce_max_ms, options.debounce_ms)
-        return min(high, max(low, options.debounce_ms * factor))
+        low = min(options.debounce_min_ms, plain_ms)
+        high = max(options.debounce_max_ms, plain_ms)
+        return min(high, max(low, plain_ms * factor))
 
     def reacted(self, state: PolicyState, *, accepted: bool, now: float) -> PolicyState:
         """The state after the user took or refused a displayed suggestion."""

@@ -77,6 +77,7 @@ class Session:
         token: bearer token, if the gateway wants one.
         token_in_clear: send it over `ws://` to another machine too.
         user: pseudonym under which telemetry is kept.
+        knobs: what the gateway may change about this client (`foretype_wire.messages.Hello`).
         locate: asked before every connection in place of `url` and `token`; finds or starts a private gateway.
         clock: monotonic seconds.
         rng: spreads reconnects over time.
@@ -100,6 +101,7 @@ class Session:
         token_in_clear: bool = False,
         client_name: str = "foretype",
         user: str = "",
+        knobs: Sequence[str] = (),
         workspaces: Sequence[Workspace] = (),
         clock: Clock,
         rng: random.Random,
@@ -111,6 +113,7 @@ class Session:
     ) -> None:
         self.client_name = client_name
         self.user = user
+        self.knobs: tuple[str, ...] = tuple(knobs)
         self.store_text = False
         """The gateway's tenant has opted in to samples of text, as the last acknowledgement said."""
         self.workspaces: list[Workspace] = list(workspaces)
@@ -350,7 +353,7 @@ class Session:
         ) as connection:
             self._connections += 1
             self._drained.clear()
-            self._protocol.hello(self.client_name, self.workspaces, self.user)
+            self._protocol.hello(self.client_name, self.workspaces, self.user, self.knobs)
             self._pump()
             loop = asyncio.get_running_loop()
             helpers = [loop.create_task(self._write(connection)), loop.create_task(self._drain(connection))]

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from foretype_context.prompt.segments import Segment
@@ -64,6 +64,15 @@ _DISMISSED: Final = {EndReason.DIVERGED: DismissKind.TYPED_OVER, EndReason.LEFT:
 _V = TypeVar("_V")
 
 
+class _Arm(NamedTuple):
+    """Whose doing something is: of a suggestion those that it was asked under, however late its end is told."""
+
+    model: str = ""
+    experiment: str = ""
+    variant: str = ""
+    block: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class _About:
     """What a suggestion was the answer to; texts only where they may be recorded."""
@@ -72,6 +81,7 @@ class _About:
     request: str
     language: str
     texts: tuple[str, str, str] | None
+    arm: _Arm
 
 
 @dataclass(slots=True)
@@ -116,8 +126,7 @@ class Recorder:
     ) -> None:
         self.session = session
         self.texts = texts
-        self.variant = ""
-        self.model = ""
+        self._arm = _Arm()
         self._editor = _name("-".join(editor.lower().split()))
         self.dropped: int = 0
         self.survival: Survival = Survival()
@@ -131,7 +140,7 @@ class Recorder:
         self._current: dict[str, _Current] = {}
         self._about: OrderedDict[str, _About] = OrderedDict()
         self._typed: dict[str, _Typed] = {}
-        self._calls: OrderedDict[str, tuple[Complete[Segment], str | None]] = OrderedDict()
+        self._calls: OrderedDict[str, tuple[Complete[Segment], str | None, _Arm]] = OrderedDict()
 
     def set_wall(self, wall_ms: int) -> None:
         """What the wall clock says now. A jump is taken over; a small drift is not, so that the order of events stays."""
@@ -176,7 +185,7 @@ class Recorder:
             if self.texts:
                 text, at = snapshot.text, question.offset
                 texts = (text[max(0, at - _PREFIX_CHARS) : at], text[at : at + _SUFFIX_CHARS], result.text)
-            about = _About(current.opportunity, result.request_id, snapshot.language, texts)
+            about = _About(current.opportunity, result.request_id, snapshot.language, texts, self._arm)
             _remember(self._about, result.id, self._about.get(result.id, about))
 
     def _opportunity(self, question: Question, current: _Current, outcome: str) -> None:
@@ -209,12 +218,13 @@ class Recorder:
     def sent(self, flight: Flight, call: Complete[Segment]) -> None:
         # Its segments hold text, and are not needed any more.
         call = msgspec.structs.replace(call, segments=())
-        _remember(self._calls, flight.id, (call, self._opportunity_of(call)))
+        _remember(self._calls, flight.id, (call, self._opportunity_of(call), self._arm))
 
     def landed(self, flight: Flight) -> None:
-        call, opportunity = self._calls.pop(flight.id, (None, None))
-        if call is None:
+        known = self._calls.pop(flight.id, None)
+        if known is None:
             return
+        call, opportunity, arm = known
         opportunity = opportunity or self._opportunity_of(call)  # a request may be sent before its question is there
         done, ended_s = flight.done, flight.ended_s if flight.ended_s is not None else self._clock()
         usage = None if done is None else done.usage
@@ -222,6 +232,7 @@ class Recorder:
             Request,
             flight.sent_s,
             call.language,
+            arm,
             id=flight.id,
             opportunity=opportunity,
             request_class=str(call.class_),
@@ -240,6 +251,7 @@ class Recorder:
             Result,
             ended_s,
             call.language,
+            arm,
             id=flight.id,
             first_ms=None if flight.first_s is None else max(0.0, (flight.first_s - flight.sent_s) * 1000),
             last_ms=max(0.0, (ended_s - flight.sent_s) * 1000),
@@ -254,19 +266,19 @@ class Recorder:
 
     def told(self, event: FeedbackEvent) -> None:
         about = self._about.get(event.id)
-        language = "" if about is None else about.language
         match event:
             case PartiallyAccepted():
-                self._accept(event, str(event.kind), language, reported=not event.inferred)
+                self._accept(event, str(event.kind), about, reported=not event.inferred)
             case Accepted():
                 if not event.late:
                     self._display(event, about, "typed" if event.how is Taken.TYPED else "accepted")
                 if event.added_characters:
-                    self._accept(event, "full", language, reported=event.how is Taken.REPORTED)
+                    self._accept(event, "full", about, reported=event.how is Taken.REPORTED)
             case Ended():
                 self._display(event, about, str(event.reason))
                 if event.rejected and (kind := _DISMISSED.get(event.reason)) is not None:
-                    self._add(Dismiss, event.at_s, language, id=event.id, shown=event.session, kind=kind)
+                    language, arm = ("", None) if about is None else (about.language, about.arm)
+                    self._add(Dismiss, event.at_s, language, arm, id=event.id, shown=event.session, kind=kind)
             case _:
                 pass  # that it was displayed stands in the display's own event
         for graft in self._feedback.grafts():
@@ -295,6 +307,7 @@ class Recorder:
                 Survive,
                 graft.at_s + one.due.age_s,
                 "" if about is None else about.language,
+                None if about is None else about.arm,
                 id=graft.id,
                 shown=graft.session,
                 age_s=one.due.age_s,
@@ -311,8 +324,8 @@ class Recorder:
     def _follow(self, question: Question) -> None:
         """Whose model the events are about from now on: with the first question, or its own request would be nobody's."""
         if question.profile is not None:
-            self.variant: str = question.profile.variant
-            self.model: str = question.profile.model
+            profile = question.profile
+            self._arm = _Arm(_name(profile.model), _name(profile.experiment), _name(profile.variant), profile.block)
 
     def _count(self, snapshot: Snapshot, former: str) -> None:
         """Whether a change was a key: told by how much longer the text is, which costs nothing."""
@@ -325,11 +338,12 @@ class Recorder:
         elif more or snapshot.text != former:
             typed.keys += 1
 
-    def _accept(self, event: PartiallyAccepted | Accepted, kind: str, language: str, *, reported: bool) -> None:
+    def _accept(self, event: PartiallyAccepted | Accepted, kind: str, about: _About | None, *, reported: bool) -> None:
         self._add(
             Accept,
             event.at_s,
-            language,
+            "" if about is None else about.language,
+            None if about is None else about.arm,
             id=event.id,
             shown=event.session,
             kind=kind,
@@ -340,11 +354,12 @@ class Recorder:
 
     def _display(self, event: Accepted | Ended, about: _About | None, end: str) -> None:
         visible_ms = max(0.0, event.visible_ms)
-        language = "" if about is None else about.language
+        language, arm = ("", None) if about is None else (about.language, about.arm)
         self._add(
             Display,
             event.at_s - visible_ms / 1000,
             language,
+            arm,
             id=event.id,
             shown=event.session,
             opportunity=None if about is None else about.opportunity,
@@ -362,6 +377,7 @@ class Recorder:
                 Sample,
                 event.at_s,
                 language,
+                arm,
                 id=event.id,
                 shown=event.session,
                 prefix=prefix,
@@ -370,7 +386,9 @@ class Recorder:
                 accepted=end == "accepted",
             )
 
-    def _add(self, make: Callable[..., Event], at_s: float, language: str, **fields: Any) -> None:
+    def _add(
+        self, make: Callable[..., Event], at_s: float, language: str, arm: _Arm | None = None, **fields: Any
+    ) -> None:
         at_ms = max(0.0, (at_s - self._began_s) * 1000)
         self._seq += 1
         event = make(
@@ -379,9 +397,8 @@ class Recorder:
             t_ms=max(0, int(self._wall_ms + at_ms)),
             at_ms=round(at_ms, 3),
             language=_name(language),
-            variant=_name(self.variant),
             editor=self._editor,
-            model=_name(self.model),
+            **(self._arm if arm is None else arm)._asdict(),
             **fields,
         )
         if len(self._events) < _WAITING_MOST:
