@@ -33,6 +33,8 @@ __all__ = [
     "overlapping",
 ]
 
+UNMEASURED_SHARE: Final = 0.25
+"""Of blocks in which something was accepted, and no document stood open for five minutes after."""
 NAME: Final = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 
 
@@ -85,6 +87,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
             block_hours=self.block_hours,
             complete=complete,
             guardrails=self.guardrails,
+            unmeasured_share=UNMEASURED_SHARE,
         )
 
 
