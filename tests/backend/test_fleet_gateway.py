@@ -24,7 +24,7 @@ from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.cli import app as prefix_commands
 from foretype_backend.prefix.epochs import EpochFile, WorkerPurger, read_epochs
 from foretype_backend.prefix.salt import SaltBook
-from foretype_backend.start.parts import prepare
+from foretype_backend.start.prepare import prepare
 from foretype_context.prompt.segments import Source
 from foretype_models.artifacts import locate
 from foretype_wire.messages import VERSION, Changed, ChangeReason, Done, Hello, Workspace

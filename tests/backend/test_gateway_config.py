@@ -7,7 +7,8 @@ from context.tiny import raw
 from foretype_backend.config.load import Config, is_loopback, load_config
 from foretype_backend.doors.auth import Gatekeeper
 from foretype_backend.errors import ConfigError
-from foretype_backend.start.parts import make_profile, prepare
+from foretype_backend.start.prepare import prepare
+from foretype_backend.start.profile import make_profile
 from foretype_context.grammars.grammar import described
 from foretype_context.prompt.assemble import Assembler
 from foretype_models.artifacts import FOLDER

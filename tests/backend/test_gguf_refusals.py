@@ -11,7 +11,7 @@ from foretype_backend.config.load import load_config
 from foretype_backend.engines.embedded.gguf_header import read_header
 from foretype_backend.errors import ConfigError, ModelFileError
 from foretype_backend.start.cli import app
-from foretype_backend.start.parts import prepare
+from foretype_backend.start.prepare import prepare
 from foretype_context.grammars.grammar import GRAMMARS
 from typer.testing import CliRunner
 

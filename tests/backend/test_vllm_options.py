@@ -21,7 +21,7 @@ from foretype_backend.engines.vllm.request import (
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError
 from foretype_backend.prefix.salt import tier_namespace
 from foretype_backend.prefix.spans import Placed, placement_of
-from foretype_backend.start.parts import prepare
+from foretype_backend.start.prepare import prepare
 from foretype_context.prompt.segments import Kind, PlacedSegment, Scope, Segment, Source
 from prometheus_client import CollectorRegistry, generate_latest
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 from foretype_backend.config.load import Config
 from foretype_backend.config.tenants import server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, PromptRefusedError, SaltIgnoredError
-from foretype_backend.start.parts import make_profile
 from foretype_backend.start.plan import StartPlan
+from foretype_backend.start.profile import make_profile
 
 __all__ = ["probe"]
 

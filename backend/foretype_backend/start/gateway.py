@@ -16,8 +16,8 @@ from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.start.announcement import announced, is_announced
-from foretype_backend.start.parts import make_profile
 from foretype_backend.start.plan import plan, salted
+from foretype_backend.start.profile import make_profile
 from foretype_backend.transport.sockets import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
 
 if TYPE_CHECKING:

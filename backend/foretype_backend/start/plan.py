@@ -17,7 +17,8 @@ from foretype_backend.config.state_files import epochs_path, identity_url, own_s
 from foretype_backend.config.tenants import check_tenants
 from foretype_backend.errors import ConfigError
 from foretype_backend.operations.certificate import Certificate
-from foretype_backend.start.parts import Parts, check_profile, prepare
+from foretype_backend.start.prepare import Parts, prepare
+from foretype_backend.start.profile import check_profile
 
 if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
     from foretype_backend.chat.pool import QualityParts

@@ -14,7 +14,8 @@ from foretype_backend.engines.port import Chunk, GenerationRequest
 from foretype_backend.engines.vllm.engine import VllmEngine
 from foretype_backend.engines.vllm.options import VllmOptions
 from foretype_backend.start.app import create_app
-from foretype_backend.start.parts import make_profile, prepare
+from foretype_backend.start.prepare import prepare
+from foretype_backend.start.profile import make_profile
 from foretype_backend.transport.server import running
 from foretype_eval.gateway import Connected, GatewayOptions, connected
 from foretype_eval.latency.requests import Stopwatch, Typing, warm_keys

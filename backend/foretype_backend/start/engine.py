@@ -1,0 +1,118 @@
+"""From configuration to an engine, not started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from foretype_context.grammars.grammar import Grammar
+from foretype_context.tokens.tokenizer import Tokenizer
+
+from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.secret_files import SALT_FIELD, read_secret
+from foretype_backend.engines.by_name import load_engine
+from foretype_backend.engines.port import Engine
+from foretype_backend.engines.text_prompts import TextPrompts
+from foretype_backend.errors import ConfigError, EngineUnavailableError
+
+__all__ = ["given", "loaded", "make_engine", "start_tokens"]
+
+
+def make_engine(
+    config: Config, model: str | None, tokenizer: Tokenizer, model_name: str | None, chosen: Grammar
+) -> Engine:
+    name = config.engine.name
+    options: dict[str, Any] = dict(config.engine.options)
+    if name == "vllm-server":
+        return _pool(config, tokenizer, options)
+    if model is None and name != "scripted":
+        raise ConfigError("engine.model", f"engine `{name}` needs --model FILE or URL")
+    if name == "scripted":
+        from foretype_backend.engines.scripted import text_script
+
+        script = text_script(
+            tokenizer.encode,
+            lambda ids: tokenizer.decode(ids[-_LAST_LINE_TOKENS:]).decode("utf-8", "replace"),
+            _scripted_answer,
+        )
+        # No vocabulary to check against: the ids are of the tokenizer that the script is written with.
+        options = {"script": script, "model": model_name or name} | options
+    elif name == "openai":
+        options = (
+            given(url=model, model=config.model.name, context_limit_tokens=config.model.context_limit_tokens)
+            | options
+            | {"shared": config.identity.on, "text": TextPrompts(tokenizer, begins=start_tokens(chosen)).text}
+        )
+        if config.engine.api_key_file is not None:
+            options["api_key"] = read_token(Path(config.engine.api_key_file), "engine.api_key_file", min_chars=1)
+    elif name == "vllm":
+        if options.get("shared") and not config.identity.on:
+            raise ConfigError(
+                "engine.options.shared",
+                "tenants that share an engine need identities, whose salts keep their caches apart; set [identity] enabled = true",
+            )
+        options = (
+            {"model": model, "shared": config.identity.on}
+            | given(context_tokens=config.model.context_limit_tokens)
+            | ({"redis_secret_file": config.identity.salt_file} if options.get("redis_url") else {})
+            | options
+        )
+    else:
+        import platformdirs
+
+        options = {"model": model, "prepared_dir": platformdirs.user_cache_path("foretype") / "engine"} | options
+    return loaded(name, options)
+
+
+def loaded(name: str, options: dict[str, Any]) -> Engine:
+    try:
+        return load_engine(name, **options)
+    except EngineUnavailableError as error:
+        raise ConfigError("engine.name", str(error)) from error
+    except (TypeError, ValueError) as error:
+        raise ConfigError("engine.options", f"{error}; see docs/operations.md for the options of `{name}`") from error
+
+
+def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engine:
+    from foretype_backend.fleet.build import make_pool
+
+    fast = config.pool.fast
+    if config.engine.model is not None:
+        fast = msgspec.structs.replace(fast, replicas=(config.engine.model,))
+    key_file, field = fast.api_key_file or config.engine.api_key_file, "pool.fast.api_key_file"
+    key = None if key_file is None else read_token(Path(key_file), field, min_chars=1)
+    limit = given(context_limit_tokens=config.model.context_limit_tokens)
+    try:
+        own: dict[str, Any] = limit | options | {"shared": config.identity.on}
+        if fast.retire_url is not None:
+            named = config.identity.salt_file
+            if named is None:
+                raise ConfigError(
+                    SALT_FIELD,
+                    "what goes over pool.fast.retire_url is authenticated by it, and the servers have a copy; make a file with "
+                    "`foretype config new-secret FILE`, and name it here",
+                )
+            own["secret"] = read_secret(SALT_FIELD, named, Path(named))
+        return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **own)
+    except (TypeError, ValueError, ModuleNotFoundError) as error:
+        raise ConfigError("pool.fast", str(error)) from error
+
+
+_LAST_LINE_TOKENS: Final = 64
+"""Of a prompt, that the scripted engine looks at: an engine that simulates must cost next to nothing under load."""
+
+
+def _scripted_answer(prompt: str) -> str:
+    """What the scripted engine says: the line that the prompt ends with, once more, and the end of a function."""
+    last = prompt.rpartition("\n")[2].strip()
+    return f"{last}  # scripted\n    return None\n"
+
+
+def start_tokens(chosen: Grammar) -> tuple[str, ...]:
+    """What a server that takes text puts there itself."""
+    return tuple(control.token for control in chosen.start)
+
+
+def given(**values: object) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,88 @@
+"""The profile that clients get, from the configuration, the grammar and what was measured of the weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from foretype_context.errors import UnknownLayoutError
+from foretype_context.prompt.profile import MinMeanLogprob, Profile
+
+from foretype_backend.config.load import Config, ModelConfig
+from foretype_backend.config.rules import check_context
+from foretype_backend.errors import ConfigError, EngineUnavailableError
+from foretype_backend.start.prepare import Parts
+
+__all__ = ["check_profile", "make_profile"]
+
+
+def make_profile(config: Config, parts: Parts) -> Profile:
+    """The profile that clients get; needs a started engine, which knows its context and block size.
+
+    Raises:
+        ConfigError: the configured context is longer than the engine's.
+    """
+    capabilities = parts.engine.capabilities()
+    model = config.model
+    limit = _context_limit(model, capabilities.context_limit_tokens)
+    return Profile(
+        model=parts.model_name or capabilities.model,
+        grammar=parts.grammar.id,
+        grammar_rules=msgspec.to_builtins(parts.grammar),
+        tokenizer_digest=parts.tokenizer.digest,
+        layout=_layout(config, parts),
+        budgets=model.budgets,
+        stop=msgspec.structs.replace(model.stop, strings=[*model.stop.strings, *parts.grammar.stops]),
+        context_limit_tokens=limit,
+        block_tokens=model.block_tokens or capabilities.block_tokens,
+        strategy=model.strategy,
+        strategy_rules=model.strategy_rules,
+        variant=model.variant,
+        **_thresholds(config, parts),
+    )
+
+
+def check_profile(config: Config, parts: Parts) -> None:
+    """What can be said of the profile before the engine is started. Raises ConfigError, as :func:`make_profile` would."""
+    _layout(config, parts)
+    _thresholds(config, parts)
+    known = parts.context_limit_tokens
+    if known is None:
+        try:
+            known = parts.engine.capabilities().context_limit_tokens
+        except EngineUnavailableError:
+            return
+    _context_limit(config.model, known)
+
+
+def _context_limit(model: ModelConfig, engine_tokens: int) -> int:
+    limit = model.context_limit_tokens or engine_tokens
+    if limit > engine_tokens > 0:
+        raise ConfigError(
+            "model.context_limit_tokens",
+            f"{limit} is more than the {engine_tokens} tokens of the engine's model; lower it",
+        )
+    check_context(model, limit)
+    return limit
+
+
+def _layout(config: Config, parts: Parts) -> str:
+    try:
+        return parts.grammar.layout(config.model.layout, parts.measured.get("layout"))
+    except UnknownLayoutError as error:
+        raise ConfigError("engine.model", f"the model's own layout: {error}; name one as model.layout") from error
+
+
+def _thresholds(config: Config, parts: Parts) -> dict[str, Any]:
+    """What decides what is shown: as configured, else as measured for these weights, else the profile's defaults."""
+    chosen: dict[str, Any] = {}
+    for name, type_ in {"min_mean_logprob": MinMeanLogprob, "local_min_confidence": float}.items():
+        value: object = getattr(config.model, name)
+        if value is None and name in parts.measured:
+            try:
+                value = msgspec.convert(parts.measured[name], type_)
+            except msgspec.ValidationError as error:
+                raise ConfigError("engine.model", f"the model's index.json: profile.{name}: {error}") from error
+        if value is not None:
+            chosen[name] = value
+    return chosen
