@@ -1,7 +1,7 @@
 """What can go wrong in the gateway, in one tree. Each message says what is wrong and what to do.
 
 * `BackendError`
-    * `ConfigError`: a setting; raised by `config` and by whoever reads its files, told by commands (exit code 2)
+    * `ConfigError` (ValueError): a setting; raised by `config` and by whoever reads its files, told by commands (exit code 2)
     * `StoreError`: a store of tenants or events; raised by `database`, `identity` and `telemetry`, told by commands (exit code 1)
         and by the gateway's start; while it runs, what was to be stored is kept
         * `StoreBusyError`: too much waits for it; clients are told to send again
@@ -10,20 +10,20 @@
         * `EngineUnavailableError`: by every engine; the pool asks another replica, then `serving` answers `engine_unavailable`
             * `SaltIgnoredError`: a server that would mix tenants; ends the start, later no request is sent to it
         * `PromptRefusedError`: by every engine; `serving` answers `invalid_request`
-        * `UnknownEngineError`: by the table of engines; told by commands
-        * `ModelFileError`: by the readers of GGUF; told by the start
+        * `UnknownEngineError` (ValueError): by the table of engines; told by commands
+        * `ModelFileError` (ValueError): by the readers of GGUF; told by the start
         * `EngineStartError`, `PipelineError`: by the embedded engine's process, caught on both sides of its pipe
         * `NoReplicaError`: by the router; the pool turns it into `EngineUnavailableError`
     * `PrefixError`
-        * `EpochFileError`: the file of salts' epochs; ends the start, or fails a purge
+        * `EpochFileError` (ValueError): the file of salts' epochs; ends the start, or fails a purge
         * `PurgeError`: a purge that was not done; answered by its door
-        * `PlacementError`: by the reader of what a request tells of its spans; the plugin in vLLM then caches nothing of it
+        * `PlacementError` (ValueError): by the reader of what a request tells of its spans; the plugin in vLLM then caches nothing of it
         * `ChunkFormatError`: bytes of the shared tier that are no chunk; counted as absent
-        * `CacheEventsError`: a replica's message that cannot be read; logged, and the next is read
+        * `CacheEventsError` (ValueError): a replica's message that cannot be read; logged, and the next is read
         * `TierUnavailableError`, `TierRefusedError`: by the shared tier; it waits, or stays off
     * `ExperimentError`: by `experiments`; told by commands
         * `ExperimentInputError`: by the readers of an experiment's rows, and by what judges them
-        * `VariantError`: what a variant asks for cannot be; names the field
+        * `VariantError` (ValueError): what a variant asks for cannot be; names the field
     * `BudgetExceededError`: by `serving`, before anything was done; every door answers `rate_limited`
 
 What a client sent and is never served as it is, is `foretype_wire.errors.InvalidRequestError`.

@@ -12,6 +12,7 @@ import typer
 from foretype_context.terminal import say, say_json
 from foretype_models import artifacts
 from foretype_models.cli import fail, served_layout
+from foretype_models.errors import ArtifactError
 
 app = typer.Typer(help="Model files: export, parity, calibrate, evaluate, card.", no_args_is_help=True)
 
@@ -71,7 +72,7 @@ def export(
             say(out)
         else:
             raise fail(f"--to {to} is unknown; there are gguf and safetensors")
-    except (exporting.ExportError, artifacts.ArtifactError, OSError) as error:
+    except (exporting.ExportError, ArtifactError, OSError) as error:
         raise fail(f"{error}; the files that were there are unchanged") from error
 
 
@@ -294,5 +295,5 @@ def card() -> None:
 
     try:
         say(making.write_card(_MODELS, _LAB / "corpus" / "manifest.json"))
-    except (making.CardError, artifacts.ArtifactError) as error:
+    except (making.CardError, ArtifactError) as error:
         raise fail(str(error)) from error

@@ -21,16 +21,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from foretype_models.errors import (
+    ArtifactError,
+    BrokenIndexError,
+    MissingArtifactError,
+    TamperedArtifactError,
+    TruncatedArtifactError,
+    UnknownArtifactError,
+)
+
 __all__ = [
     "FOLDER",
     "Artifact",
-    "ArtifactError",
-    "BrokenIndexError",
     "EmbedderArtifact",
-    "MissingArtifactError",
-    "TamperedArtifactError",
-    "TruncatedArtifactError",
-    "UnknownArtifactError",
     "available",
     "digest_file",
     "locate",
@@ -46,30 +49,6 @@ _REMEDY = "restore it with `git checkout -- models` in a clone, or reinstall for
 
 def _remedy(folder: Path) -> str:
     return _REMEDY if folder == FOLDER else f"restore it with `foretype models pull … --name {folder.name}`"
-
-
-class ArtifactError(Exception):
-    """A shipped model file cannot be used; the message says which and what to do."""
-
-
-class UnknownArtifactError(ArtifactError):
-    """No shipped model has this name."""
-
-
-class BrokenIndexError(ArtifactError):
-    """``index.json`` is missing, unreadable or lacks a field."""
-
-
-class MissingArtifactError(ArtifactError):
-    """A file that ``index.json`` names is not there."""
-
-
-class TruncatedArtifactError(ArtifactError):
-    """A file's size differs from the index, as after a broken copy or a full disk."""
-
-
-class TamperedArtifactError(ArtifactError):
-    """A file's SHA-256 differs from the index."""
 
 
 @dataclass(frozen=True, kw_only=True)

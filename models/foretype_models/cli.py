@@ -14,6 +14,7 @@ import typer
 from foretype_context.terminal import say, say_json
 
 from foretype_models import artifacts
+from foretype_models.errors import ArtifactError
 
 app = typer.Typer(help="Model files: list, verify, pull, identify.", no_args_is_help=True)
 
@@ -54,7 +55,7 @@ def list_models(
     """Lists the shipped models, the default first, then those that were pulled."""
     try:
         models = [model for folder in _folders(pulled) for model in artifacts.available(folder)]
-    except artifacts.ArtifactError as error:
+    except ArtifactError as error:
         raise fail(str(error)) from error
     for model in models:
         if as_json:
@@ -72,7 +73,7 @@ def verify(pulled: _Pulled = None) -> None:
     """Checks every shipped and pulled file by its SHA-256, and its entry's layout; exit status 1 names the first fault."""
     try:
         models = [model for folder in _folders(pulled) for model in artifacts.verify(folder)]
-    except artifacts.ArtifactError as error:
+    except ArtifactError as error:
         raise fail(str(error)) from error
     for model in models:
         served_layout(model)
@@ -90,8 +91,8 @@ def pull(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Prepares a Hugging Face code model for the embedded engine: GGUF Q8_0, its tokenizer, a profile."""
+    from foretype_models.errors import PullError
     from foretype_models.pull import place
-    from foretype_models.pull.errors import PullError
 
     try:
         found = place.pull(
@@ -120,7 +121,7 @@ def identify(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
     """Says which family a model is of, in which grammar it is asked, and what it lacks. Reads headers and tokenizers alone."""
-    from foretype_models.identify import IdentifyError
+    from foretype_models.errors import IdentifyError
     from foretype_models.identify import identify as look_at
 
     try:

@@ -12,17 +12,15 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["GgufError", "GgufReader", "open_gguf", "read_metadata", "read_pairs"]
+from foretype_models.errors import GgufError
+
+__all__ = ["GgufReader", "open_gguf", "read_metadata", "read_pairs"]
 
 _SCALARS: Final = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
 _STRING: Final = 8
 _ARRAY: Final = 9
 
 _T = TypeVar("_T")
-
-
-class GgufError(ValueError):
-    """A file that cannot be read as GGUF; the message names the file, the reason and the remedy."""
 
 
 def read_metadata(path: Path, keys: Collection[str]) -> dict[str, Any]:

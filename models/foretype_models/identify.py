@@ -15,9 +15,10 @@ from foretype_context.grammars.families import Detection, Evidence, Family, dete
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_context.tokens.tokenizer_file import is_control
 
-from foretype_models.gguf_metadata import GgufError, read_metadata
+from foretype_models.errors import GgufError, IdentifyError
+from foretype_models.gguf_metadata import read_metadata
 
-__all__ = ["IdentifyError", "Identity", "evidence_of", "family_named", "identify"]
+__all__ = ["Identity", "evidence_of", "family_named", "identify"]
 
 _TOKENIZER: Final = "tokenizer.ggml"
 _KEYS: Final = frozenset(
@@ -26,10 +27,6 @@ _KEYS: Final = frozenset(
 )
 _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
 _AGAIN: Final = "give a .gguf file, a tokenizer.json, or a folder that has one of them"
-
-
-class IdentifyError(ValueError):
-    """It cannot be told what this is; the message names the file and the remedy."""
 
 
 class Identity(Detection, frozen=True, kw_only=True):

@@ -19,7 +19,8 @@ from typing import Any, Final
 import numpy as np
 from foretype_context.errors import TokenizerError
 from foretype_context.tokens.tokenizer import Tokenizer, load_tokenizer
-from foretype_models.artifacts import FOLDER, ArtifactError, locate_embedder
+from foretype_models.artifacts import FOLDER, locate_embedder
+from foretype_models.errors import ArtifactError
 from numpy.typing import NDArray
 
 from foretype_retrieval.embedder import EMBEDDED_CHARS, Embedder

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from foretype_context.grammars.grammar import GRAMMARS
+from foretype_models.errors import UseError
 from foretype_models.use.catalogue import CATALOGUE, Catalogue, read_catalogue
-from foretype_models.use.errors import UseError
 from foretype_models.use.machine import Gpu, Machine, look
 from foretype_models.use.proposal import check_memory, expected, propose
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models import artifacts, cli
+from foretype_models.errors import PullError
 from foretype_models.pull import checkpoint, place, tokens, write
-from foretype_models.pull.errors import PullError
 from foretype_models.pull.shapes import read_shape
 from typer.testing import CliRunner
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from foretype_models.errors import UseError
 from foretype_models.use import servers
 from foretype_models.use.catalogue import read_catalogue
 from foretype_models.use.choose import Asked, choose
-from foretype_models.use.errors import UseError
 from foretype_models.use.listing import Found, list_choices
 from foretype_models.use.machine import Gpu, Machine
 from foretype_models.use.profile import Choice, chosen, keep, render

@@ -11,8 +11,8 @@ from typing import Any
 
 import filelock
 import pytest
+from foretype_models.errors import UseError
 from foretype_models.use.download import Wanted, download
-from foretype_models.use.errors import UseError
 from models.file_server import FileServer, serving
 
 BODY = b"GGUF" + bytes(range(256)) * 4000

@@ -3,7 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretype_context.tokens.tokenizer import load_tokenizer
-from foretype_models.artifacts import TamperedArtifactError, locate
+from foretype_models.artifacts import locate
+from foretype_models.errors import TamperedArtifactError
 from foretype_retrieval.embed import LazyEmbedder, default_embedder, load_static
 from foretype_retrieval.errors import EmbedderError
 

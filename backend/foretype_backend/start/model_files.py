@@ -11,7 +11,8 @@ from foretype_context.errors import UnknownControlError, UnknownGrammarError
 from foretype_context.grammars.families import Evidence, detect
 from foretype_context.grammars.grammar import Grammar, described, grammar
 from foretype_context.tokens.tokenizer import Tokenizer
-from foretype_models.artifacts import FOLDER, Artifact, ArtifactError, locate
+from foretype_models.artifacts import FOLDER, Artifact, locate
+from foretype_models.errors import ArtifactError
 
 from foretype_backend.config.load import Config
 from foretype_backend.config.settings import RUNNING_SERVERS

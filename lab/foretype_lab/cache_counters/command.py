@@ -17,7 +17,8 @@ from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.edit_recording import load_recording
-from foretype_models.artifacts import ArtifactError, digest_file, locate
+from foretype_models.artifacts import digest_file, locate
+from foretype_models.errors import ArtifactError
 from rich.table import Table
 
 from foretype_lab.cache_counters.compare import compare, prompts_of, summary

@@ -11,7 +11,8 @@ import msgspec
 import typer
 from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json
-from foretype_models.artifacts import ArtifactError, locate
+from foretype_models.artifacts import locate
+from foretype_models.errors import ArtifactError
 from rich.table import Table
 
 from foretype_lab.engine_bench.first_layers import write_first_layers

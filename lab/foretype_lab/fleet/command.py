@@ -13,7 +13,8 @@ from foretype_context.terminal import console
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RepositoryError
-from foretype_models.artifacts import ArtifactError, locate
+from foretype_models.artifacts import locate
+from foretype_models.errors import ArtifactError
 from rich.table import Table
 
 from foretype_lab.fleet.routing import POLICIES, SEVERAL_GATEWAYS, FleetOptions, simulate

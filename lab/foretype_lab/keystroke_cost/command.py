@@ -10,7 +10,8 @@ from foretype_context.grammars.grammar import grammar
 from foretype_context.terminal import console
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.console import fail, print_json, progress_bars
-from foretype_models.artifacts import ArtifactError, locate
+from foretype_models.artifacts import locate
+from foretype_models.errors import ArtifactError
 from rich.table import Table
 
 from foretype_lab.keystroke_cost.measure import ContextOptions, measure_context

@@ -10,7 +10,7 @@ from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.accept import Rule
-from foretype_models.artifacts import ArtifactError
+from foretype_models.errors import ArtifactError
 from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 

@@ -17,7 +17,8 @@ from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.edit_events import Recording
 from foretype_eval.replay.edit_recording import load_recording
-from foretype_models.artifacts import ArtifactError, locate
+from foretype_models.artifacts import locate
+from foretype_models.errors import ArtifactError
 from rich.table import Table
 
 from foretype_lab.prefill.asking_moments import Cause, moments_of

@@ -260,7 +260,8 @@ def _trace_figures(trace: LatencyTrace) -> dict[str, Any]:
 
 def _digest(side: RememberingSide, options: SweepOptions) -> str:
     """What names these weights: the file's own digest where it is known, else what the gateway says of itself."""
-    from foretype_models.artifacts import ArtifactError, digest_file, locate
+    from foretype_models.artifacts import digest_file, locate
+    from foretype_models.errors import ArtifactError
 
     if options.gateway.url is not None:
         return f"{side.profile.model}-{side.profile.tokenizer_digest}"

@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from foretype_models.pull.errors import PullError
+from foretype_models.errors import PullError
 
 Matrix = npt.NDArray[np.float32]
 

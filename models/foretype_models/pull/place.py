@@ -14,8 +14,8 @@ from typing import Any
 from foretype_context.errors import UnknownLayoutError
 
 from foretype_models import artifacts
+from foretype_models.errors import PullError
 from foretype_models.pull import checkpoint, shapes, tokens, write
-from foretype_models.pull.errors import PullError
 
 FILES = (
     "config.json",

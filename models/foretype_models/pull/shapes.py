@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from foretype_models.pull.errors import PullError
+from foretype_models.errors import PullError
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",

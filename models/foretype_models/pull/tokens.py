@@ -11,8 +11,8 @@ from foretype_context.grammars.families import Evidence, detect, known_controls
 from foretype_context.grammars.grammar import GRAMMARS, Grammar, grammar
 from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 
+from foretype_models.errors import PullError
 from foretype_models.pull.checkpoint import read_json
-from foretype_models.pull.errors import PullError
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from foretype_models.errors import PullError
 from foretype_models.pull.checkpoint import Matrix, Tensor
-from foretype_models.pull.errors import PullError
 from foretype_models.pull.shapes import Shape
 from foretype_models.pull.tokens import Vocabulary
 

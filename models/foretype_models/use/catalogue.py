@@ -13,7 +13,7 @@ import msgspec
 from foretype_context.folder.small_files import read_small
 from msgspec import Meta
 
-from foretype_models.use.errors import UseError
+from foretype_models.errors import UseError
 
 __all__ = ["CATALOGUE", "Catalogue", "Entry", "Speed", "read_catalogue"]
 

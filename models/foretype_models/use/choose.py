@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from foretype_models import artifacts
+from foretype_models.errors import ArtifactError, UseError
 from foretype_models.use import servers
 from foretype_models.use.catalogue import Catalogue, Entry
 from foretype_models.use.download import Wanted, download, hash_file
-from foretype_models.use.errors import UseError
 from foretype_models.use.machine import Machine
 from foretype_models.use.profile import Choice
 from foretype_models.use.proposal import check_memory, plan_for
@@ -108,7 +108,7 @@ def model_names(catalogue: Catalogue) -> list[str]:
 def _shipped_name() -> str:
     try:
         return artifacts.available()[0].name
-    except artifacts.ArtifactError as error:
+    except ArtifactError as error:
         raise UseError(str(error)) from error
 
 

@@ -21,7 +21,7 @@ import filelock
 import httpx
 import msgspec
 
-from foretype_models.use.errors import UseError
+from foretype_models.errors import UseError
 
 __all__ = ["Wanted", "download", "hash_file"]
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from foretype_client.private_gateway.finding import PROFILE_NAME, chosen_profile
 
-from foretype_models.use.errors import UseError
+from foretype_models.errors import UseError
 
 __all__ = ["Choice", "chosen", "keep", "render"]
 

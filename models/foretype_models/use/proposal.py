@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from foretype_models.errors import UseError
 from foretype_models.use.catalogue import Catalogue, Entry, Speed
-from foretype_models.use.errors import UseError
 from foretype_models.use.machine import Machine
 
 __all__ = ["Expected", "Proposal", "check_memory", "expected", "plan_for", "propose"]

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 import httpx
 
-from foretype_models.use.errors import UseError
+from foretype_models.errors import UseError
 
 __all__ = ["PORTS", "Server", "blob_of", "is_code", "is_instruct", "look_at", "probe"]
 

@@ -13,8 +13,8 @@ from foretype_client.errors import GatewayStartError
 from foretype_client.private_gateway.finding import PROFILE_NAME
 from foretype_client.private_gateway.starting import replace_gateway
 
+from foretype_models.errors import UseError
 from foretype_models.use.choose import Asked, Events, choose
-from foretype_models.use.errors import UseError
 from foretype_models.use.profile import Choice, keep, write
 from foretype_models.use.trial import Figures, Verdict, try_out
 

@@ -23,7 +23,7 @@ from foretype_context.text.document import Document
 from foretype_wire.announcement import FILE_NAME
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 
-from foretype_models.use.errors import UseError
+from foretype_models.errors import UseError
 from foretype_models.use.profile import Choice, render, write
 
 __all__ = ["Figures", "Verdict", "try_out"]

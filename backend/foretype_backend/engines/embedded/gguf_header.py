@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from foretype_models.gguf_metadata import GgufError, GgufReader, open_gguf, read_pairs
+from foretype_models.errors import GgufError
+from foretype_models.gguf_metadata import GgufReader, open_gguf, read_pairs
 
 from foretype_backend.engines.embedded.gguf_refusals import ELSEWHERE, ignored_setting, ignored_tensor
 from foretype_backend.errors import ModelFileError
