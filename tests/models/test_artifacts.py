@@ -128,16 +128,22 @@ def test_the_shipped_files_are_intact_small_and_of_our_grammar() -> None:
 
 
 def test_locating_needs_the_standard_library_alone() -> None:
-    code = "import sys; from foretype_models import artifacts; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    root = str(artifacts.FOLDER.parent.parent)
+    code = "import sys; from foretype_models import artifacts; print(*sorted(sys.modules))"
+    models = artifacts.FOLDER.parent.parent
+    roots = [str(models), str(models.parent / "context")]
     done = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path.insert(0, {root!r}); {code}"],
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {roots!r}; {code}"],
         capture_output=True,
         text=True,
         check=True,
     )
-    foreign = set(done.stdout.split()) - set(sys.stdlib_module_names) - {"__main__", "foretype_models"}
-    assert not foreign
+    ours = {one for one in done.stdout.split() if one.startswith("foretype_")}
+    assert ours == {"foretype_models", "foretype_models.artifacts", "foretype_models.errors"} | {
+        "foretype_context",
+        "foretype_context.errors",
+    }
+    foreign = {one.partition(".")[0] for one in done.stdout.split()} - {*sys.stdlib_module_names, "__main__"}
+    assert foreign == {"foretype_models", "foretype_context"}
 
 
 def add_embedder(folder: Path, **changes: Any) -> None:
