@@ -127,34 +127,35 @@ async def test_sums_and_retention_are_kept_up_also_after_a_sudden_end(tmp_path: 
 
 
 async def test_text_is_kept_only_with_consent_and_only_encrypted(tmp_path: Path) -> None:
+    folder = tmp_path / "telemetry"
     secret = "def the_secret_of_the_tenant():"
     clock = Clock()
-    async with sink(tmp_path, clock=clock) as telemetry:
+    async with sink(folder, clock=clock) as telemetry:
         receipt = await telemetry(SENDER, "b1", [opportunity(1), sample(2, secret)])
-        assert not receipt.store_text and not (tmp_path / "texts").exists()
+        assert not receipt.store_text and not (folder / "texts").exists()
         await (await telemetry.open()).set_consent(Consent("default", store_text=True, text_days=5))
         clock.now_s += 31
         receipt = await telemetry(SENDER, "b2", [opportunity(3), sample(4, secret)])
         assert receipt.store_text
         await telemetry(SENDER, "b2", [opportunity(3), sample(4, secret)])  # sent again
-    (kept,) = [path for path in (tmp_path / "texts").rglob("*") if path.is_file()]
-    assert files_with(tmp_path, secret.encode()) == []
-    assert files_with(tmp_path, b"the_secret") == []
-    privacy = Privacy(tmp_path)
+    (kept,) = [path for path in (folder / "texts").rglob("*") if path.is_file()]
+    assert files_with(folder, secret.encode()) == []
+    assert files_with(folder, b"the_secret") == []
+    privacy = Privacy(folder)
     # No export without `train`, whatever is stored.
-    assert await asyncio.to_thread(privacy.export, tmp_path / "out") == {"tenants": 0, "events": 0, "texts": 0}
+    assert await asyncio.to_thread(privacy.export, folder / "out") == {"tenants": 0, "events": 0, "texts": 0}
     await asyncio.to_thread(lambda: privacy.set("default", train=True))
-    assert await asyncio.to_thread(privacy.export, tmp_path / "out") == {"tenants": 1, "events": 2, "texts": 1}
-    assert secret in (tmp_path / "out").read_text()
-    (tmp_path / "out").unlink()
+    assert await asyncio.to_thread(privacy.export, folder / "out") == {"tenants": 1, "events": 2, "texts": 1}
+    assert secret in (folder / "out").read_text()
+    (folder / "out").unlink()
     changed = bytearray(kept.read_bytes())
     changed[-1] ^= 1
     whole = kept.read_bytes()
     kept.write_bytes(changed)
     with pytest.raises(ValueError, match="cannot be decrypted"):
-        await asyncio.to_thread(privacy.export, tmp_path / "out")
+        await asyncio.to_thread(privacy.export, folder / "out")
     kept.write_bytes(whole)
-    async with sink(tmp_path, clock=clock) as telemetry:
+    async with sink(folder, clock=clock) as telemetry:
         clock.wall_ms += 4 * 86_400_000
         await telemetry.tidy()
         assert kept.exists()
@@ -164,19 +165,21 @@ async def test_text_is_kept_only_with_consent_and_only_encrypted(tmp_path: Path)
 
 
 async def test_withdrawn_consent_removes_texts_at_once(tmp_path: Path) -> None:
-    async with sink(tmp_path) as telemetry:
+    folder = tmp_path / "telemetry"
+    async with sink(folder) as telemetry:
         await (await telemetry.open()).set_consent(Consent("default", store_text=True))
         await telemetry(SENDER, "b1", [sample(1, "text")])
-    assert [path for path in (tmp_path / "texts").rglob("*") if path.is_file()]
-    await asyncio.to_thread(lambda: Privacy(tmp_path).set("default", store_text=False))
-    assert not [path for path in (tmp_path / "texts").rglob("*") if path.is_file()]
+    assert [path for path in (folder / "texts").rglob("*") if path.is_file()]
+    await asyncio.to_thread(lambda: Privacy(folder).set("default", store_text=False))
+    assert not [path for path in (folder / "texts").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("whole_tenant", [False, True])
 async def test_deletion_leaves_no_byte_in_any_file(tmp_path: Path, whole_tenant: bool) -> None:
     """By user and by tenant, while a gateway has the store open, after sums were made."""
+    folder = tmp_path / "telemetry"
     other = "f" * 32
-    async with sink(tmp_path) as telemetry:
+    async with sink(folder) as telemetry:
         await (await telemetry.open()).set_consent(Consent("default", store_text=True))
         for start in range(0, 3000, 1000):
             events = [display(start + seq, f"session-of-{USER[:8]}", 900.0) for seq in range(1000)]
@@ -184,15 +187,15 @@ async def test_deletion_leaves_no_byte_in_any_file(tmp_path: Path, whole_tenant:
         if not whole_tenant:
             await telemetry(Sender("c2", user=other), "b9", [opportunity(1), sample(2, "text")])
         await telemetry.tidy()
-        assert files_with(tmp_path, USER.encode()) and files_with(tmp_path, b"session-of-01234567")
-        removed = await asyncio.to_thread(Privacy(tmp_path).delete, "default", None if whole_tenant else USER)
+        assert files_with(folder, USER.encode()) and files_with(folder, b"session-of-01234567")
+        removed = await asyncio.to_thread(Privacy(folder).delete, "default", None if whole_tenant else USER)
         assert removed == {"events": 3000, "texts": 3}
-        assert files_with(tmp_path, USER.encode()) == []
-        assert files_with(tmp_path, b"session-of-01234567") == []
+        assert files_with(folder, USER.encode()) == []
+        assert files_with(folder, b"session-of-01234567") == []
         if whole_tenant:
-            assert files_with(tmp_path, b"default") == []
+            assert files_with(folder, b"default") == []
         else:
-            assert files_with(tmp_path, other.encode())
+            assert files_with(folder, other.encode())
         receipt = await telemetry(SENDER, "b10", [opportunity(1)])  # and the gateway goes on
         assert not receipt.refused
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,12 +20,13 @@ from foretype_backend.serving.service import CompletionService
 
 if TYPE_CHECKING:
     from foretype_backend.identity.identity import Identity
+    from foretype_backend.telemetry.upkeep import Kept
 
 __all__ = ["AdminDoor"]
 
 
 class AdminDoor:
-    """Args: `pools` by name; `clock` in seconds since any moment; `place` among the workers of one gateway."""
+    """Args: `pools` by name; `clock` in seconds since any moment; `place` among the workers of one gateway; `kept` of telemetry."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class AdminDoor:
         families: Callable[[], Iterable[Metric]],
         identity: Identity | None = None,
         place: WorkerAddress | None = None,
+        kept: Callable[[], Sequence[Kept]] = tuple,
     ) -> None:
         self._pools = dict(pools)
         self._stream = stream
@@ -45,6 +47,7 @@ class AdminDoor:
         self._clock = clock
         self._started = clock()
         self.peers = WorkerPeers(families, self.report, place)
+        self._kept = kept
 
     def register(self, app: DocumentedApp) -> None:
         app.door(
@@ -68,6 +71,7 @@ class AdminDoor:
             report["rungs"] = {name: rung for name, rung in rungs.items() if name == principal.tenant}
             report["other_rungs"] = len(rungs) - len(report["rungs"])
             report["chat_templates"] = []
+            report["retention"] = [one for one in report["retention"] if one["tenant"] == principal.tenant]
         body = msgspec.json.encode(report)
         return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
@@ -84,6 +88,7 @@ class AdminDoor:
             "pools": {name: _pool(service) for name, service in self._pools.items()},
             "chat_tpot_p99_ms": self._chat.tpot_p99_ms(),
             "chat_templates": [template._asdict() for template in self._chat.templates.report()],
+            "retention": [one._asdict() for one in self._kept()],
             "identity": None
             if identity is None
             else {"version": identity.directory.version, "age_s": round(identity.watch.age_s, 3)},

@@ -122,6 +122,9 @@ def merged_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Reports of `/admin/status` as one: counts add up; times, levels and ages are the worst one's; a hit rate is counted again."""
     report = _together("", list(reports))
     report["workers"] = len(reports)
+    report["retention"] = max(
+        (one.get("retention", []) for one in reports), key=len
+    )  # of workers that looked, one store's
     report["service"] = RUNGS[max(report["rungs"].values(), default=0)].value
     for pool in report["pools"].values():
         engine = pool["engine"]

@@ -102,6 +102,10 @@ def table(report: dict[str, Any]) -> Group:
         parts.append(Text(f"served less: {told}{more}"))
     if report.get("other_rungs"):
         parts.append(Text(f"served less: {report['other_rungs']} other tenants"))
+    for one in report.get("retention", []):
+        for what, days in (("event", one["events_days"]), ("text", one["text_days"])):
+            if one[f"oldest_{what}"] is not None:
+                parts.append(Text(f"{one['tenant']}: oldest {what} of {one[f'oldest_{what}']}, kept for {days} days"))
     for template in report["chat_templates"]:
         if template["changing"]:
             told = f"template {template['template']}: its beginning changes after {template['stable_characters']} characters"

@@ -43,6 +43,7 @@ from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.serving.tracing import RequestTracer
 from foretype_backend.telemetry.intake import Sender
+from foretype_backend.telemetry.sink import TelemetrySink
 
 if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_wire.tracing.spans import Tracing
@@ -142,7 +143,10 @@ def create_app(
     pools = _services(service, quality)
     others = {name: one.metrics for name, one in pools.items() if one is not service}
     families = functools.partial(service.metrics.families, others)
-    admin = AdminDoor(pools, stream, chat, clock=time.monotonic, families=families, identity=identity, place=place)
+    kept = (lambda: feedback.kept) if isinstance(feedback, TelemetrySink) else tuple
+    admin = AdminDoor(
+        pools, stream, chat, clock=time.monotonic, families=families, identity=identity, place=place, kept=kept
+    )
     health = HealthDoor(
         service,
         profile,

@@ -196,6 +196,7 @@ async def open_telemetry(config: Config, closing: AsyncExitStack) -> TelemetrySi
             await sink.open()
         except StoreError as error:
             raise ConfigError("telemetry.url", f"{error}") from error
+    sink.start()
     return sink
 
 

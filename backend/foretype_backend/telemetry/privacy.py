@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import select
 
+from foretype_backend.config.load import Config, load_config
 from foretype_backend.database import is_there
-from foretype_backend.errors import StoreError
+from foretype_backend.errors import ConfigError, StoreError
+from foretype_backend.identity.audit_chain import Act
+from foretype_backend.identity.store import audited
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.intake import safe_name
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, events
 from foretype_backend.telemetry.store import Store
 from foretype_backend.telemetry.texts import Texts, read_key
+from foretype_backend.telemetry.upkeep import kept, reseal
 
 __all__ = ["Privacy"]
 
@@ -33,17 +40,28 @@ class Privacy:
 
     Args:
         directory: the state directory's `telemetry` folder.
-        url, text_url, key_file: as in the gateway's configuration.
+        url, text_url, key_file: as in the gateway's configuration; stronger than what `profile` says.
+        profile: the gateway's TOML file.
 
     Every method raises ValueError with a message for people: nothing of what it says holds source text.
     """
 
     def __init__(
-        self, directory: Path, *, url: str | None = None, text_url: str | None = None, key_file: Path | None = None
+        self,
+        directory: Path,
+        *,
+        url: str | None = None,
+        text_url: str | None = None,
+        key_file: Path | None = None,
+        profile: Path | None = None,
     ) -> None:
-        self.url = url or str(directory / "events.db")
-        self.text_url = text_url or str(directory / "texts")
-        self._key_file, self._own_key = key_file, directory / "key"
+        state = directory.parent
+        self._config = Config(state_dir=state) if profile is None else load_config(profile=profile, state_dir=state)
+        named = self._config.telemetry
+        self.url = url or named.url or str(directory / "events.db")
+        self.text_url = text_url or named.text_url or str(directory / "texts")
+        self._key_file = key_file or (None if named.key_file is None else Path(named.key_file))
+        self._own_key = directory / "key"
 
     def show(self) -> dict[str, Any]:
         """Places, and for each tenant its flags, retention in days, and what there is of it."""
@@ -72,7 +90,8 @@ class Privacy:
                     "retention": "until removed",
                 },
             ],
-            "tenants": tenants or [{**Consent("default")._asdict(), "events": 0, "texts": 0}],
+            "tenants": tenants
+            or [{**Consent("default")._asdict(), "events": 0, "texts": 0, "oldest_event": None, "oldest_text": None}],
         }
 
     def set(self, tenant: str, **changes: Any) -> dict[str, Any]:
@@ -82,9 +101,11 @@ class Privacy:
 
         async def change(store: Store, texts: Texts | None) -> dict[str, Any]:
             consent = (await store.consent(tenant))._replace(**changes)
+            await self._note(Act("privacy.set", tenant, tenant, changes))
             await store.set_consent(consent)
             if texts is not None and not consent.store_text:
-                await texts.delete(tenant=tenant)
+                async with store.alone():
+                    await texts.delete(tenant=tenant)
             return consent._asdict()
 
         if safe_name(tenant) != tenant:
@@ -95,7 +116,13 @@ class Privacy:
         """Remove everything of a tenant, or of one user of it. Returns how many events and objects of text went."""
 
         async def remove(store: Store, texts: Texts | None) -> dict[str, int]:
-            objects = await texts.delete(tenant=tenant, user=user) if texts is not None else 0
+            # The log outlives what is deleted: it holds a digest of the pseudonym.
+            subject = tenant if user is None else f"user {sha256(user.encode()).hexdigest()[:16]}"
+            await self._note(Act("privacy.delete", subject, tenant, {"whole_tenant": user is None}))
+            objects = 0
+            if texts is not None:
+                async with store.alone():
+                    objects = await texts.delete(tenant=tenant, user=user)
             return {"events": await store.delete(tenant=tenant, user=user), "texts": objects}
 
         if not self._exists():
@@ -108,6 +135,9 @@ class Privacy:
         async def write(store: Store, texts: Texts | None) -> dict[str, int]:
             counts = {"tenants": 0, "events": 0, "texts": 0}
             consents = [consent for consent in await store.consents() if consent.train]
+            for consent in consents:
+                details = {"file": str(file), "texts": consent.store_text and texts is not None}
+                await self._note(Act("privacy.export", consent.tenant, consent.tenant, details))
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as out:
                 for consent in consents:
@@ -117,7 +147,8 @@ class Privacy:
                         counts["events"] += 1
                     if texts is None or not consent.store_text:
                         continue
-                    async for path in texts.paths(consent.tenant):
+                    found = [path async for path in texts.paths(consent.tenant)]
+                    for path in {path.partition(".")[0]: path for path in sorted(found)}.values():
                         for sample in await texts.read(path):
                             out.write(msgspec.json.encode({"tenant": consent.tenant, **sample}) + b"\n")
                             counts["texts"] += 1
@@ -127,12 +158,44 @@ class Privacy:
             raise ValueError(f"{self.url} is not there: no gateway has kept anything in it; give --store URL")
         return self._run(write)
 
+    def rotate_key(self, *, to: Path | None = None, go_on: bool = False) -> dict[str, Any]:
+        """Make another key of the texts, and seal again what former ones sealed; what was killed half way is gone on with.
+
+        Args:
+            to: a file with another master key, which is to open all texts from now on as the present one does.
+            go_on: make no new key.
+        """
+
+        async def rotate(store: Store, texts: Texts | None) -> dict[str, Any]:
+            if texts is None:
+                raise StoreError(f"{self.text_url} is not there: no text was ever kept; give --texts URL")
+            also = None if to is None else read_key(to, to)
+            await self._note(Act("privacy.rotate_key", self.text_url, details={"go_on": go_on, "to": to is not None}))
+            if not go_on:
+                await texts.keys.add(_now_ms(), also)
+            done = await reseal(store, texts, most=sys.maxsize, now_ms=_now_ms())
+            return {
+                "key": await texts.keys.newest(),
+                "sealed_again": done.done,
+                "former_keys": len(await texts.keys.former()),
+            }
+
+        return self._run(rotate)
+
+    async def _note(self, act: Act) -> None:
+        """In the audit log, before it is done. Raises StoreError or ConfigError: then it is not."""
+        async with audited(self._config) as identity:
+            await identity.note(act)
+
     async def _shown(self, store: Store, texts: Texts | None) -> tuple[str, list[dict[str, Any]]]:
         tenants: list[dict[str, Any]] = []
+        since = {one.tenant: one for one in await kept(store, texts)}
         for consent in await store.consents():
+            one = since.get(consent.tenant)
+            oldest = {"oldest_event": one and one.oldest_event, "oldest_text": one and one.oldest_text}
             count = await store.count(tenant=consent.tenant)
             objects = [path async for path in texts.paths(consent.tenant)] if texts is not None else []
-            tenants.append({**consent._asdict(), "events": count, "texts": len(objects)})
+            tenants.append({**consent._asdict(), "events": count, "texts": len(objects), **oldest})
         return store.place, tenants
 
     def _exists(self) -> bool:
@@ -152,7 +215,7 @@ class Privacy:
 
         try:
             return asyncio.run(whole())
-        except (StoreError, OSError) as error:
+        except (StoreError, ConfigError, OSError) as error:
             raise ValueError(str(error)) from error
 
     @asynccontextmanager
@@ -163,6 +226,10 @@ class Privacy:
             yield store, texts
         finally:
             await store.close()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 async def _events_of(store: Store, tenant: str) -> AsyncGenerator[dict[str, Any]]:

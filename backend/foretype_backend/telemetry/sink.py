@@ -7,6 +7,7 @@ cannot be opened, or cannot take anything, batches are refused, and the clients 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from foretype_backend.telemetry.intake import Received, Refused, Sender
     from foretype_backend.telemetry.store import Store
     from foretype_backend.telemetry.texts import Texts
+    from foretype_backend.telemetry.upkeep import Kept
 
 __all__ = ["Receipt", "TelemetrySink"]
 
@@ -79,6 +81,19 @@ class TelemetrySink:
         self._consents = RememberedConsents(clock)
         self._dirty: set[tuple[str, str]] = set()
         self._modules: Any = None
+        self._starting: asyncio.Task[None] | None = None
+        self.kept: Sequence[Kept] = ()
+        """As the last look after it found it."""
+
+    def start(self, after_s: float = _HOUSEKEEPING_S) -> None:
+        """Look after what former processes kept, also where no batch comes: what is over its retention goes."""
+        self._starting = asyncio.get_running_loop().create_task(self._start(after_s))
+
+    async def _start(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        with contextlib.suppress(StoreError):  # logged, and tried again with the first batch
+            if await asyncio.to_thread(_is_there, self.url):
+                await self.tidy()
 
     async def open(self) -> Store:
         """The open store. Raises StoreError; the same again, without trying, for half a minute after."""
@@ -125,6 +140,9 @@ class TelemetrySink:
 
     async def close(self) -> None:
         """Commit what waits, and close."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
         for task in self._tasks[1:]:
             task.cancel()
         if self._store is not None and self._waiting:
@@ -213,6 +231,12 @@ class TelemetrySink:
             self._texts = await asyncio.to_thread(self._open_texts)
         today = datetime.fromtimestamp(self._wall_ms() / 1000, UTC).date()
         await self._modules.upkeep.tidy(store, self._texts, days, today=today, now_ms=self._wall_ms())
+        self.kept = await self._modules.upkeep.kept(store, self._texts)
+
+
+def _is_there(url: str) -> bool:
+    """Asked in a thread: the module brings a database's libraries."""
+    return bool(import_module("foretype_backend.database").is_there(url, "telemetry.url"))
 
 
 class _Modules:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from foretype_backend.database import mapped, open_database, place_of
@@ -20,6 +20,8 @@ _NAMES: Final = ", ".join(EVENT_COLUMNS)
 _INSERT: Final = f"INSERT INTO events ({_NAMES}) VALUES ({', '.join('?' * len(EVENT_COLUMNS))}) ON CONFLICT DO NOTHING"
 _INCOMING: Final = "CREATE TEMPORARY TABLE IF NOT EXISTS incoming (LIKE events) ON COMMIT DELETE ROWS"
 _TAKE_IN: Final = f"INSERT INTO events ({_NAMES}) SELECT {_NAMES} FROM incoming ON CONFLICT DO NOTHING"
+_ALONE: Final = 0x74657874
+"""Of PostgreSQL's advisory lock."""
 
 
 class Store:
@@ -91,13 +93,17 @@ class Store:
 
     async def count(self, **where: str) -> int:
         """Number of events with these column values."""
-        from sqlalchemy import func
-
         query = select(func.count()).select_from(events)
         for name, value in where.items():
             query = query.where(events.c[name] == value)
         async with self._mapped(), self.engine.connect() as connection:
             return int((await connection.execute(query)).scalar_one())
+
+    async def oldest_days(self) -> dict[str, str]:
+        """Of each tenant with events, the day (UTC, YYYY-MM-DD) of its oldest."""
+        query = select(events.c.tenant, func.min(events.c.day)).group_by(events.c.tenant)
+        async with self._mapped(), self.engine.connect() as connection:
+            return {row[0]: row[1] for row in await connection.execute(query)}
 
     async def keys(self, session: str) -> set[int]:
         """Sequence numbers that are stored of one client session."""
@@ -144,6 +150,14 @@ class Store:
     async def transaction(self) -> AsyncGenerator[AsyncConnection]:
         async with self._mapped(), self.engine.begin() as connection:
             yield connection
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncGenerator[None]:
+        """Nobody else is in here, in any process: for what seals texts again and for what removes them."""
+        async with self.transaction() as connection:
+            if not self.is_sqlite:  # whose transaction keeps all others out
+                await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ALONE})")
+            yield
 
     def _mapped(self) -> AbstractAsyncContextManager[None]:
         return mapped(self.place)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import date, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import delete, insert, select
 
 from foretype_backend.telemetry.aggregate import refresh
 from foretype_backend.telemetry.schema import events, state
 from foretype_backend.telemetry.store import Store
-from foretype_backend.telemetry.texts import Texts
+from foretype_backend.telemetry.text_keys import MASTER
+from foretype_backend.telemetry.texts import Resealed, Texts
 
-__all__ = ["tidy", "unsummed"]
+__all__ = ["Kept", "kept", "reseal", "tidy", "unsummed"]
 
 _SUMMED: Final = "summed_to_ms"
+_STEP: Final = 20
+"""Objects that are sealed again before others may go on."""
+_AT_ONCE: Final = 2000
+"""Objects that a gateway seals again in a minute."""
 
 
 async def unsummed(store: Store) -> set[tuple[str, str]]:
@@ -26,8 +31,45 @@ async def unsummed(store: Store) -> set[tuple[str, str]]:
         return {(row[0], row[1]) for row in await connection.execute(query)}
 
 
+class Kept(NamedTuple):
+    """How far back a tenant's events and texts go (UTC days, YYYY-MM-DD; None where there are none), and how far they may."""
+
+    tenant: str
+    oldest_event: str | None
+    events_days: int
+    oldest_text: str | None
+    text_days: int
+
+
+async def kept(store: Store, texts: Texts | None) -> list[Kept]:
+    """Of every tenant, what is there now. Raises StoreError."""
+    events_since = await store.oldest_days()
+    found: list[Kept] = []
+    for one in await store.consents():
+        days = [] if texts is None else [path.split("/")[2] async for path in texts.paths(one.tenant)]
+        oldest = events_since.get(one.tenant)
+        found.append(Kept(one.tenant, oldest, one.events_days, min(days, default=None), one.text_days))
+    return found
+
+
+async def reseal(store: Store, texts: Texts, *, most: int, now_ms: int) -> Resealed:
+    """Seal up to so many objects of former keys again, and remove those keys when nothing is left. Raises StoreError.
+
+    In steps: each keeps out what removes texts, and on SQLite what writes events, for a moment alone.
+    """
+    done = 0
+    while True:
+        async with store.alone():
+            step = await texts.reseal(min(_STEP, most - done))
+            if not step.left:
+                await texts.keys.retire(now_ms)
+        done += step.done
+        if not step.left or done >= most:
+            return Resealed(done, step.left)
+
+
 async def tidy(store: Store, texts: Texts | None, days: Iterable[tuple[str, str]], *, today: date, now_ms: int) -> None:
-    """Sum `days`, then remove events and texts that are over their retention. Sums stay."""
+    """Sum `days`, then remove events and texts that are over their retention, and go on with a rotation. Sums stay."""
     await refresh(store, days)
     async with store.transaction() as connection:
         # A minute of margin: an event may have been received before the sums, and committed after them.
@@ -37,8 +79,12 @@ async def tidy(store: Store, texts: Texts | None, days: Iterable[tuple[str, str]
     first = [(one.tenant, (today - timedelta(days=one.events_days)).isoformat()) for one in consents]
     if await store.expire(today.isoformat(), first):
         await store.compact()
-    for one in consents:
-        if texts is not None:
+    if texts is None:
+        return
+    async with store.alone():
+        for one in consents:
             # Without consent nothing may stay, however young.
             keep = today - timedelta(days=one.text_days) if one.store_text else today + timedelta(days=1)
             await texts.delete(tenant=one.tenant, before_day=keep.isoformat())
+    if await texts.keys.newest() != MASTER:
+        await reseal(store, texts, most=_AT_ONCE, now_ms=now_ms)

@@ -37,6 +37,10 @@ TextsOption = Annotated[
     typer.Option("--texts", metavar="URL", help="The gateway's telemetry.text_url. Default: beside the store."),
 ]
 KeyOption = Annotated[Path | None, typer.Option("--key-file", metavar="FILE", help="The gateway's telemetry.key_file.")]
+ProfileOption = Annotated[
+    Path | None,
+    typer.Option("--profile", metavar="FILE", help="The gateway's TOML file: says its stores, key and audit log."),
+]
 TenantOption = Annotated[str, typer.Option("--tenant", help="Whose.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -47,6 +51,7 @@ def show(
     store: StoreOption = None,
     texts: TextsOption = None,
     key_file: KeyOption = None,
+    profile: ProfileOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
     """Places, retention and flags."""
@@ -60,7 +65,7 @@ def show(
             "retention": "until acknowledged, at most 16 MiB",
         }
         result: dict[str, Any] = {"user": user_in(folder), "spooled_batches": len(spool.names()), "places": [place]}
-        gateway = _gateway(folder, store, texts, key_file, needed=False)
+        gateway = _gateway(folder, store, texts, key_file, profile, needed=False)
         if gateway is None:
             result["tenants"] = []
         else:
@@ -89,6 +94,7 @@ def set_(
     store: StoreOption = None,
     texts: TextsOption = None,
     key_file: KeyOption = None,
+    profile: ProfileOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
     """Change what a tenant agrees to. A running gateway follows within half a minute."""
@@ -105,7 +111,7 @@ def set_(
             raise InputError(
                 "nothing to change: give --store-text, --train, --user-reports, --events-days or --text-days"
             )
-        gateway = _gateway(_folder(state_dir), store, texts, key_file)
+        gateway = _gateway(_folder(state_dir), store, texts, key_file, profile)
         _done(_told(lambda: gateway.set(tenant, **changes)), as_json=as_json)
 
 
@@ -119,6 +125,7 @@ def delete(
     store: StoreOption = None,
     texts: TextsOption = None,
     key_file: KeyOption = None,
+    profile: ProfileOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
     """Remove everything of a user, or of a whole tenant, from the store, the texts and this machine's spool."""
@@ -135,7 +142,7 @@ def delete(
         spooled = spool.names() if user in (None, own) else []
         for name in spooled:  # before the store: what is removed there must not come back from here
             spool.remove(name)
-        gateway = _gateway(folder, store, texts, key_file, needed=False)
+        gateway = _gateway(folder, store, texts, key_file, profile, needed=False)
         removed = {"events": 0, "texts": 0}
         if gateway is not None:
             removed = _told(lambda: gateway.delete(tenant or "default", user))
@@ -151,19 +158,56 @@ def export(
     store: StoreOption = None,
     texts: TextsOption = None,
     key_file: KeyOption = None,
+    profile: ProfileOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
     """Events and texts of the tenants that agreed to `train`, and of nobody else."""
     with errors_told():
-        gateway = _gateway(_folder(state_dir), store, texts, key_file)
+        gateway = _gateway(_folder(state_dir), store, texts, key_file, profile)
         _done(_told(lambda: gateway.export(file)), as_json=as_json)
+
+
+@app.command("rotate-key")
+def rotate_key(
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            help="Another telemetry.key_file that is to open the texts too; gateways get it next.",
+        ),
+    ] = None,
+    go_on: Annotated[
+        bool, typer.Option("--continue", help="Make no new key: seal again what former keys still seal.")
+    ] = False,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    texts: TextsOption = None,
+    key_file: KeyOption = None,
+    profile: ProfileOption = None,
+    state_dir: StateDirOption = None,
+) -> None:
+    """Seal kept texts with a new key. Gateways follow by themselves, and remove the former ones ten minutes later."""
+    with errors_told():
+        if to is not None and go_on:
+            raise InputError("--to: a new key is what opens with FILE; leave --continue out")
+        gateway = _gateway(_folder(state_dir), store, texts, key_file, profile)
+        _done(_told(lambda: gateway.rotate_key(to=to, go_on=go_on)), as_json=as_json)
 
 
 def _folder(state_dir: Path | None) -> Path:
     return (state_dir or default_state_dir()) / "telemetry"
 
 
-def _gateway(folder: Path, store: str | None, texts: str | None, key_file: Path | None, *, needed: bool = True) -> Any:
+def _gateway(
+    folder: Path,
+    store: str | None,
+    texts: str | None,
+    key_file: Path | None,
+    profile: Path | None,
+    *,
+    needed: bool = True,
+) -> Any:
     """The gateway's side; None where it is not installed."""
     for point in entry_points(group=_GROUP):
         try:
@@ -172,7 +216,10 @@ def _gateway(folder: Path, store: str | None, texts: str | None, key_file: Path 
             if not needed and store is None:
                 return None
             raise InputError(f"the gateway is not installed here ({error}); pip install 'foretype[gateway]'") from error
-        return make(folder, url=store, text_url=texts, key_file=key_file)
+        try:
+            return make(folder, url=store, text_url=texts, key_file=key_file, profile=profile)
+        except ValueError as error:  # of the profile
+            raise InputError(str(error)) from error
     if needed or store is not None:
         raise InputError("the gateway is not installed here; pip install 'foretype[gateway]'")
     return None
@@ -202,11 +249,12 @@ def _print(result: dict[str, Any]) -> None:
         screen.print(f"{place['what'] + ':':<8}{place['place']}", soft_wrap=True)
         screen.print(f"{'':<8}{place['holds']}; kept: {place['retention']}", soft_wrap=True)
     flags_of, counts_of = ("store_text", "train", "user_reports"), ("events_days", "text_days", "events", "texts")
-    tenants = Table("tenant", *flags_of, *counts_of, box=None)
+    oldest_of = ("oldest_event", "oldest_text")
+    tenants = Table("tenant", *flags_of, *counts_of, *oldest_of, box=None)
     for tenant in result["tenants"]:
         flags = ["yes" if tenant[name] else "no" for name in flags_of]
         numbers = [str(tenant[name]) for name in counts_of]
-        tenants.add_row(tenant["tenant"], *flags, *numbers)
+        tenants.add_row(tenant["tenant"], *flags, *numbers, *(tenant[name] or "" for name in oldest_of))
     screen.print(tenants)
     screen.print(
         f"you: {result['user'] or 'nothing recorded here yet'}; {result['spooled_batches']} batches in the spool"

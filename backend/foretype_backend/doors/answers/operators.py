@@ -41,6 +41,16 @@ class IdentityStatus(TypedDict):
     age_s: float
 
 
+class KeptTelemetry(TypedDict):
+    """How far back a tenant's events and texts go (UTC days), and for how many days they may be kept."""
+
+    tenant: str
+    oldest_event: str | None
+    events_days: int
+    oldest_text: str | None
+    text_days: int
+
+
 class Status(TypedDict):
     """A gateway at a glance; `rungs`, how much less a tenant is served, of one's own tenant and `other_rungs` of how many more."""
 
@@ -54,6 +64,7 @@ class Status(TypedDict):
     chat_tpot_p99_ms: dict[str, float]
     chat_templates: list[ChatTemplate]
     identity: IdentityStatus | None
+    retention: list[KeptTelemetry]
     other_rungs: NotRequired[int]
     workers: NotRequired[int]
 
