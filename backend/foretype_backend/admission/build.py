@@ -12,14 +12,17 @@ from foretype_backend.admission.scheduler import Scheduler, SlotLimits
 from foretype_backend.config.load import LimitsConfig
 from foretype_backend.config.settings import AdmissionConfig
 
-__all__ = ["make_scheduler", "objectives_s"]
+__all__ = ["make_scheduler", "objectives_s", "promised_s"]
+
+
+def promised_s(admission: AdmissionConfig) -> dict[str, float]:
+    """Promised seconds to first token by class, and by the mode `fim`."""
+    return {name: value / 1000 for name, value in msgspec.structs.asdict(admission.objectives_ms).items()}
 
 
 def objectives_s(admission: AdmissionConfig) -> dict[str, float]:
-    """Promised seconds to first token by class, and by the mode `fim`; empty where nothing is shed."""
-    if not admission.shed:
-        return {}
-    return {name: value / 1000 for name, value in msgspec.structs.asdict(admission.objectives_ms).items()}
+    """Those that admission defends; empty where nothing is shed."""
+    return promised_s(admission) if admission.shed else {}
 
 
 def make_scheduler(limits: LimitsConfig, admission: AdmissionConfig | None) -> Scheduler:

@@ -42,6 +42,7 @@ LARGEST: Final = frozenset(
         "foretype_identity_age_seconds",
         "foretype_kv_use_ratio",
         "foretype_leases_away_seconds",
+        "foretype_objective_seconds",
         "foretype_replica_kv_use_ratio",
         "foretype_replica_standing",
         "foretype_service_rung",

@@ -16,6 +16,8 @@ from foretype_backend.admission.outcomes import Decision, Reason
 from foretype_backend.admission.scheduler import SchedulerStatistics
 from foretype_backend.engines.port import EngineStatistics
 from foretype_backend.identity.directory import Denial
+from foretype_backend.operations.objectives import ObjectiveMetrics
+from foretype_backend.operations.stages import StageMetrics
 
 __all__ = ["CONTENT_TYPE", "Measured", "Metrics"]
 
@@ -40,7 +42,11 @@ _TPOT_BUCKETS_S = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5)
 
 
 class Metrics:
-    """What the gateway counts. Live figures (running, waiting, engine counters) are read at the time of a scrape."""
+    """What the gateway counts. Live figures (running, waiting, engine counters) are read at the time of a scrape.
+
+    Args:
+        objectives_s: promised from receipt to first text, by class and by the mode `fim`.
+    """
 
     def __init__(
         self,
@@ -49,9 +55,12 @@ class Metrics:
         scheduler: Callable[[], SchedulerStatistics],
         connections: Callable[[], int],
         slots: int = 0,
+        objectives_s: Mapping[str, float] | None = None,
         collectors: Iterable[Collector] = (),
     ) -> None:
         self.registry = CollectorRegistry()
+        self.objectives = ObjectiveMetrics(self.registry, objectives_s or {})
+        self.stages = StageMetrics(self.registry)
         self.ttft = Histogram(
             "foretype_ttft_seconds",
             "Receipt of a request to its first text.",
@@ -141,6 +150,7 @@ class Metrics:
         Acceptance is accepted / (accepted + read): what nobody can have read was not refused (evals research, section 5.1).
         """
         self.feedback_events.inc(len(events) - refused)
+        self.stages.told_by_clients(events)
         for event in events:
             if event.get("event") != "display":
                 continue

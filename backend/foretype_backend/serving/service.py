@@ -25,7 +25,7 @@ from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_backend.admission import scheduler
-from foretype_backend.admission.build import make_scheduler, objectives_s
+from foretype_backend.admission.build import make_scheduler, objectives_s, promised_s
 from foretype_backend.admission.degradation import Ladder
 from foretype_backend.admission.limits import Denied, Reservation
 from foretype_backend.admission.outcomes import SHED, Decision, Reason
@@ -114,6 +114,7 @@ class CompletionService:
             scheduler=lambda: self._scheduler.statistics(),
             connections=connections,
             slots=limits.max_running,
+            objectives_s=promised_s(admission or AdmissionConfig()),
             collectors=engine.collectors() if isinstance(engine, Measured) else (),
         )
         self.metrics.watch_load(
@@ -135,6 +136,7 @@ class CompletionService:
         fresh = make_scheduler(limits, admission)
         self.limits = self._generation.limits = limits
         self._objectives_s = objectives_s(admission)
+        self.metrics.objectives.use(promised_s(admission))
         self._scheduler.limits = fresh.limits
         self._scheduler.pressure = fresh.pressure
 
@@ -227,6 +229,10 @@ class CompletionService:
                 )
             ttft_s = None if record.first_text is None else record.first_text - job.received
             self.metrics.finished(job.class_, reason, usage, ttft_s)
+            whole_s = self.clock() - job.received
+            self.metrics.objectives.ended(job.objective or job.class_, reason, first_text_s=ttft_s, whole_s=whole_s)
+            if outcome is not None:
+                self.metrics.stages.ended(job.class_, outcome.timings_ms, usage, job.prompt.placed)
             if self._tracer is not None:
                 self._tracer.ended(record, reason, usage, self.clock())
             _log.debug(

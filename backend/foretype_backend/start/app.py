@@ -98,8 +98,11 @@ def create_app(
     def denied(denial: Denial) -> None:
         service.metrics.denied(denial)
 
+    def measured(seconds: float) -> None:
+        service.metrics.stages.authenticated(seconds)
+
     logins = BrowserLogins(None if place is None else place.folder)
-    keeper = Gatekeeper(config, identity, denied=denied, logins=logins)
+    keeper = Gatekeeper(config, identity, denied=denied, measured=measured, logins=logins)
     requests = Bound(config.gateway.max_requests, _per_tenant(keeper, config)[1])
     service = CompletionService(
         engine,
