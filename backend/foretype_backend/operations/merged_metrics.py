@@ -50,6 +50,7 @@ LARGEST: Final = frozenset(
         "foretype_shedding_level",
         "foretype_speculation_accepted_share",
         "foretype_speculation_pays",
+        "foretype_start_seconds",
     }
 )
 """Every worker looks at the same thing; the one that sees it worst is believed."""

@@ -223,6 +223,12 @@ class Metrics:
             "foretype_tls_certificate_expires_seconds", "End of the gateway's certificate, Unix time.", expires_s
         )
 
+    def watch_start(self, seconds: Mapping[str, float]) -> None:
+        """Show how long the start took, by phase."""
+        started = Gauge("foretype_start_seconds", "What the start took, by phase.", ["phase"], registry=self.registry)
+        for phase, took in seconds.items():
+            started.labels(phase).set(took)
+
     def watch_loop(self) -> Callable[[float], None]:
         """Show how late the event loop is; what is returned takes each sample, in seconds."""
         told = "How late a timer of the event loop came: what input waits before it is looked at."

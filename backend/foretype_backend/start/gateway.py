@@ -16,6 +16,7 @@ from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.start.announcement import announced, is_announced
+from foretype_backend.start.phases import StartPhases
 from foretype_backend.start.plan import plan, salted
 from foretype_backend.start.profile import make_profile
 from foretype_backend.transport.sockets import Address, Inherited, address_of, bind, bind_metrics, inherited_socket
@@ -49,6 +50,7 @@ async def run_gateway(
         from foretype_backend.operations.workers import end_with_parent
 
         end_with_parent()
+    phases = StartPhases()
     start = plan(config)
     certificate, parts = start.certificate, start.parts
     # Before the model is loaded: a port in use is told at once.
@@ -58,7 +60,9 @@ async def run_gateway(
         if metrics_listener is not None:
             closing.callback(metrics_listener.close)
         closing.push_async_callback(parts.engine.close)
+        phases.over("plan")
         loading = asyncio.ensure_future(parts.engine.start())
+        loading.add_done_callback(lambda _: phases.overall("engine", since="plan"))
         closing.push_async_callback(_given_up, loading)
         await asyncio.sleep(0)  # a model loads in a process of its own; meanwhile this one imports and opens its stores
 
@@ -74,6 +78,7 @@ async def run_gateway(
         identity = await optional_parts.start_identity(config, _name(address_of(listener), where), closing)
         telemetry = await optional_parts.open_telemetry(config, closing)
         salts = optional_parts.make_salts(config, identity) if salted(config) else None
+        phases.over("stores")
         try:
             await loading
         except SaltIgnoredError as error:
@@ -82,9 +87,11 @@ async def run_gateway(
             raise ConfigError("engine", str(error)) from error
         if identity is not None and not parts.engine.capabilities().salt:
             raise cannot_keep_apart(config)
+        phases.skip()
         profile = make_profile(config, parts)
         if config.engine.name in RUNNING_SERVERS:
             await check_answer(parts.engine, parts.tokenizer, parts.grammar, layout=profile.layout)
+            phases.over("canary")
         tracing = optional_parts.open_traces(config, closing)
         accounts = None if identity is None else await optional_parts.open_accounts(config, closing)
         leases = None if accounts is None else optional_parts.open_leases(config, accounts, closing)
@@ -126,6 +133,8 @@ async def run_gateway(
                 announcement.enter_context(
                     announced(config.state_dir, host=host, port=port, token=config.token, version=gateway_version())
                 )
+            phases.over("doors")
+            gateway.state.service.metrics.watch_start(phases.seconds)
             ready(address)
 
         def use(new: Config) -> None:
