@@ -20,9 +20,11 @@ _WITHDRAWN = 'reason=~"cancelled|superseded|document_limit|disconnected"'
 
 @dataclass(frozen=True)
 class Panel:
-    """Attributes:
-    above, below: the value from which a line is drawn red.
-    right: legend of a line that has an axis of its own.
+    """Of the dashboard.
+
+    Attributes:
+        above, below: the value from which a line is drawn red.
+        right: legend of a line that has an axis of its own.
     """
 
     title: str
@@ -264,7 +266,7 @@ PANELS = (
     ),
     Panel(
         "9b · Speculation: guesses accepted, by pattern",
-        "By what stands at the cursor. Below 50 % it is switched off for a pattern.",
+        "By what stands at the cursor. Below 50 % it is switched off for the pattern, in the language.",
         "percentunit",
         {"{{pattern}}": "avg by (pattern) (foretype_speculation_pattern_share{I})"},
         below=0.5,

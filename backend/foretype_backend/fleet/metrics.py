@@ -77,4 +77,12 @@ class PoolCollector(Collector):
         for language, one in policy.languages().items():
             if one.accepted_share is not None:
                 share.add_metric([language], one.accepted_share)
-        yield from (verdicts, share)
+        by_pattern = GaugeMetricFamily(
+            "foretype_speculation_pattern_share",
+            "Guesses accepted of those made, by what stands at the cursor.",
+            labels=["language", "pattern"],
+        )
+        for (language, pattern), one in policy.patterns().items():
+            if one.accepted_share is not None:
+                by_pattern.add_metric([language, pattern.value], one.accepted_share)
+        yield from (verdicts, share, by_pattern)

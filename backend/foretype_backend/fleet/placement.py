@@ -10,6 +10,7 @@ from foretype_backend.engines.port import Chunk, EngineFinish, Origin
 from foretype_backend.errors import NoReplicaError
 from foretype_backend.fleet.members import Member, Members
 from foretype_backend.fleet.routing.router import Choice, Route, Router
+from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
 from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
 from foretype_backend.fleet.statistics import Agreement
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
@@ -58,7 +59,7 @@ class Placement:
             self.speculation = SpeculationPolicy(guesses, self._options)
         self.speculation.guesses = guesses
         load = self._router.statistics().in_flight
-        verdict = self.speculation.decide(_language(origin), min(load[name] for name in guessing))
+        verdict = self.speculation.decide(*_kind(origin), min(load[name] for name in guessing))
         return frozenset() if verdict.on else frozenset(guessing)
 
     def choose(self, found: LookUp, avoid: frozenset[str]) -> Choice:
@@ -85,7 +86,7 @@ class Placement:
         if not self._pass_through:
             book.sent(found, choice.replica, began)
         generated: list[int] = []
-        waiting, served = True, False
+        waiting, served, kind = True, False, _kind(found.origin)
         try:
             async for chunk in stream:
                 now = self._clock()
@@ -96,7 +97,7 @@ class Placement:
                     if alone:
                         self._router.measured(choice.replica, tokens - choice.cached_tokens, now - began)
                 if generated and chunk.token_ids and member.engine.guesses and self.speculation is not None:
-                    self.speculation.note(_language(found.origin), len(chunk.token_ids))
+                    self.speculation.note(*kind, len(chunk.token_ids))
                 generated += chunk.token_ids
                 if chunk.cached_tokens is not None:
                     self._agree(choice, found, chunk.cached_tokens)
@@ -129,6 +130,7 @@ class Placement:
         )
 
 
-def _language(origin: Origin) -> str:
-    """As a metric's label: a language without a grammar here counts as `other`."""
-    return origin.language if origin.language in LANGUAGES else "other"
+def _kind(origin: Origin) -> tuple[str, Pattern]:
+    """What speculation is judged by. A language without a grammar here counts as `other`."""
+    language = origin.language if origin.language in LANGUAGES else "other"
+    return language, pattern_of(line_at(origin.placed), language)

@@ -49,6 +49,7 @@ LARGEST: Final = frozenset(
         "foretype_service_tenants",
         "foretype_shedding_level",
         "foretype_speculation_accepted_share",
+        "foretype_speculation_pattern_share",
         "foretype_speculation_pays",
         "foretype_start_seconds",
     }

@@ -1,9 +1,10 @@
-"""Whether speculation pays, per language and load: by what was accepted, not by belief. Pure.
+"""Whether speculation pays, per language, pattern and load: by what was accepted, not by belief. Pure.
 
 A guess that is refused costs the target's time on it, and the more requests are computed at once the less time is left over: measured
 (decision 0008), guessing breaks even at a sixth of the guesses accepted for one request, and at 38 % for eight. Half accepted is
-therefore enough up to eight, and what lies beyond was not measured. What is switched off is tried now and then, so that a language
-that got better is noticed.
+therefore enough up to eight, and what lies beyond was not measured. A language switches it off, and so does, within a language, what
+stands at the cursor (:mod:`foretype_backend.fleet.routing.patterns`); one language's poor guesses say nothing of another's. What is
+switched off is tried now and then, so that what got better is noticed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from foretype_backend.fleet.routing.patterns import Pattern
 
 __all__ = ["SpeculationOptions", "SpeculationPolicy", "SpeculationStanding", "Verdict"]
 
@@ -22,6 +25,7 @@ class Verdict(StrEnum):
     UNMEASURED = "unmeasured"
     PROBE = "probe"
     ACCEPTANCE = "acceptance"  # too few guesses are accepted in this language
+    PATTERN = "pattern"  # too few are accepted at such places
     BATCH = "batch"  # the engine has better use for its time
 
     @property
@@ -34,11 +38,11 @@ class SpeculationOptions:
     """When speculation is on.
 
     Attributes:
-        off_below, on_above: share of guesses accepted; the gap keeps a language from flapping.
+        off_below, on_above: share of guesses accepted; the gap keeps a language or pattern from flapping.
         batch_max: requests in flight on a replica above which nothing is guessed: as many as it was measured to pay for.
-        steps_min: engine steps of a language before it is judged.
-        window_steps: a language's memory: counts are halved when it is full, so old text does not outvote new.
-        probe_every: one request in so many is speculated for although its language is off.
+        steps_min: engine steps of a language or pattern before it is judged.
+        window_steps: their memory: counts are halved when it is full, so old text does not outvote new.
+        probe_every: one request in so many is speculated for although its language or pattern is off.
     """
 
     off_below: float = 0.5
@@ -57,7 +61,7 @@ class SpeculationOptions:
 
 
 class SpeculationStanding(NamedTuple):
-    """A language: steps and tokens remembered, the share accepted (None before it is judged), whether it is on."""
+    """A language or pattern: steps and tokens remembered, the share accepted (None before it is judged), whether it is on."""
 
     steps: float
     tokens: float
@@ -66,7 +70,7 @@ class SpeculationStanding(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Language:
+class _Kind:
     steps: float = 0.0
     tokens: float = 0.0
     on: bool = True
@@ -74,7 +78,7 @@ class _Language:
 
 
 class SpeculationPolicy:
-    """Counts steps by language, and says for each request whether to guess.
+    """Counts steps by language, and in each by pattern; says for each request whether to guess: where either is off, no.
 
     Args:
         guesses: tokens guessed per step in the mean, steps without a guess included; changes as the engine counts.
@@ -85,40 +89,50 @@ class SpeculationPolicy:
             raise ValueError(f"guesses must be above 0, not {guesses}; an engine that guesses nothing needs no policy")
         self.guesses = guesses
         self.options = options or SpeculationOptions()
-        self._languages: dict[str, _Language] = {}
+        self._languages: dict[str, _Kind] = {}
+        self._patterns: dict[tuple[str, Pattern], _Kind] = {}
         self._verdicts = dict.fromkeys(Verdict, 0)
 
-    def note(self, language: str, tokens: int) -> None:
+    def note(self, language: str, pattern: Pattern, tokens: int) -> None:
         """A decode step that was speculated for gave so many tokens: one of the target, the others accepted guesses."""
-        known = self._languages.setdefault(language, _Language())
-        known.steps += 1
-        known.tokens += tokens
-        if known.steps > self.options.window_steps:
-            known.steps, known.tokens = known.steps / 2, known.tokens / 2
-        share = self._share(known)
-        if share is not None:
-            known.on = share >= (self.options.off_below if known.on else self.options.on_above)
+        for known in self._kinds(language, pattern):
+            known.steps += 1
+            known.tokens += tokens
+            if known.steps > self.options.window_steps:
+                known.steps, known.tokens = known.steps / 2, known.tokens / 2
+            share = self._share(known)
+            if share is not None:
+                known.on = share >= (self.options.off_below if known.on else self.options.on_above)
 
-    def decide(self, language: str, in_flight: int) -> Verdict:
+    def decide(self, language: str, pattern: Pattern, in_flight: int) -> Verdict:
         """For one request, on a replica with so many others in flight. Counted."""
-        verdict = self._decide(language, in_flight)
+        verdict = self._decide(language, pattern, in_flight)
         self._verdicts[verdict] += 1
         return verdict
 
-    def _decide(self, language: str, in_flight: int) -> Verdict:
+    def _decide(self, language: str, pattern: Pattern, in_flight: int) -> Verdict:
         if in_flight > self.options.batch_max:
             return Verdict.BATCH
-        known = self._languages.setdefault(language, _Language())
-        if known.on:
-            return Verdict.UNMEASURED if self._share(known) is None else Verdict.PAYS
-        known.asked += 1
-        return Verdict.PROBE if known.asked % self.options.probe_every == 0 else Verdict.ACCEPTANCE
+        kinds = self._kinds(language, pattern)
+        off = [known for known in kinds if not known.on]
+        if not off:
+            return Verdict.UNMEASURED if any(self._share(one) is None for one in kinds) else Verdict.PAYS
+        for known in off:
+            known.asked += 1
+        if any(known.asked % self.options.probe_every == 0 for known in off):
+            return Verdict.PROBE
+        return Verdict.ACCEPTANCE if off[0] is kinds[0] else Verdict.PATTERN
+
+    def _kinds(self, language: str, pattern: Pattern) -> tuple[_Kind, _Kind]:
+        by_language = self._languages.setdefault(language, _Kind())
+        return by_language, self._patterns.setdefault((language, pattern), _Kind())
 
     def languages(self) -> dict[str, SpeculationStanding]:
-        return {
-            name: SpeculationStanding(one.steps, one.tokens, self._share(one), one.on)
-            for name, one in sorted(self._languages.items())
-        }
+        return {name: self._standing(one) for name, one in sorted(self._languages.items())}
+
+    def patterns(self) -> dict[tuple[str, Pattern], SpeculationStanding]:
+        """By language and pattern."""
+        return {name: self._standing(one) for name, one in sorted(self._patterns.items())}
 
     def verdicts(self) -> dict[Verdict, int]:
         return dict(self._verdicts)
@@ -127,7 +141,10 @@ class SpeculationPolicy:
         off = [name for name, one in self._languages.items() if not one.on]
         return f"<SpeculationPolicy of {self.guesses:.1f}: {len(self._languages)} languages, off for {off}>"
 
-    def _share(self, known: _Language) -> float | None:
+    def _standing(self, known: _Kind) -> SpeculationStanding:
+        return SpeculationStanding(known.steps, known.tokens, self._share(known), known.on)
+
+    def _share(self, known: _Kind) -> float | None:
         if known.steps < self.options.steps_min:
             return None
         return max(0.0, known.tokens / known.steps - 1) / self.guesses
