@@ -10,7 +10,7 @@ PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lo
 export PYTHONUTF8 := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock dashboard openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -119,6 +119,9 @@ lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 	@$(BIN)/pip-compile -q --upgrade --strip-extras --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 	    --no-emit-trusted-host --extra dev --extra mutants -o requirements/lock.txt pyproject.toml
 	@sed -i '/^foretype @/d' requirements/lock.txt
+
+dashboard: ## Write deploy/grafana/foretype.json anew from dashboard.py beside it
+	@$(PYTHON) deploy/grafana/dashboard.py
 
 openapi: $(VENV)/.installed-dev ## Write docs/openapi.json anew from the gateway's doors
 	@$(BIN)/python -m foretype_backend.start.openapi docs/openapi.json

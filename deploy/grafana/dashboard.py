@@ -216,7 +216,7 @@ PANELS = (
     ),
     Panel(
         "7 · Event loop late, p99",
-        "How long any input waits before anybody looks at it. Objective: 20 ms. Alert: ForetypeLoopLagHigh.",
+        "How long any input waits before anybody looks at it. Alert above 20 ms: ForetypeLoopLagHigh.",
         "s",
         {"{{instance}}": _quantile(0.99, "foretype_loop_lag_seconds", "instance")},
         above=0.02,

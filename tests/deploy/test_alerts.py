@@ -68,16 +68,15 @@ def test_in_a_world_where_everything_is_well_none_rings(tmp_path: Path) -> None:
 
 
 def test_a_short_burst_and_one_that_is_over_wake_nobody(tmp_path: Path) -> None:
-    # The last minute but three failed, a sixtieth of the hour at half of the requests; and an hour of failures ended forty minutes ago.
-    burst = _promises(f"0x386 50x{MINUTES - 387}", f"0+100x{MINUTES}")
-    over = _promises(f"0x289 0+30x60 1800x{MINUTES - 350}", f"0+100x{MINUTES}")
-    for series in (burst, over):
-        _hold(tmp_path, series, {})
+    # Of 390 minutes one is bad, a sixtieth of the hour at half of the requests; and an hour of failures ended forty minutes ago.
+    burst = _promises("interactive", f"0x386 50x{MINUTES - 387}")
+    over = _promises("block", f"0x289 0+30x60 1800x{MINUTES - 350}")
+    _hold(tmp_path, burst + over, {})
 
 
-def _promises(failed: str, met: str) -> list[dict[str, str]]:
-    name = 'foretype_objective_total{class="interactive",outcome="%s"}'
-    return [{"series": name % "failed", "values": failed}, {"series": name % "met", "values": met}]
+def _promises(class_: str, failed: str) -> list[dict[str, str]]:
+    name = f'foretype_objective_total{{class="{class_}",outcome="%s"}}'
+    return [{"series": name % "failed", "values": failed}, {"series": name % "met", "values": f"0+100x{MINUTES}"}]
 
 
 def _world(*, wrong: bool) -> list[dict[str, str]]:

@@ -9,8 +9,8 @@ from foretype_context.syntax.languages import LANGUAGES
 from foretype_backend.engines.port import Chunk, EngineFinish, Origin
 from foretype_backend.errors import NoReplicaError
 from foretype_backend.fleet.members import Member, Members
-from foretype_backend.fleet.routing.router import Choice, Route, Router
 from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
+from foretype_backend.fleet.routing.router import Choice, Route, Router
 from foretype_backend.fleet.routing.speculation import SpeculationOptions, SpeculationPolicy
 from foretype_backend.fleet.statistics import Agreement
 from foretype_backend.prefix.cache_book import CacheBook, LookUp
