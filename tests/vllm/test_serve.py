@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -70,6 +71,17 @@ async def test_what_the_server_says_of_itself(engine: VllmServerEngine) -> None:
     assert engine.metrics.cache_blocks > 100
     assert engine.process is not None
     await engine.check()
+
+
+async def test_the_server_counts_cached_tokens_by_where_they_lay(engine: VllmServerEngine, served: VllmServe) -> None:
+    """The dashboard asks for these names."""
+    await collect(engine, "tiers", TOKENIZER.encode("def f():\n    return 1\n" * 20))
+    async with httpx.AsyncClient(trust_env=False) as client:
+        text = (await client.get(f"{served.url}/metrics")).text
+    assert {"device", "host", "external_unspecified"} <= set(
+        re.findall(r'^vllm:prompt_tokens_cached_by_source_total{.*source="(\w+)"', text, re.MULTILINE)
+    )
+    assert re.search(r"^vllm:prompt_tokens_total{.*} [1-9]", text, re.MULTILINE)
 
 
 async def test_ids_stream_with_log_probabilities_and_the_end_token_stays_behind(engine: VllmServerEngine) -> None:
