@@ -36,8 +36,10 @@ _ALL: list[dict[str, Any]] = [
 ]
 RULES = [rule for rule in _ALL if "alert" in rule]
 RECORDED = {rule["record"] for rule in _ALL if "record" in rule}
-QUERIES = [(p["title"], t["expr"]) for p in PANELS for t in p["targets"]]
-QUERIES += [(rule.get("alert") or rule["record"], rule["expr"]) for rule in _ALL]
+QUERIES: list[tuple[str, str]] = [
+    *((p["title"], t["expr"]) for p in PANELS for t in p["targets"]),
+    *((rule.get("alert") or rule["record"], rule["expr"]) for rule in _ALL),
+]
 OTHERS = {
     # vLLM's own; tests/vllm/test_serve.py asks the real one.
     "vllm:prompt_tokens_cached_by_source_total",
@@ -78,7 +80,7 @@ def metrics() -> Metrics:
     metrics.watch_certificate(lambda: 0)
     metrics.watch_load(level=lambda: 0, rungs=tuple, queued_tokens=lambda: 0)
     pool = PoolStatistics(
-        {}, Router(()).statistics(), Agreement(0, 0, 0, 0), 0, WarmStatistics(*[0] * len(WarmStatistics._fields)), {}
+        {}, Router().statistics(), Agreement(0, 0, 0, 0), 0, WarmStatistics(*[0] * len(WarmStatistics._fields)), {}
     )
     metrics.registry.register(PoolCollector(lambda: pool, lambda: SpeculationPolicy(4)))
     return metrics
@@ -125,8 +127,8 @@ UNDRAWN = {
     "ForetypeIdentityStoreAway",
     "ForetypeNoReplica",
     "ForetypeRedisAway",
+    "ForetypeUsageUnstored",
 }
-UNDRAWN |= {"ForetypeUsageUnstored"}
 """Alerts that need no curve."""
 
 
