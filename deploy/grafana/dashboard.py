@@ -153,11 +153,11 @@ PANELS = (
     ),
     Panel(
         "3c · Hits by tier",
-        "Cached prompt tokens by where they lay, as vLLM counts them: device, host; external_unspecified is the tier in Redis.",
+        "Prompt tokens by where they came from, as vLLM counts them: computed, or cached on the device, in the host's memory, in Redis.",
         "percentunit",
         {
-            "{{source}}": "sum by (source) (rate(vllm:prompt_tokens_cached_by_source_total[{R}])) "
-            "/ ignoring(source) group_left sum(rate(vllm:prompt_tokens_total[{R}]))"
+            "{{tier}}": "sum by (tier) (max by (replica, tier) (rate(foretype_replica_prompt_tokens{I}[{R}]))) "
+            "/ ignoring(tier) group_left sum(max by (replica, tier) (rate(foretype_replica_prompt_tokens{I}[{R}])))"
         },
         most=1,
     ),

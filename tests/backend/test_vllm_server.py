@@ -188,11 +188,19 @@ def test_metrics_are_read_and_nonsense_is_refused() -> None:
         'vllm:spec_decode_num_draft_tokens_total{engine="0"} 40.0\n'
         'vllm:spec_decode_num_accepted_tokens_total{engine="0"} 25.0\n'
     )
-    assert read_metrics(text) == VllmMetrics(32, 100, None, 10, 40, 25, running=3)
+    assert read_metrics(text) == VllmMetrics(32, 100, None, 10, 40, 25, running=3, prompt_tokens_by_tier={})
     assert read_metrics(text).guesses == 4
     text += "vllm:generation_tokens_total 130.0\nvllm:time_to_first_token_seconds_count 25.0\n"
     assert read_metrics(text).guesses == 0.5  # 80 decode steps
-    assert read_metrics("") == VllmMetrics()
+    text = (
+        'vllm:prompt_tokens_by_source_total{source="local_compute"} 70.0\n'
+        'vllm:prompt_tokens_by_source_total{source="local_cache_hit"} 30.0\n'
+        'vllm:prompt_tokens_cached_by_source_total{engine="0",source="device"} 20.0\n'
+        'vllm:prompt_tokens_cached_by_source_total{engine="1",source="device"} 6.0\n'
+        'vllm:prompt_tokens_cached_by_source_total{source="external_unspecified"} 4.0\n'
+    )
+    assert read_metrics(text).prompt_tokens_by_tier == {"computed": 70, "device": 26, "redis": 4}
+    assert read_metrics("") == VllmMetrics(prompt_tokens_by_tier={})
     assert read_metrics('vllm:cache_config_info{block_size="None"} 1\n').block_tokens == 0
     with pytest.raises(ValueError):
         read_metrics("{{{")

@@ -41,9 +41,6 @@ QUERIES: list[tuple[str, str]] = [
     *((rule.get("alert") or rule["record"], rule["expr"]) for rule in _ALL),
 ]
 OTHERS = {
-    # vLLM's own; tests/vllm/test_serve.py asks the real one.
-    "vllm:prompt_tokens_cached_by_source_total",
-    "vllm:prompt_tokens_total",
     # NVIDIA's exporter: etc/default-counters.csv of dcgm-exporter.
     "DCGM_FI_DEV_FB_USED",
     "DCGM_FI_DEV_GPU_TEMP",
@@ -80,7 +77,7 @@ def metrics() -> Metrics:
     metrics.watch_certificate(lambda: 0)
     metrics.watch_load(level=lambda: 0, rungs=tuple, queued_tokens=lambda: 0)
     pool = PoolStatistics(
-        {}, Router().statistics(), Agreement(0, 0, 0, 0), 0, WarmStatistics(*[0] * len(WarmStatistics._fields)), {}
+        {}, Router().statistics(), Agreement(0, 0, 0, 0), 0, WarmStatistics(*[0] * len(WarmStatistics._fields)), {}, {}
     )
     metrics.registry.register(PoolCollector(lambda: pool, lambda: SpeculationPolicy(4)))
     return metrics
@@ -92,7 +89,7 @@ def test_every_metric_and_label_exists_in_the_gateway(metrics: Metrics, where: s
     known = set(types) | {
         f"{n}{end}" for n, kind in types.items() if kind == "histogram" for end in ("_bucket", "_count", "_sum")
     }
-    named = set(re.findall(r"(?<!\w)(?:foretype_|foretype:|vllm:|DCGM_)[\w:]+", query))
+    named = set(re.findall(r"(?<!\w)(?:foretype_|foretype:|DCGM_)[\w:]+", query))
     assert named and named <= known | RECORDED | OTHERS, f"{where}: {named - known}"
     for label, operator, value in re.findall(r'(\w+)(=~|!=|=)"([^"]*)"', query):
         values = LABELS[label]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -73,15 +72,17 @@ async def test_what_the_server_says_of_itself(engine: VllmServerEngine) -> None:
     await engine.check()
 
 
-async def test_the_server_counts_cached_tokens_by_where_they_lay(engine: VllmServerEngine, served: VllmServe) -> None:
-    """The dashboard asks for these names."""
-    await collect(engine, "tiers", TOKENIZER.encode("def f():\n    return 1\n" * 20))
-    async with httpx.AsyncClient(trust_env=False) as client:
-        text = (await client.get(f"{served.url}/metrics")).text
-    assert {"device", "host", "external_unspecified"} <= set(
-        re.findall(r'^vllm:prompt_tokens_cached_by_source_total{.*source="(\w+)"', text, re.MULTILINE)
-    )
-    assert re.search(r"^vllm:prompt_tokens_total{.*} [1-9]", text, re.MULTILINE)
+async def test_the_server_tells_where_prompt_tokens_came_from(engine: VllmServerEngine) -> None:
+    ids = TOKENIZER.encode("def f():\n    return 1\n" * 20)
+    await engine.scrape()
+    before = dict(engine.prompt_tokens_by_tier)
+    for name in ("tiers-1", "tiers-2"):
+        await collect(engine, name, ids)
+    await engine.scrape()
+    told = {tier: tokens - before.get(tier, 0) for tier, tokens in engine.prompt_tokens_by_tier.items()}
+    assert {"computed", "device", "host", "redis"} <= set(told)
+    assert told["computed"] + told["device"] == 2 * len(ids)
+    assert told["device"] >= len(ids) - BLOCK
 
 
 async def test_ids_stream_with_log_probabilities_and_the_end_token_stays_behind(engine: VllmServerEngine) -> None:

@@ -43,6 +43,11 @@ class Replica(Engine, Protocol):
         """Share of its cache that running requests hold, as :meth:`scrape` last found it; None where it does not say."""
         ...
 
+    @property
+    def prompt_tokens_by_tier(self) -> Mapping[str, int]:
+        """Since its start, as :meth:`scrape` last found them: `computed`, or the tier of the cache that had them."""
+        ...
+
     async def scrape(self) -> object:
         """Read the engine's own figures. Raises nothing."""
         ...
@@ -161,6 +166,10 @@ class Members:
     def kv_use(self) -> dict[str, float]:
         """By replica in service, of those that say."""
         return {name: use for name in self.serving() if (use := self[name].engine.kv_use) is not None}
+
+    def prompt_tokens_by_tier(self) -> dict[str, Mapping[str, int]]:
+        """By replica in service."""
+        return {name: self[name].engine.prompt_tokens_by_tier for name in self.serving()}
 
     def fault(self, member: Member, error: EngineUnavailableError) -> None:
         """A request failed on a replica."""

@@ -48,7 +48,16 @@ class PoolCollector(Collector):
         )
         for name, use in statistics.kv_use.items():
             full.add_metric([name], use)
-        yield from (standing, flying, outages, queued, routes, full)
+        # A gauge, since every worker and every gateway reads the same count, and they must not add up.
+        tiers = GaugeMetricFamily(
+            "foretype_replica_prompt_tokens",
+            "A replica's prompt tokens since its start, computed or by the tier that had them cached.",
+            labels=["replica", "tier"],
+        )
+        for name, counts in statistics.prompt_tokens_by_tier.items():
+            for tier, tokens in counts.items():
+                tiers.add_metric([name, tier], tokens)
+        yield from (standing, flying, outages, queued, routes, full, tiers)
         agreement = statistics.agreement
         yield CounterMetricFamily(
             "foretype_directory_requests", "Requests whose cached tokens an engine told.", value=agreement.requests

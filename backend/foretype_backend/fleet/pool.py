@@ -288,6 +288,7 @@ class ReplicaPool:
             retried=self._retried,
             warm=self._warm.statistics(),
             kv_use=self._members.kv_use(),
+            prompt_tokens_by_tier=self._members.prompt_tokens_by_tier(),
         )
 
     def collectors(self) -> list[Collector]:

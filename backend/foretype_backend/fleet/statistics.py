@@ -22,7 +22,14 @@ class Agreement(NamedTuple):
 
 
 class PoolStatistics(NamedTuple):
-    """A consistent snapshot; `replicas` by URL, `retried` requests that a second replica answered, `kv_use` of replicas that say."""
+    """A consistent snapshot.
+
+    Attributes:
+        replicas: by URL.
+        retried: requests that a second replica answered.
+        kv_use: of replicas that say.
+        prompt_tokens_by_tier: by replica, where their prompt tokens came from.
+    """
 
     replicas: Mapping[str, ReplicaHealthStatistics]
     router: RouterStatistics
@@ -30,3 +37,4 @@ class PoolStatistics(NamedTuple):
     retried: int
     warm: WarmStatistics
     kv_use: Mapping[str, float]
+    prompt_tokens_by_tier: Mapping[str, Mapping[str, int]]

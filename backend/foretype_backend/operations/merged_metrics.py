@@ -44,6 +44,7 @@ LARGEST: Final = frozenset(
         "foretype_leases_away_seconds",
         "foretype_objective_seconds",
         "foretype_replica_kv_use_ratio",
+        "foretype_replica_prompt_tokens",
         "foretype_replica_standing",
         "foretype_service_rung",
         "foretype_service_tenants",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,6 +26,8 @@ class VllmMetrics(NamedTuple):
         generated_tokens, first_tokens: since the start; first ones come out of the prefill.
         running, waiting: requests.
         kv_use: share of the cache that running requests hold, 0 to 1; of data-parallel ranks the fullest one's.
+        prompt_tokens_by_tier: since the start, by where they came from: `computed`, or a tier of the cache: `device`, `host`, `redis` (what
+            vLLM calls external_unspecified: the one store beyond the host that we give it), `disk`, `p2p`.
     """
 
     block_tokens: int = 0
@@ -36,6 +41,7 @@ class VllmMetrics(NamedTuple):
     running: int = 0
     waiting: int = 0
     kv_use: float | None = None
+    prompt_tokens_by_tier: Mapping[str, int] = MappingProxyType({})
 
     @property
     def guesses(self) -> float:
@@ -43,6 +49,8 @@ class VllmMetrics(NamedTuple):
         steps = self.generated_tokens - self.first_tokens - self.accepted_tokens
         return self.draft_tokens / max(steps, self.drafts) if self.drafts else 0.0
 
+
+_TIERS = {"external_unspecified": "redis"}
 
 _COUNTS = {
     "vllm:spec_decode_num_drafts_total": "drafts",
@@ -61,6 +69,7 @@ def read_metrics(text: str) -> VllmMetrics:
     block_tokens = cache_blocks = 0
     started_s: float | None = None
     kv_use: float | None = None
+    tiers = Counter[str]()
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name in _COUNTS:
@@ -70,10 +79,15 @@ def read_metrics(text: str) -> VllmMetrics:
                 cache_blocks += _whole(sample.labels.get("num_gpu_blocks"))
             elif sample.name == "vllm:kv_cache_usage_perc":  # a share, whatever its name says
                 kv_use = max(kv_use or 0.0, sample.value)
+            elif sample.name == "vllm:prompt_tokens_cached_by_source_total":
+                source = sample.labels.get("source", "")
+                tiers[_TIERS.get(source, source)] += int(sample.value)
+            elif sample.name == "vllm:prompt_tokens_by_source_total" and sample.labels.get("source") == "local_compute":
+                tiers["computed"] += int(sample.value)
             elif sample.name == "process_start_time_seconds":
                 started_s = sample.value
     own = {"block_tokens": block_tokens, "cache_blocks": cache_blocks, "started_s": started_s, "kv_use": kv_use}
-    return VllmMetrics(**own, **counts)
+    return VllmMetrics(**own, **counts, prompt_tokens_by_tier=dict(tiers))
 
 
 def _whole(text: str | None) -> int:

@@ -236,6 +236,11 @@ class VllmServerEngine(OpenAIEngine):
         """As :meth:`scrape` last found it; see :class:`EngineStatistics`."""
         return self.metrics.kv_use
 
+    @property
+    def prompt_tokens_by_tier(self) -> Mapping[str, int]:
+        """As :meth:`scrape` last found them; see :class:`VllmMetrics`."""
+        return self.metrics.prompt_tokens_by_tier
+
     def statistics(self) -> EngineStatistics:
         return super().statistics()._replace(kv_use=self.kv_use)
 
