@@ -18,6 +18,7 @@ from foretype_lab.prefill.command import prefill
 from foretype_lab.results.command import results
 from foretype_lab.retrieval.commands import crossfile, index, retrieval
 from foretype_lab.telemetry_events.command import events
+from foretype_lab.telemetry_events.month import report
 
 __all__ = ["bench", "evaluate"]
 
@@ -32,6 +33,7 @@ bench.command("index")(index)
 bench.command("prefill")(prefill)
 bench.command("context")(context)
 bench.command("events")(events)
+bench.command("report")(report)
 bench.command("counters")(counters)
 bench.command("engine")(engine_bench)
 bench.command("peer")(peer)

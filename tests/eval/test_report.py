@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 import subprocess
@@ -13,11 +12,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from foretype_eval.ab.rows import UserDay
 from foretype_eval.cli import app
 from foretype_eval.compare.runs import Run
 from foretype_eval.replay.results import CommitRow
-from foretype_eval.report.figures import Prices, online_figures, run_figures
+from foretype_eval.report.figures import Prices, run_figures
 from typer.testing import CliRunner
 
 pytest.importorskip("matplotlib", reason="plots need matplotlib (pip install 'foretype[report]')")
@@ -76,22 +74,9 @@ def test_figures_name_their_denominators_and_costs() -> None:
 
 
 def test_the_page_needs_nothing_else_and_shows_usefulness_first(tmp_path: Path) -> None:
-    items, days, out = tmp_path / "items.jsonl", tmp_path / "days.jsonl", tmp_path / "page.html"
+    items, out = tmp_path / "items.jsonl", tmp_path / "page.html"
     items.write_bytes(b"\n".join(map(msgspec.json.encode, ROWS)))
-    day = UserDay(
-        user="u",
-        day=datetime.date(2026, 3, 2),
-        variant="b",
-        language="go",
-        opportunities=100,
-        displays=10,
-        accepts=3,
-        chars_accepted=60,
-        chars_retained=50,
-        chars_typed=140,
-    )
-    days.write_bytes(msgspec.json.encode(day))
-    arguments = ["report", str(items), "--telemetry", str(days), "--out", str(out), "--json"]
+    arguments = ["report", str(items), "--out", str(out), "--json"]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == json.loads(out.with_suffix(".json").read_text())
@@ -111,7 +96,7 @@ def test_the_page_needs_nothing_else_and_shows_usefulness_first(tmp_path: Path) 
         text.index(words) for words in ("Keystrokes saved", "Accepted characters per opportunity", "right, of sessions")
     ]
     assert order == sorted(order)
-    assert "25.0% of 80" in text and "30.0% of 10" in text and "0.500" in text
+    assert "25.0% of 80" in text
     assert "<model>" not in text and "&lt;model&gt;" in text
     assert (text.count("<svg") == 4 and "hatch" in text) or "<pattern" in text
     first = text
@@ -120,9 +105,6 @@ def test_the_page_needs_nothing_else_and_shows_usefulness_first(tmp_path: Path) 
 
 
 def test_retention_is_not_guessed() -> None:
-    day = UserDay(user="u", day=datetime.date(2026, 3, 2), opportunities=10, displays=0, accepts=0, chars_accepted=5)
-    whole = online_figures([day])["variants"]["all"]
-    assert whole["rcpo"] is None and whole["cpo"] == 0.5 and whole["acceptance"]["rate"] is None
     run = Run(name="r", replay={(r.system, r.commit): r for r in ROWS})
     assert run_figures(run)["systems"]["empty"]["retained_per_opportunity"] is None
 

@@ -40,6 +40,7 @@ __all__ = [
     "DismissKind",
     "Display",
     "Event",
+    "Feel",
     "Opportunity",
     "Request",
     "Result",
@@ -230,6 +231,20 @@ class Typing(_Event, frozen=True, kw_only=True, tag="typing"):
     deletions: Count
 
 
+class Feel(_Event, frozen=True, kw_only=True, tag="feel"):
+    """What somebody answered who was asked whether completions feel instant, with what this editor measured meanwhile.
+
+    Attributes:
+        answer: `yes`, `mostly` or `no`.
+        p50_ms, p95_ms: from asking to showing, of the last `suggestions` that were shown.
+    """
+
+    answer: Label
+    p50_ms: Milliseconds
+    p95_ms: Milliseconds
+    suggestions: Count
+
+
 class Sample(_Event, frozen=True, kw_only=True, tag="sample"):
     """Text around a suggestion, and the suggestion: only where the tenant has opted in (`store_text`)."""
 
@@ -241,4 +256,4 @@ class Sample(_Event, frozen=True, kw_only=True, tag="sample"):
     accepted: bool
 
 
-Event = Opportunity | Request | Result | Display | Accept | Dismiss | Survive | Typing | Sample
+Event = Opportunity | Request | Result | Display | Accept | Dismiss | Survive | Typing | Feel | Sample

@@ -61,7 +61,7 @@
 | `admission.reserved.*` | none | slots that lower classes never take |
 | `leases.redis_url` | none | Redis that gateways share budgets through; without it each gateway counts alone |
 | `leases.slice_s` | 1 | seconds' worth of a budget that one gateway holds |
-| `prices.prompt_per_million`, `cached_per_million`, `generated_per_million`, `engine_hour` | 0 | for `foretype usage` |
+| `prices.prompt_per_million`, `cached_per_million`, `generated_per_million`, `engine_hour` | 0 | for `foretype usage` and `foretype report` |
 | `tracing.endpoint` | none | OpenTelemetry collector (OTLP over HTTP), `http://collector:4318`; naming it sends traces there |
 | `tracing.sample_share` | 1 | of the traces that begin in the gateway; those of clients go by the client's choice |
 | `pool.fast.*` | none | replicas of `vllm serve`: see `foretype_backend.config.fleet` |

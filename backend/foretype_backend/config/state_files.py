@@ -6,7 +6,15 @@ from pathlib import Path
 
 from foretype_backend.config.load import Config
 
-__all__ = ["audit_key_path", "epochs_path", "identity_url", "own_salt_path", "state_dir", "usage_path"]
+__all__ = [
+    "audit_key_path",
+    "epochs_path",
+    "identity_url",
+    "own_salt_path",
+    "state_dir",
+    "telemetry_url",
+    "usage_path",
+]
 
 
 def state_dir(config: Config) -> Path:
@@ -19,6 +27,11 @@ def state_dir(config: Config) -> Path:
 def identity_url(config: Config) -> str:
     """Where tenants, keys and usage are: a URL, or the path of a SQLite file."""
     return config.identity.url or str(state_dir(config) / "identity" / "identity.db")
+
+
+def telemetry_url(config: Config) -> str:
+    """Where events are: a URL, or the path of a SQLite file."""
+    return config.telemetry.url or str(state_dir(config) / "telemetry" / "events.db")
 
 
 def usage_path(config: Config) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import date
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import delete, func, insert, select, update
@@ -209,6 +210,15 @@ class IdentityStore:
                 ((row[0], row[1], row[2], row[3]), UsageRow(*(int(value) for value in row[4:])))
                 for row in await connection.execute(query)
             ]
+
+    async def used(self, tenant: str, first: date, last: date) -> UsageRow:
+        """What a tenant used from one day to another, both counted."""
+        query = select(*(func.sum(usage.c[name]) for name in COUNTERS)).where(
+            usage.c.tenant == tenant, usage.c.day.between(first.isoformat(), last.isoformat())
+        )
+        async with self.reading() as connection:
+            row = (await connection.execute(query)).one()
+            return UsageRow(*(int(value or 0) for value in row))
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[AsyncConnection]:

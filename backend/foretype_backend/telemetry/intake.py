@@ -26,6 +26,7 @@ from foretype_wire.telemetry import (
     Dismiss,
     Display,
     Event,
+    Feel,
     Id,
     Milliseconds,
     Name,
@@ -89,7 +90,7 @@ class _Unknown(msgspec.Struct, frozen=True):
 
 _KINDS: Final[dict[str, type[Any]]] = {
     str(kind.__struct_config__.tag): kind
-    for kind in (Opportunity, Request, Result, Display, Accept, Dismiss, Survive, Typing, Sample)
+    for kind in (Opportunity, Request, Result, Display, Accept, Dismiss, Survive, Typing, Feel, Sample)
 }
 _FIELDS: Final = {name: frozenset((*kind.__struct_fields__, "event")) for name, kind in _KINDS.items()}
 
@@ -211,6 +212,10 @@ def _parts(event: Event) -> list[Any]:
             ]  # fmt: skip
         case Typing():
             return ["", "", "", "", "", event.keys, event.deletions, 0.0, 0, 0, {}]
+        case Feel():
+            # The p95 in microseconds: a column of whole numbers is free.
+            p95_us = round(event.p95_ms * 1000)
+            return ["", "", "", event.answer, "", p95_us, event.suggestions, event.p50_ms, 0, 0, {}]
         case Sample():  # goes to the blob store, never to a row
             raise TypeError("a sample is no row")
 

@@ -159,5 +159,11 @@ class Store:
                 await connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ALONE})")
             yield
 
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[AsyncConnection]:
+        """Nobody who writes waits for it; each statement sees the store as of one moment."""
+        async with self._mapped(), self.engine.connect() as connection:
+            yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+
     def _mapped(self) -> AbstractAsyncContextManager[None]:
         return mapped(self.place)

@@ -10,11 +10,10 @@ import typer
 from foretype_backend.errors import ExperimentInputError
 from foretype_context.terminal import say
 
-from foretype_eval.ab.rows import load_rows
 from foretype_eval.compare.runs import load_run
 from foretype_eval.console import fail, print_json
 from foretype_eval.errors import PlotsUnavailableError, RunFileError
-from foretype_eval.report.figures import Prices, online_figures, run_figures
+from foretype_eval.report.figures import Prices, run_figures
 from foretype_eval.report.page import html_page
 
 __all__ = ["report"]
@@ -22,9 +21,6 @@ __all__ = ["report"]
 
 def report(
     runs: Annotated[list[Path] | None, typer.Argument(help="Folders or items.jsonl of `eval replay --out`.")] = None,
-    telemetry: Annotated[
-        Path | None, typer.Option(help="User-days exported from the store, CSV or JSON lines.")
-    ] = None,
     out: Annotated[Path, typer.Option(help="The page; the JSON is written beside it.")] = Path("report.html"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     title: Annotated[str, typer.Option()] = "Foretype report",
@@ -44,10 +40,8 @@ def report(
             if not run.replay:
                 fail(f"{path}: rows of a benchmark; `eval fim` prints its own summary, and `eval compare` joins two")
             reports.append(run_figures(run, prices=prices, seed=seed))
-        if telemetry is not None:
-            reports.append(online_figures(load_rows(telemetry)))
         if not reports:
-            fail("name a run, or --telemetry FILE")
+            fail("name a run; what a team's suggestions were worth is `foretype report`")
         out.write_text(html_page(title, reports), "utf-8")
         slim = {"title": title, "reports": [_without_samples(each) for each in reports]}
         out.with_suffix(".json").write_bytes(msgspec.json.format(msgspec.json.encode(slim), indent=2) + b"\n")

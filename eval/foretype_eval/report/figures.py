@@ -7,12 +7,11 @@ from typing import Any
 
 import msgspec
 
-from foretype_eval.ab.rows import UserDay
 from foretype_eval.compare.runs import Run
 from foretype_eval.replay.results import CommitRow, summary
 from foretype_eval.statistics import percentiles, wilson
 
-__all__ = ["Prices", "online_figures", "run_figures"]
+__all__ = ["Prices", "run_figures"]
 
 
 class Prices(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,45 +53,6 @@ def run_figures(run: Run, *, prices: Prices | None = None, seed: int = 0) -> dic
         found["cost"] = _cost(rows, prices)
         systems[system] = found
     return {"run": run.name, "kind": "replay", "systems": systems}
-
-
-def online_figures(rows: Sequence[UserDay]) -> dict[str, Any]:
-    """Per variant of a telemetry export: characters accepted and retained per opportunity, acceptance, share of text."""
-    variants: dict[str, Any] = {}
-    for variant in sorted({row.variant for row in rows}):
-        own = [row for row in rows if row.variant == variant]
-        variants[variant or "all"] = _online(own) | {
-            "languages": {
-                language or "other": _online([row for row in own if row.language == language])
-                for language in sorted({row.language for row in own})
-            }
-        }
-    return {"kind": "online", "variants": variants}
-
-
-def _online(rows: Sequence[UserDay]) -> dict[str, Any]:
-    def total(name: str) -> int:
-        return sum(getattr(row, name) or 0 for row in rows)
-
-    def ratio(over: int, under: int) -> float | None:
-        return round(over / under, 6) if under else None
-
-    opportunities, accepted, displays = total("opportunities"), total("chars_accepted"), total("displays")
-    known = all(row.chars_retained is not None for row in rows)
-    return {
-        "users": len({row.user for row in rows}),
-        "user_days": len({(row.user, row.day) for row in rows}),
-        "opportunities": opportunities,
-        "rcpo": ratio(total("chars_retained"), opportunities) if known else None,
-        "cpo": ratio(accepted, opportunities),
-        "rocc": ratio(accepted, accepted + total("chars_typed")),
-        "acceptance": {
-            "definition": "accepted sessions / sessions read, as exported (name T with every such figure)",
-            "accepted": total("accepts"),
-            "denominator": displays,
-            "rate": ratio(total("accepts"), displays),
-        },
-    }
 
 
 def _slices(rows: Sequence[CommitRow]) -> dict[str, Any]:

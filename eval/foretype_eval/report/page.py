@@ -21,7 +21,7 @@ def html_page(title: str, reports: Sequence[dict[str, Any]]) -> str:
     """The page of several runs, most important figures first."""
     body = [f"<h1>{escape(title)}</h1>"]
     for report in reports:
-        body += _replay(report) if report["kind"] == "replay" else _online(report)
+        body += _replay(report)
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     return (
         f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head><body>\n'
@@ -102,43 +102,6 @@ def _details(name: str, row: dict[str, Any]) -> list[str]:
         cost = [(key.replace("_", " "), value) for key, value in row["cost"].items() if value is not None]
         found.append(_table(f"{name}: cost", ("", "value"), cost))
     return found
-
-
-def _online(report: dict[str, Any]) -> list[str]:
-    variants: dict[str, Any] = report["variants"]
-    found = ["<h2>From telemetry</h2>"]
-    retained = [(name, row["rcpo"], None) for name, row in variants.items() if row["rcpo"] is not None]
-    if retained:
-        note = "Accepted characters that are still there after five minutes, per opportunity. Compare with `foretype eval ab`."
-        found.append(_figure(bars("Characters retained per opportunity", retained, percent=False), note))
-    rows: list[tuple[object, ...]] = []
-    for name, whole in variants.items():
-        for label, row in [
-            (name, whole),
-            *((f"{name}, {language}", part) for language, part in whole["languages"].items()),
-        ]:
-            accepted = row["acceptance"]
-            rows.append(
-                (
-                    label,
-                    row["users"],
-                    f"{row['opportunities']:,}",
-                    _number(row["rcpo"]),
-                    _number(row["cpo"]),
-                    f"{_percent(accepted['rate'])} of {accepted['denominator']:,}",
-                    _percent(row["rocc"]),
-                )
-            )
-    heads = (
-        "variant",
-        "users",
-        "opportunities",
-        "retained per opportunity",
-        "accepted per opportunity",
-        "acceptance, of read",
-        "share of text",
-    )
-    return [*found, _table("Variants", heads, rows)]
 
 
 def _figure(svg: str, note: str) -> str:

@@ -1,0 +1,136 @@
+"""`foretype report`: what a team's suggestions were worth, by week or month, from the gateway's store."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from foretype_context.terminal import console, say, say_json
+from rich.table import Column, Table
+
+from foretype_backend.admission.metering import UsageRow
+from foretype_backend.config.load import Config, load_config
+from foretype_backend.config.state_files import identity_url, telemetry_url
+from foretype_backend.database import is_there
+from foretype_backend.errors import ConfigError, StoreError
+from foretype_backend.identity.directory import DEFAULT_TENANT
+from foretype_backend.reports.page import document
+from foretype_backend.reports.period import Period
+from foretype_backend.reports.period import month as month_of
+from foretype_backend.reports.period import week as week_of
+from foretype_backend.reports.report import SUPPRESSED, make_report
+from foretype_backend.reports.words import told
+
+__all__ = ["report"]
+
+
+def report(
+    week: Annotated[bool, typer.Option("--week", help="Of the last week that is over; the default.")] = False,
+    month: Annotated[bool, typer.Option("--month", help="Of the last month of whole weeks that is over.")] = False,
+    of: Annotated[str, typer.Option("--of", help="Another one: 2026-W47, or 2026-11.")] = "",
+    tenant: Annotated[str, typer.Option(help="Whose.")] = DEFAULT_TENANT,
+    team: Annotated[str | None, typer.Option(help="Of this team alone.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="Write it as one HTML page that needs nothing else.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: Annotated[str | None, typer.Option("--store", help="postgresql://…, or a SQLite file")] = None,
+    profile: Annotated[
+        Path | None, typer.Option("--profile", help="The gateway's TOML file: its stores, and what tokens cost.")
+    ] = None,
+) -> None:
+    """What suggestions were worth: accepted, kept, keys saved, cost; by team, language, editor, variant and model."""
+    try:
+        if week and month:
+            raise ValueError("--week and --month: give one of them")
+        today = datetime.now(UTC).date()
+        period = _period(of, month=month, week=week, today=today)
+        config = load_config(profile=profile) if profile is not None else Config()
+        made = asyncio.run(_read(config, store, period, tenant, team))
+        if page is not None:
+            page.write_text(document(made), "utf-8")
+    except (ValueError, StoreError, OSError) as error:
+        say(f"foretype report: {error}", err=True)
+        raise typer.Exit(2 if isinstance(error, ConfigError | ValueError) else 1) from error
+    if json:
+        say_json(made, indent=2)
+    elif page is not None:
+        say(page)
+    else:
+        _show(made)
+
+
+def _period(of: str, *, month: bool, week: bool, today: date) -> Period:
+    """Raises ValueError."""
+    by_month = month or (bool(of) and not week and "W" not in of)
+    return month_of(of, today=today) if by_month else week_of(of, today=today)
+
+
+async def _read(config: Config, url: str | None, period: Period, tenant: str, team: str | None) -> dict[str, Any]:
+    from foretype_backend.telemetry.store import Store
+
+    place = url or telemetry_url(config)
+    if not is_there(place, "--store"):
+        raise StoreError(
+            f"{place} is not there: no gateway has kept anything in it; give --store URL or --profile FILE"
+        )
+    opened = await Store.open(place)
+    try:
+        usage = await _usage(config, period, tenant) if config.prices.engine_hour else None
+        return await make_report(opened, period, tenant=tenant, team=team, prices=config.prices, usage=usage)
+    finally:
+        await opened.close()
+
+
+async def _usage(config: Config, period: Period, tenant: str) -> UsageRow | None:
+    """Of a gateway that knows its users; the others count no engine's time."""
+    from foretype_backend.identity.store import IdentityStore
+
+    if not is_there(identity_url(config), "identity.url"):
+        return None
+    opened = await IdentityStore.open(identity_url(config))
+    try:
+        return await opened.used(tenant, period.first, period.last)
+    finally:
+        await opened.close()
+
+
+def _show(made: dict[str, Any]) -> None:
+    screen = console()
+    period, of = made["period"], f"team {made['team']}" if made["team"] is not None else f"tenant {made['tenant']}"
+    screen.print(f"{period['name']} ({period['first']} to {period['last']}), {of}")
+    total = made["total"]
+    if SUPPRESSED in total:
+        screen.print(f"not shown: {total[SUPPRESSED]}", soft_wrap=True)
+    else:
+        table = Table("figure", "value", "95 %", "of", title=f"{made['users']} users")
+        for line in told(total):
+            table.add_row(*line)
+        screen.print(table)
+    for split, rows in made["by"].items():
+        if isinstance(rows, dict) or not rows:
+            continue
+        heads = ("users", "accepted", "of", "kept", "saved", "cancelled", "parse")
+        table = Table(Column(split, no_wrap=True, min_width=20), *heads)
+        for row in rows:
+            table.add_row(*_cells(row))
+        screen.print(table)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    name = row["name"] or "(not told)"
+    if SUPPRESSED in row:
+        return [f"{name}: not shown"]
+    lines = {line.name: line for line in told(row)}
+    names = ("retained_per_opportunity", "keystrokes_saved", "cancel_rate", "parses")
+    accepted = lines["acceptance"]
+    return [
+        name,
+        str(row["users"]),
+        accepted.value,
+        accepted.of.partition(" ")[0],
+        *(lines[one].value for one in names),
+    ]
