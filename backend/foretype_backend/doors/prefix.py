@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,7 @@ from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.identity.directory import Principal
 from foretype_backend.prefix.directory import Held
 from foretype_backend.prefix.purge_report import Purger
+from foretype_backend.prefix.rights import CacheRights
 
 __all__ = ["PrefixDoor", "PurgeDoor"]
 
@@ -89,10 +90,18 @@ class PrefixDoor:
     Args:
         pool: keeps the book of caches.
         clock: the pool's, seconds.
+        rights: of the teams, now.
     """
 
-    def __init__(self, pool: ReplicaPool, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        pool: ReplicaPool,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        rights: Callable[[], CacheRights] = CacheRights,
+    ) -> None:
         self._pool = pool
+        self._rights = rights
         self._clock = clock
 
     def register(self, app: DocumentedApp) -> None:
@@ -120,10 +129,19 @@ class PrefixDoor:
                 "tokens": sum(one.tokens for one in held),
                 "block_tokens": self._pool.book.block_tokens,
                 "documents": [_row(one, now, named) for one in held],
+                "sharing": _sharing(
+                    self._rights().of_tenant(tenant), self._pool.book.directory.apart(tenant), repository
+                ),
                 "replicas": replicas,
                 "agreement": statistics.agreement._asdict(),
             }
         )
+
+
+def _sharing(teams: Mapping[str, list[str]], apart: Mapping[str, list[str]], repository: str) -> list[dict[str, Any]]:
+    """Of one repository, or of all that have rights or caches of somebody's own."""
+    names = [repository] if repository else sorted({*teams, *apart})
+    return [{"repository": name, "teams": teams.get(name), "apart": apart.get(name, [])} for name in names]
 
 
 def _tenant(principal: Principal, named: str | None) -> str:

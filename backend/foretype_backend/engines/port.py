@@ -49,12 +49,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         repository: BLAKE2b-128 of the root commit in hexadecimal, as clients name it; "" where it is not known.
+        owner: who does not share the cache of the repository; "" for who does.
         document: the document that the cursor is in; "" for stateless clients.
         placed: the prompt's segments with their token ranges, in prompt order.
     """
 
     tenant: str = ""
     repository: str = ""
+    owner: str = ""
     session: str = ""
     document: str = ""
     language: str = ""

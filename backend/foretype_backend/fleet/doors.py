@@ -11,6 +11,7 @@ from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.prefix import PrefixDoor, PurgeDoor
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_backend.prefix.purge_report import Purger
+from foretype_backend.prefix.rights import CacheRights
 from foretype_backend.start.app import stream_door
 
 __all__ = ["attach_pool", "attach_purger"]
@@ -29,9 +30,10 @@ def attach_pool(app: DocumentedApp, pool: ReplicaPool, *, clock: Callable[[], fl
 
     stream.changed.add(changed)
     stream.left.add(lambda session: pool.book.left(session, clock()))
-    if stream.service.salts is not None:
-        stream.service.salts.ended.add(pool.purge)
-    PrefixDoor(pool, clock=clock).register(app)
+    salts = stream.service.salts
+    if salts is not None:
+        salts.ended.add(pool.purge)
+    PrefixDoor(pool, clock=clock, rights=lambda: salts.rights if salts is not None else CacheRights()).register(app)
 
 
 def attach_purger(app: DocumentedApp, purger: Purger, pool: ReplicaPool | None = None) -> None:

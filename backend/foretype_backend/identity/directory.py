@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from foretype_backend.admission.limits import Budget
 from foretype_backend.identity.keys import ApiKey, matches
+from foretype_backend.prefix.rights import CacheRights
 
 __all__ = [
     "DEFAULT_TENANT",
@@ -134,6 +135,7 @@ class Directory:
         *,
         version: int = -1,
         epochs: Mapping[tuple[str, str], int] | None = None,
+        rights: Mapping[tuple[str, str], frozenset[str]] | None = None,
         experiments: Sequence[Any] = (),
     ) -> None:
         self.version = version
@@ -141,6 +143,7 @@ class Directory:
         self._epochs = dict(epochs or {})
         self.tenants = {tenant.name: tenant for tenant in tenants}
         self.users = {(user.tenant, user.name): user for user in users}
+        self.rights = CacheRights(rights or {}, self._team_of)
         self._keys = {key.id: key for key in keys}
 
     def __repr__(self) -> str:
@@ -150,6 +153,10 @@ class Directory:
     @property
     def has_keys(self) -> bool:
         return bool(self._keys)
+
+    def _team_of(self, tenant: str, user: str) -> str | None:
+        person = self.users.get((tenant, user))
+        return None if person is None else person.team
 
     def epochs(self) -> dict[tuple[str, str], int]:
         """Of every cache namespace, by tenant and repository; the repository "" is the whole tenant."""

@@ -22,6 +22,7 @@ __all__ = [
     "keys",
     "leases",
     "metadata",
+    "rights",
     "state",
     "teams",
     "tenants",
@@ -187,10 +188,19 @@ leases: Final = Table(
 )
 """Which gateway does what one of them has to do."""
 
+rights: Final = Table(
+    "id_rights",
+    metadata,
+    Column("tenant", String(64), primary_key=True),
+    Column("repository", String(SCOPE_MAX_CHARS), primary_key=True),
+    Column("team", String(64), primary_key=True),
+)
+"""Teams that share the cache of a repository; team "" says that it has rights at all."""
+
 SCHEMA: Final = Schema(
     metadata=metadata,
     migrations=Path(__file__).with_name("migrations"),
-    head="0004",
+    head="0005",
     marker="id_tenants",
     field="identity.url",
     version_table="id_alembic_version",

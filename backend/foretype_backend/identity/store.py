@@ -28,6 +28,7 @@ from foretype_backend.identity.schema import (
     experiments,
     flushes,
     keys,
+    rights,
     state,
     teams,
     tenants,
@@ -87,6 +88,7 @@ class IdentityStore:
                 [_key(row).record for row in await connection.execute(select(keys))],
                 version=version,
                 epochs={(r.tenant, r.scope): r.epoch for r in await connection.execute(select(epochs))},
+                rights=await _rights(connection),
                 experiments=(await connection.execute(_RUNNING)).all(),
             )
 
@@ -291,6 +293,14 @@ _VERSION = select(state.c.value).where(state.c.name == "version")
 
 async def _all(connection: AsyncConnection) -> Sequence[Any]:
     return (await connection.execute(select(users))).all()
+
+
+async def _rights(connection: AsyncConnection) -> dict[tuple[str, str], frozenset[str]]:
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for row in await connection.execute(select(rights)):
+        key = (row.tenant, row.repository)
+        found[key] = found.get(key, frozenset()) | ({row.team} if row.team else frozenset())
+    return found
 
 
 async def _tenant_row(connection: AsyncConnection, name: str) -> Any:

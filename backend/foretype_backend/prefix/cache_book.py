@@ -83,7 +83,7 @@ class CacheBook:
     def _place(self, found: LookUp, chain: Chain, replica: str | None, now: float) -> None:
         origin = found.origin
         self._seen(origin.session, now)
-        namespace = Namespace(origin.tenant, origin.repository)
+        namespace = Namespace(origin.tenant, origin.repository, owner=origin.owner)
         self._salts[namespace] = found.salt
         self._salts.move_to_end(namespace)
         if len(self._salts) > _NAMESPACES_MAX:  # clients name their repositories; losing one costs a retire message

@@ -55,6 +55,10 @@ def show(
         )
     screen = console()
     screen.print(table)
+    for one in found["sharing"]:
+        teams = "the whole tenant" if one["teams"] is None else ", ".join(one["teams"]) or "nobody"
+        own = f"; on their own: {', '.join(one['apart'])}" if one["apart"] else ""
+        screen.print(f"{one['repository'] or '(no repository)'} is shared by {teams}{own}")
     for name, replica in found["replicas"].items():
         screen.print(f"{name}: {replica['standing']} {replica['reason']}".rstrip())
 

@@ -289,6 +289,14 @@ class PrefixDirectory:
             if entry.namespace.tenant == tenant and (not scope or entry.namespace.scope == scope)
         ]
 
+    def apart(self, tenant: str) -> dict[str, list[str]]:
+        """Who has a cache of their own, by repository."""
+        found: dict[str, set[str]] = {}
+        for entry in self._entries.values():
+            if entry.namespace.tenant == tenant and entry.namespace.owner and entry.replicas:
+                found.setdefault(entry.namespace.scope, set()).add(entry.namespace.owner)
+        return {scope: sorted(owners) for scope, owners in found.items()}
+
     def count(self, tenant: str, scope: str = "") -> int:
         """Blocks that a purge would forget."""
         return len(self._of(tenant, scope))

@@ -16,6 +16,8 @@ from typing import Final
 
 from foretype_wire.subscriptions import Subscribers
 
+from foretype_backend.prefix.rights import CacheRights
+
 __all__ = ["MIN_SECRET_BYTES", "Namespace", "SaltBook", "cache_salt", "tier_namespace", "tier_secret"]
 
 MIN_SECRET_BYTES: Final = 32
@@ -24,11 +26,18 @@ _REMEMBERED: Final = 20_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Namespace:
-    """Whose cache it is. `scope` is a repository, or "" for what the whole tenant shares; `epoch` grows with every purge."""
+    """Whose cache it is.
+
+    Attributes:
+        scope: a repository, or "" for what the whole tenant shares.
+        epoch: grows with every purge.
+        owner: whose alone it is; "" where it is shared.
+    """
 
     tenant: str
     scope: str = ""
     epoch: int = 0
+    owner: str = ""
 
     def next(self) -> Namespace:
         return replace(self, epoch=self.epoch + 1)
@@ -47,7 +56,7 @@ def cache_salt(secret: bytes, namespace: Namespace) -> str:
             f"the salt secret has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed; make one with "
             "`openssl rand -hex 32`"
         )
-    fields = (namespace.tenant, namespace.scope, str(namespace.epoch))
+    fields = (namespace.tenant, namespace.scope, str(namespace.epoch), *([namespace.owner] if namespace.owner else []))
     message = b"".join(
         len(data).to_bytes(4, "big") + data for data in (field.encode("utf-8", "surrogatepass") for field in fields)
     )
@@ -83,14 +92,15 @@ class SaltBook:
         self._secret = secret
         self._epochs = dict(epochs or {})
         self._salts: dict[Namespace, str] = {}
+        self.rights = CacheRights()
+        """Who shares what, as the owner of the tenants last said."""
         self.ended: Subscribers[str, str] = Subscribers()
         """Who keeps something of a tenant's scope, or with "" of the whole tenant, and has to let it go."""
 
-    def namespace(self, tenant: str, scope: str = "") -> Namespace:
-        """The namespace as it is now. A purge of the tenant ends the epochs of all its scopes."""
-        return Namespace(
-            tenant, scope, self._epochs.get((tenant, scope), 0) + self._epochs.get((tenant, ""), 0) * bool(scope)
-        )
+    def namespace(self, tenant: str, scope: str = "", *, owner: str = "") -> Namespace:
+        """The namespace as it is now. A purge of the tenant ends the epochs of all its scopes, that of a scope all owners'."""
+        epoch = self._epochs.get((tenant, scope), 0) + self._epochs.get((tenant, ""), 0) * bool(scope)
+        return Namespace(tenant, scope, epoch, owner)
 
     def salt(self, namespace: Namespace) -> str:
         found = self._salts.get(namespace)

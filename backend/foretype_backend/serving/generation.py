@@ -7,12 +7,13 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Final
 
+import msgspec
 from foretype_wire.redaction import log_fault
 
 from foretype_backend.admission.outcomes import Reason
 from foretype_backend.admission.scheduler import PRIORITY
 from foretype_backend.config.load import LimitsConfig
-from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest
+from foretype_backend.engines.port import Chunk, Engine, EngineFinish, GenerationParams, GenerationRequest, Origin
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.completion import AdmittedRequest, CompletionOutcome, Record
@@ -94,8 +95,9 @@ class Generation:
         job = record.job
         record.attempts += 1
         record.engine_done = False
+        salt, origin = self._whose(job)
         if job.prefill_only:
-            await self._engine.warm(job.prompt.ids, salt=self._salt(job), origin=job.origin)
+            await self._engine.warm(job.prompt.ids, salt=salt, origin=origin)
             record.first_chunk = record.last_chunk = self._clock()
             return self._ended(record, record.stop_reason or Reason.LENGTH)
         stream = self._engine.generate(
@@ -110,9 +112,9 @@ class Generation:
                 ),
                 prompt_text=job.prompt.text,
                 priority=PRIORITY[job.class_],
-                salt=self._salt(job),
+                salt=salt,
                 deadline=job.deadline,
-                origin=job.origin,
+                origin=origin,
                 traceparent=record.traceparent,
             )
         )
@@ -121,8 +123,15 @@ class Generation:
         finally:
             await self._release(record, stream)
 
-    def _salt(self, job: AdmittedRequest) -> str | None:
-        return None if self._salts is None else self._salts.salt(self._salts.namespace(job.tenant, job.repository))
+    def _whose(self, job: AdmittedRequest) -> tuple[str | None, Origin]:
+        """The salt of the cache that the prompt may use now, and its origin."""
+        salts = self._salts
+        if salts is None:
+            return None, job.origin
+        who = job.principal
+        owner = salts.rights.owner(who.tenant, job.repository, team=who.team, user=who.user, credential=who.credential)
+        origin = msgspec.structs.replace(job.origin, owner=owner) if owner else job.origin
+        return salts.salt(salts.namespace(job.tenant, job.repository, owner=owner)), origin
 
     async def _consume(
         self,

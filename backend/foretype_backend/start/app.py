@@ -214,6 +214,7 @@ def _follow(stream: StreamDoor, salts: SaltBook | None, accounts: Accounts | Non
     if accounts is not None:
         accounts.quotas.follow(directory.tenants, asyncio.get_running_loop().time())
     if salts is not None:
+        salts.rights = directory.rights
         salts.follow(directory.epochs())
 
 

@@ -98,6 +98,14 @@ class CacheAgreement(TypedDict):
     cached_tokens: int
 
 
+class Sharing(TypedDict):
+    """Who shares the cache of a repository: `teams`, null for the whole tenant; `apart` who have one of their own."""
+
+    repository: str
+    teams: list[str] | None
+    apart: list[str]
+
+
 class Cached(TypedDict):
     """What is believed, or known by the replicas' events, to be cached of a repository."""
 
@@ -106,6 +114,7 @@ class Cached(TypedDict):
     tokens: int
     block_tokens: int
     documents: list[CachedDocument]
+    sharing: list[Sharing]
     replicas: dict[str, ReplicaHealth]
     agreement: CacheAgreement
 
