@@ -145,6 +145,42 @@ def identify(
             say(remark)
 
 
+@app.command("servers")
+def list_servers(as_json: Annotated[bool, typer.Option("--json", help="one JSON array")] = False) -> None:
+    """Lists the servers of models that run on this machine, on their usual ports, in a second; asks them for nothing but what they are."""
+    from foretype_models.servers import PORTS, probe
+
+    found = probe()
+    if as_json:
+        more = ("engine", "asked", "cached", "good")
+        say_json([msgspec.to_builtins(one) | {name: getattr(one, name) for name in more} for one in found])
+        return
+    for one in found:
+        facts = [
+            f"asked by `--engine {one.engine}`: {one.asked}",
+            f"{one.slots} slots" if one.slots else "",
+            f"{one.context_tokens:,} tokens of context" if one.context_tokens else "",
+            f"cached tokens: {one.cached}",
+            "still loading" if one.loading else "",
+        ]
+        say(f"{one.kind}  {one.url}  {'; '.join(fact for fact in facts if fact)}")
+        for model in one.models:
+            kind = ("base, for code" if model.code else "base") if model.base else "trained to chat"
+            facts = [
+                f"{kind}, by its name",
+                "loaded" if model.loaded else "",
+                f"{model.context_tokens:,} tokens of context" if model.context_tokens else "",
+                ""
+                if model.inserts is None
+                else "its template fills in"
+                if model.inserts
+                else "no template that fills in",
+            ]
+            say(f"  {model.name}  {', '.join(fact for fact in facts if fact)}")
+    if not found:
+        say(f"no server of models answers on this machine's ports {', '.join(map(str, sorted(PORTS)))}")
+
+
 @app.command("families")
 def list_families(as_json: Annotated[bool, typer.Option("--json", help="one JSON array")] = False) -> None:
     """Lists the families that can be asked to fill in, where their grammars come from, and which of them are proven.

@@ -9,6 +9,7 @@
         * `TamperedArtifactError`: another SHA-256 than the index says
     * `GgufError`: a file that cannot be read as GGUF; the gateway's reader and `identify` tell it
     * `IdentifyError`: it cannot be told what a file is; told by `foretype models identify`
+    * `NoServerError`: no server of models answers at an address, or none that can be asked; told by `foretype use`
     * `PullError`: a checkpoint cannot be prepared; told by `foretype models pull`
     * `UseError`: a model cannot be used; told by `foretype use`, in the editor too
 """
@@ -24,6 +25,7 @@ __all__ = [
     "IdentifyError",
     "MissingArtifactError",
     "ModelsError",
+    "NoServerError",
     "PullError",
     "TamperedArtifactError",
     "TruncatedArtifactError",
@@ -66,6 +68,10 @@ class GgufError(ModelsError):
 
 class IdentifyError(ModelsError):
     """It cannot be told what this is; the message names the file and the remedy."""
+
+
+class NoServerError(ModelsError):
+    """No server of models answers at an address, or it is none that can be asked."""
 
 
 class PullError(ModelsError):

@@ -13,8 +13,10 @@ from backend.test_gateway_process import refused, serving
 from backend.tiny_gguf import byte_level_tokens, write_tiny_gguf
 from backend.world import TOKENIZER_PATH
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
+from foretype_backend.start.cli import tell_of_servers
 from foretype_context.grammars.grammar import grammar
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
+from foretype_models import servers
 
 QWEN = grammar("qwen2.5-coder")
 CONTROLS = tuple(sorted(QWEN.controls()))
@@ -169,3 +171,24 @@ async def test_a_cancel_reaches_the_server(tmp_path: Path) -> None:
                     break
         async with asyncio.timeout(20):
             await server.hung_up.wait()
+
+
+async def test_llama_cpp_with_another_model_than_the_one_that_was_chosen_is_told(tmp_path: Path) -> None:
+    profile = tmp_path / "profile.toml"
+    async with running(LlamaCpp()) as server:
+        profile.write_text(f"[engine]\nname = 'llama-cpp'\nmodel = '{server.root}'\n[model]\nname = 'starcoder2-3b'\n")
+        told = await refused("--engine", "llama-cpp", "--profile", str(profile), "--port", "0")
+    assert "serves qwen2.5-coder-1.5b-q8_0.gguf now, not starcoder2-3b; start that again, or `foretype use" in told
+
+
+async def test_who_names_no_model_is_told_of_the_better_one_that_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running(Ollama(models=["llama3:8b", "qwen2.5-coder:1.5b-base"])) as server:
+        found = await asyncio.to_thread(servers.probe, (server.port,), limit_s=30)
+    monkeypatch.setattr(servers, "probe", lambda: found)
+    tell_of_servers()
+    assert capsys.readouterr().err == (
+        f"foretype serve: ollama at {server.root} has qwen2.5-coder:1.5b-base, and this is the shipped model; `foretype use "
+        f"ollama:qwen2.5-coder:1.5b-base` takes it for your editors, `--engine ollama --model {server.root}` here\n"
+    )

@@ -216,8 +216,9 @@ def test_a_server_that_fills_holes_is_taken(state: Path, tiny: Path) -> None:
         assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
     last = events[-1]
-    assert last["event"] == "done" and last["model"] == "tiny-coder.gguf" and last["canary"].startswith("3 of 3 holes")
-    assert any("<|fim_middle|>" in prompt for prompt in running.prompts)
+    assert last["event"] == "done" and last["model"] == "tiny-coder" and last["canary"].startswith("3 of 3 holes")
+    assert any("def subtract(a, b)" in prompt for prompt in running.prompts)
+    assert 'name = "llama-cpp"' in (state / "private.toml").read_text()
     assert f'model = "{running.root}/v1"' in (state / "private.toml").read_text()
 
 
@@ -230,7 +231,8 @@ async def test_a_server_that_chats_is_refused_and_what_served_serves(state: Path
         with serving(ModelServer(llama_cpp("tiny-coder.gguf", model_path=str(tiny)), lambda prompt: prose)) as running:
             said = await asyncio.to_thread(refused, f"{running.root}/v1", "--state-dir", state)
         assert re.search(
-            r"tiny-coder.gguf is asked in a way that it does not understand, or was trained to chat .*--anyway", said
+            r"tiny-coder does not serve: .*(answers in prose .*take the base model|writes the control token .* as text)",
+            said,
         )
         assert (await complete(client)).raw and client.session.profile is not None
         assert client.session.profile.model == "before"
@@ -242,7 +244,7 @@ async def test_a_server_that_chats_is_refused_and_what_served_serves(state: Path
 def test_a_vocabulary_with_one_control_missing_is_refused(state: Path, tmp_path: Path) -> None:
     path = write_tiny_gguf(tmp_path / "lame-coder.gguf", controls=[one for one in CONTROLS if one != "<|fim_middle|>"])
     said = refused(path, "--state-dir", state)
-    assert re.search(r"lame-coder does not serve: model\.grammar: .*<\|fim_middle\|>", said)
+    assert re.search(r"lame-coder\.gguf: it looks like qwen2\.5-coder but lacks <\|fim_middle\|>; .*--grammar ID", said)
     assert not (state / "private.toml").exists()
 
 

@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 
 CODER = "qwen2.5-coder-1.5b"
 
@@ -56,7 +60,7 @@ class ModelServer:
     """One server.
 
     Attributes:
-        says: JSON by path.
+        says: JSON by path, with `status`.
         answer: what it writes for a prompt, as text.
     """
 
@@ -64,6 +68,7 @@ class ModelServer:
     answer: Callable[[str], str] = lambda prompt: ""
     prompts: list[str] = field(default_factory=list)
     port: int = 0
+    status: int = 200
 
     @property
     def root(self) -> str:
@@ -83,6 +88,12 @@ def fills_holes(prompt: str) -> str:
     )
 
 
+def _text_of(model: str, ids: list[int]) -> str:
+    tokenizer = tokenizer_from_bytes(tokenizer_of(Path(model)))
+    controls = {tokenizer.control(token) for token in tokenizer.controls()}
+    return tokenizer.decode([one for one in ids if one not in controls]).decode("utf-8", "replace")
+
+
 @contextmanager
 def serving(served: ModelServer) -> Iterator[ModelServer]:
     class Handler(BaseHTTPRequestHandler):
@@ -99,14 +110,43 @@ def serving(served: ModelServer) -> Iterator[ModelServer]:
             self.end_headers()
             self.wfile.write(data)
 
+        def complete(self, body: dict[str, Any]) -> None:
+            """As llama.cpp does: 3f545be, tools/server/server-task.cpp."""
+            served.prompts.append(_text_of(served.says["/props"]["model_path"], body["prompt"]))
+            text = served.answer(served.prompts[-1])
+            last = {
+                "content": "",
+                "tokens": [],
+                "stop": True,
+                "stop_type": "eos",
+                "tokens_evaluated": len(body["prompt"]),
+            }
+            if not body.get("stream"):
+                self.say(200, last | {"tokens": [1]})
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.send_header("Connection", "close")
+            self.close_connection = True
+            self.end_headers()
+            for piece in text.splitlines(keepends=True):
+                part = {"content": piece, "tokens": [1 << 20], "stop": False}
+                self.wfile.write(f"data: {json.dumps(part)}\n\n".encode())
+            self.wfile.write(f"data: {json.dumps(last)}\n\n".encode())
+
         def do_GET(self) -> None:
             found = served.says.get(self.path)
-            self.say(404 if found is None else 200, {"error": {"message": "not found"}} if found is None else found)
+            self.say(
+                404 if found is None else served.status, {"error": {"message": "not found"}} if found is None else found
+            )
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             if self.path == "/api/show":
                 self.do_GET()
+                return
+            if self.path == "/completion":
+                self.complete(body)
                 return
             if isinstance(body["prompt"], list):
                 self.say(400, {"error": {"message": "prompt must be a string"}})

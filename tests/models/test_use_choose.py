@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
+import socket
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from foretype_models.errors import UseError
-from foretype_models.use import servers
+from backend.tiny_gguf import write_tiny_gguf
+from foretype_context.grammars.grammar import grammar
+from foretype_models import servers
+from foretype_models.cli import app
+from foretype_models.errors import NoServerError, UseError
+from foretype_models.servers import look_at, probe
 from foretype_models.use.catalogue import read_catalogue
 from foretype_models.use.choose import Asked, choose
 from foretype_models.use.listing import Found, list_choices
 from foretype_models.use.machine import Gpu, Machine
 from foretype_models.use.profile import Choice, chosen, keep, render
-from foretype_models.use.servers import look_at, probe
 from models.model_server import CODER, ModelServer, llama_cpp, lm_studio, ollama, serving, vllm
+from typer.testing import CliRunner
 
 LAPTOP = Machine(
     system="Linux", architecture="x86_64", cores=8, memory_bytes=16_000_000_000, available_bytes=11_000_000_000
@@ -62,15 +68,60 @@ def test_servers_are_known_by_what_they_answer_on_whatever_port(tmp_path: Path) 
             {"/v1/models": {"data": [{"id": "x"}]}},
         ]
         running = [stack.enter_context(serving(ModelServer(one))) for one in says]
-        found = probe(tuple(one.port for one in running))
+        found = probe(tuple(one.port for one in running), limit_s=30)
     assert [server.kind for server in found] == ["ollama", "llama.cpp", "lm-studio", "vllm", "openai"]
-    assert found[0].models == ("qwen2.5-coder:1.5b-base", "llama3")
+    assert found[0].names == ("qwen2.5-coder:1.5b-base", "llama3")
+    assert [server.engine for server in found] == ["ollama", "llama-cpp", "lm-studio", "openai", "openai"]
     assert (found[1].slots, found[1].context_tokens) == (4, 32768)
-    assert [server.good for server in found] == [None, f"{CODER}-q8_0.gguf", None, CODER, None]
+    assert [server.good for server in found] == ["qwen2.5-coder:1.5b-base", f"{CODER}-q8_0.gguf", "coder", CODER, None]
 
 
 def test_nothing_runs_is_an_empty_list_and_soon() -> None:
     assert probe((1, 2, 3)) == []
+
+
+def test_ports_that_take_and_say_nothing_take_a_second_together() -> None:
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(7)]
+        began = time.monotonic()
+        assert probe(tuple(one.getsockname()[1] for one in silent)) == []
+        assert time.monotonic() - began < 3  # one after the other they would take seven
+
+
+def test_a_server_that_loads_its_model_is_known_and_not_asked(tmp_path: Path) -> None:
+    loading = {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
+    with serving(ModelServer({"/props": loading, "/v1/models": loading}, status=503)) as running:
+        rows = listing(probe((running.port,), limit_s=30), tmp_path).rows
+        with pytest.raises(UseError, match="is still loading its model; wait until it is there"):
+            chosen_for(f"{running.root}/v1", tmp_path)
+    assert [(row.title, row.refused) for row in rows if row.asked == f"{running.root}/v1"] == [
+        ("llama.cpp: no model", "it is still loading its model")
+    ]
+
+
+def test_what_ollama_says_of_its_models_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    says = ollama("llama3:8b", "qwen2.5-coder:1.5b-base")
+    says["/api/ps"] = {"models": [{"name": "qwen2.5-coder:1.5b-base"}]}
+    says["/api/show"] |= {
+        "capabilities": ["completion", "insert"],
+        "model_info": {"general.architecture": "qwen2", "qwen2.context_length": 32768},
+    }
+    with serving(ModelServer(says)) as running:
+        monkeypatch.setattr(servers, "probe", lambda: probe((running.port,), limit_s=30))
+        done = CliRunner().invoke(app, ["servers"])
+        said = json.loads(CliRunner().invoke(app, ["servers", "--json"]).output)
+    assert said[0]["models"][0] == {
+        "name": "qwen2.5-coder:1.5b-base",
+        "code": True,
+        "base": True,
+        "inserts": True,
+        "context_tokens": 32768,
+        "loaded": True,
+    }
+    assert said[0]["models"][1]["name"] == "llama3:8b" and said[0]["models"][1]["loaded"] is False
+    assert (said[0]["engine"], said[0]["good"]) == ("ollama", "qwen2.5-coder:1.5b-base")
+    assert "asked by `--engine ollama`: raw text; cached tokens: not counted" in done.output
+    assert "base, for code, by its name, loaded, 32,768 tokens of context, its template fills in" in done.output
 
 
 @pytest.mark.parametrize(
@@ -79,34 +130,34 @@ def test_nothing_runs_is_an_empty_list_and_soon() -> None:
 def test_what_is_no_server_of_models_is_told(says: dict[str, Any]) -> None:
     with (
         serving(ModelServer(says)) as running,
-        pytest.raises(UseError, match=r"no server of models answers at http.*start it, or name"),
+        pytest.raises(NoServerError, match=r"no server of models answers at http.*start it, or name"),
     ):
         look_at(f"{running.root}/v1")
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1", "http://127.0.0.1:99999/v1"])
 def test_what_is_no_address_is_told(url: str) -> None:
-    with pytest.raises(UseError, match=r"is no address of a server|no server of models answers"):
+    with pytest.raises(NoServerError, match=r"is no address of a server|no server of models answers"):
         look_at(url)
 
 
 def test_the_gateway_is_not_put_in_front_of_itself() -> None:
     with serving(ModelServer({"/healthz": {"grammar": "x", "authorized": False}, **llama_cpp()})) as running:
-        with pytest.raises(UseError, match="is a gateway of Foretype"):
+        with pytest.raises(NoServerError, match="is a gateway of Foretype"):
             look_at(f"{running.root}/v1")
-        assert probe((running.port,)) == []
+        assert probe((running.port,), limit_s=30) == []
 
 
 def test_one_good_server_is_proposed_before_any_download(tmp_path: Path) -> None:
     with serving(ModelServer(llama_cpp())) as running:
-        rows = listing(probe((running.port,)), tmp_path).rows
+        rows = listing(probe((running.port,), limit_s=30), tmp_path).rows
     assert rows[0].proposed and rows[0].asked == f"{running.root}/v1"
     assert sum(row.proposed for row in rows) == 1
 
 
 def test_two_good_servers_are_asked_about_and_never_guessed(tmp_path: Path) -> None:
     with serving(ModelServer(llama_cpp())) as one, serving(ModelServer(vllm())) as other:
-        found = listing(probe((one.port, other.port)), tmp_path)
+        found = listing(probe((one.port, other.port), limit_s=30), tmp_path)
     assert not any(row.proposed for row in found.rows)
     assert any(
         "2 servers run that could serve" in note and one.root in note and other.root in note for note in found.notes
@@ -115,7 +166,7 @@ def test_two_good_servers_are_asked_about_and_never_guessed(tmp_path: Path) -> N
 
 def test_a_server_that_chats_is_not_proposed(tmp_path: Path) -> None:
     with serving(ModelServer(llama_cpp("qwen2.5-coder-7b-instruct-q4.gguf"))) as running:
-        found = listing(probe((running.port,)), tmp_path)
+        found = listing(probe((running.port,), limit_s=30), tmp_path)
         assert found.rows[0].asked == "qwen2.5-coder-1.5b"  # the catalogue's
         with pytest.raises(
             UseError, match=r"was trained to chat, by its name, and would answer in prose; serve its base model"
@@ -127,8 +178,8 @@ def test_a_server_whose_file_lies_here_needs_no_tokenizer(tmp_path: Path) -> Non
     (file := tmp_path / "coder.gguf").write_bytes(b"GGUF")
     with serving(ModelServer(llama_cpp(model_path=str(file), context=1024))) as running:
         choice = chosen_for(f"{running.root}/v1", tmp_path)
-    assert (choice.engine, choice.model, choice.name) == ("openai", f"{running.root}/v1", f"{CODER}-q8_0.gguf")
-    assert choice.rules is not None and choice.rules["tokenizer"] == str(file)
+    assert (choice.engine, choice.model, choice.name) == ("llama-cpp", f"{running.root}/v1", f"{CODER}-q8_0")
+    assert choice.rules is not None and "tokenizer" not in choice.rules  # the engine reads what the server has then
     assert choice.rules["context_limit_tokens"] == 1024 and choice.rules["budgets"]["prompt_tokens"] == 768
     (folder := tmp_path / "checkpoint").mkdir()
     (folder / "tokenizer.json").write_text("{}")
@@ -170,18 +221,27 @@ def test_a_context_that_is_too_little_is_told(tmp_path: Path) -> None:
         chosen_for(f"{running.root}/v1", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("says", "said"),
-    [
-        (ollama("a:base"), "puts prompts into a chat template; name its model: `foretype use ollama:NAME`"),
-        (lm_studio("coder"), "not served yet"),
-    ],
-)
-def test_a_server_that_cannot_be_asked_correctly_yet_is_refused(
-    says: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    with serving(ModelServer(says)) as running, pytest.raises(UseError, match=said):
+def test_a_relative_path_of_a_servers_model_is_told(tmp_path: Path) -> None:
+    with (
+        serving(ModelServer(llama_cpp(model_path="models/coder.gguf"))) as running,
+        pytest.raises(UseError, match=r"is not on this machine; start the server with the whole path of its model, or"),
+    ):
         chosen_for(f"{running.root}/v1", tmp_path)
+
+
+def test_lm_studio_is_served_with_a_tokenizer_that_is_named(tmp_path: Path) -> None:
+    (file := tmp_path / "tokenizer.json").write_text("{}")
+    with serving(ModelServer(lm_studio("qwen2.5-coder-1.5b", "llama-instruct"))) as running:
+        with pytest.raises(UseError, match="name it with --tokenizer FILE"):
+            chosen_for(f"{running.root}/v1", tmp_path)
+        choice = chosen_for(f"{running.root}/v1", tmp_path, tokenizer=file)
+        row = next(
+            row
+            for row in listing(probe((running.port,), limit_s=30), tmp_path).rows
+            if row.asked == f"{running.root}/v1"
+        )
+    assert (choice.engine, choice.name) == ("lm-studio", "qwen2.5-coder-1.5b")
+    assert not row.proposed and row.refused == "it does not say its tokenizer: --tokenizer FILE"
 
 
 # Ollama
@@ -192,21 +252,16 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda running: monkeypatch.setenv("OLLAMA_HOST", running.root)
 
 
-def test_ollamas_own_file_is_served(tmp_path: Path, at: Any) -> None:
-    body = b"GGUF" + b"weights"
-    (blob := tmp_path / f"sha256-{hashlib.sha256(body).hexdigest()}").write_bytes(body)
-    with serving(
-        ModelServer(ollama("qwen2.5-coder:1.5b-base", modelfile=f"# x\nFROM {blob}\nTEMPLATE x\n"))
-    ) as running:
+def test_ollama_is_asked_itself_by_name_and_by_address(tmp_path: Path, at: Any) -> None:
+    name = "qwen2.5-coder:1.5b-base"
+    with serving(ModelServer(ollama(name, "llama3:latest"))) as running:
         at(running)
-        choice = chosen_for("ollama:qwen2.5-coder:1.5b-base", tmp_path)
-        assert (choice.engine, choice.model, choice.asked) == ("embedded", str(blob), "ollama:qwen2.5-coder:1.5b-base")
-        blob.write_bytes(b"GGUF" + b"damaged")
-        with pytest.raises(UseError, match=r"does not match its own digest; get it again with `ollama pull"):
-            chosen_for("ollama:qwen2.5-coder:1.5b-base", tmp_path)
-        blob.unlink()
-        with pytest.raises(UseError, match=r"Ollama's file of .* cannot be read here"):
-            chosen_for("ollama:qwen2.5-coder:1.5b-base", tmp_path)
+        for what in (f"ollama:{name}", running.root, f"{running.root}/v1"):
+            choice = chosen_for(what, tmp_path)
+            assert (choice.engine, choice.model, choice.name) == ("ollama", running.root, name)
+            assert choice.asked == f"ollama:{name}"
+        rows = listing(probe((running.port,), limit_s=30), tmp_path).rows
+    assert rows[0].proposed and rows[0].asked == f"ollama:{name}"
 
 
 def test_an_ollama_without_the_model_says_which_it_has(tmp_path: Path, at: Any) -> None:
@@ -251,6 +306,17 @@ def test_a_file_that_is_none_of_weights_is_told(content: bytes | None, said: str
         path.write_bytes(content)
     with pytest.raises(UseError, match=f"coder.gguf {said}"):
         chosen_for(str(path), tmp_path)
+
+
+def test_a_file_is_identified_before_anything_is_started(tmp_path: Path) -> None:
+    both = write_tiny_gguf(tmp_path / "both.gguf", pretokenizer="gpt-2", controls=("<|endoftext|>", "<x>"))
+    with pytest.raises(UseError, match=r"both.gguf: its control tokens fit no known grammar.*--grammar ID"):
+        chosen_for(str(both), tmp_path)
+    assert chosen_for(str(both), tmp_path, grammar="foretype-1").rules["grammar"] == "foretype-1"  # type: ignore[index]
+    coder = write_tiny_gguf(tmp_path / "c.gguf", controls=tuple(sorted(grammar("seed-coder").controls())))
+    watching = Nobody()
+    choose(asked(str(coder), tmp_path), watching)
+    assert "c.gguf is of the family seed-coder (unproven)" in watching.notes
 
 
 def test_a_folder_and_a_chat_model_are_told(tmp_path: Path) -> None:

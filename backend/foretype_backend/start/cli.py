@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from foretype_backend.config.load import Config, load_config
 from foretype_backend.errors import ConfigError
 from foretype_backend.transport.sockets import Inherited
 
-__all__ = ["app", "serve"]
+__all__ = ["app", "serve", "tell_of_servers"]
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -81,12 +82,28 @@ def serve(
 
     try:
         config = read()
+        if engine is None and model is None and profile is None and not private:
+            threading.Thread(target=tell_of_servers, name="servers that run", daemon=True).start()
         if config.gateway.workers > 1:
             raise typer.Exit(_run_workers(config, log_level))
         _run(config, read, log_level, Inherited(listen_fd, metrics_fd, place))
     except ConfigError as error:
         say(f"foretype serve: {error}", err=True)
         raise typer.Exit(2) from error
+
+
+def tell_of_servers() -> None:
+    """Where nobody named a model, the shipped one is served: say which better one runs here already. Takes a second."""
+    from foretype_models.servers import probe
+
+    for server in probe():
+        if server.good is not None:
+            named = f"ollama:{server.good}" if server.kind == "ollama" else server.url
+            say(
+                f"foretype serve: {server.kind} at {server.url} has {server.good}, and this is the shipped model; "
+                f"`foretype use {named}` takes it for your editors, `--engine {server.engine} --model {server.url}` here",
+                err=True,
+            )
 
 
 def _run_workers(config: Config, log_level: str) -> int:

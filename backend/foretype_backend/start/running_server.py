@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, cast
 
 import httpx
@@ -182,10 +182,13 @@ def _llama_cpp(client: httpx.Client, root: str, named: str | None) -> RunningSer
     props = _get(client, f"{root}/props")
     if "default_generation_settings" not in props:
         raise ValueError("it is no llama-server")
-    path = props.get("model_path")
-    return RunningServer(
-        engine="llama-cpp", url=root, model=named, file=_readable(path) if isinstance(path, str) else None
-    )
+    path = str(props.get("model_path") or "")
+    name = PurePath(path)
+    if named is not None and named not in (path, name.name, name.stem, props.get("model_alias")):
+        raise EngineUnavailableError(
+            f"{root}: serves {name.name} now, not {named}; start that again, or `foretype use {root}`"
+        )
+    return RunningServer(engine="llama-cpp", url=root, model=named, file=_readable(path))
 
 
 def _lm_studio(client: httpx.Client, root: str, named: str | None) -> RunningServer:

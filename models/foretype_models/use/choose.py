@@ -6,18 +6,20 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final, Protocol
 
-from foretype_models import artifacts
-from foretype_models.errors import ArtifactError, UseError
-from foretype_models.use import servers
+from foretype_context.grammars.families import names_a_chat_model
+
+from foretype_models import artifacts, servers
+from foretype_models.errors import ArtifactError, IdentifyError, NoServerError, UseError
+from foretype_models.identify import identify
+from foretype_models.servers import Server
 from foretype_models.use.catalogue import Catalogue, Entry
-from foretype_models.use.download import Wanted, download, hash_file
+from foretype_models.use.download import Wanted, download
 from foretype_models.use.machine import Machine
 from foretype_models.use.profile import Choice
 from foretype_models.use.proposal import check_memory, plan_for
-from foretype_models.use.servers import Server
 
 __all__ = ["Asked", "Events", "choose", "default_folder", "file_of", "model_names"]
 
@@ -87,14 +89,16 @@ def choose(asked: Asked, events: Events) -> Choice:
     if what == "shipped":
         return Choice(asked=what, name=_shipped_name())
     if what.startswith(_OLLAMA):
-        return _ollama(asked, what.removeprefix(_OLLAMA), events)
+        host = os.environ.get("OLLAMA_HOST", "")
+        root = host if "://" in host else f"http://{host}" if host else _LOCAL_OLLAMA
+        return _ollama(asked, root, what.removeprefix(_OLLAMA))
     if re.match(r"https?://", what):
         return _server(asked)
     if (entry := asked.catalogue.get(what)) is not None:
         return _entry(asked, entry, events)
     if what.endswith(".gguf") or "/" in what or os.sep in what:
         path = Path(what).expanduser().absolute()
-        return _file(asked, path, what=str(path), name=path.stem)
+        return _file(asked, path, events, what=str(path), name=path.stem)
     names = ", ".join(model_names(asked.catalogue))
     raise UseError(
         f"{what!r} is no model that is known; name one of {names}, a .gguf file, ollama:NAME, http://host:port/v1, or shipped"
@@ -131,9 +135,8 @@ def _entry(asked: Asked, entry: Entry, events: Events) -> Choice:
     target = file_of(entry, asked.folder)
     events.doing(f"fetching {entry.file}")
     download(Wanted(entry.source(), digest, entry.bytes), target, events.progress)
-    return _file(
-        asked, target, what=entry.name, name=entry.name, licence=entry.licence, grammar=asked.grammar or entry.grammar
-    )
+    grammar = asked.grammar or entry.grammar
+    return _file(asked, target, events, what=entry.name, name=entry.name, licence=entry.licence, grammar=grammar)
 
 
 def _digest(asked: Asked, entry: Entry) -> str:
@@ -153,7 +156,14 @@ def _digest(asked: Asked, entry: Entry) -> str:
 
 
 def _file(
-    asked: Asked, path: Path, *, what: str, name: str, licence: str = "not known", grammar: str | None = None
+    asked: Asked,
+    path: Path,
+    events: Events,
+    *,
+    what: str,
+    name: str,
+    licence: str = "not known",
+    grammar: str | None = None,
 ) -> Choice:
     """A GGUF file for the embedded engine. What else is wrong with it, the trial says."""
     try:
@@ -168,10 +178,13 @@ def _file(
         raise UseError(f"{path} cannot be read ({error.strerror or error}); name a .gguf file") from error
     if magic != _GGUF:
         raise UseError(f"{path} is no GGUF file; name one, or prepare a checkpoint with `foretype models pull`")
-    if servers.is_instruct(name) and not asked.anyway:
+    if names_a_chat_model(name) and not asked.anyway:
         raise UseError(
             f"{name} was trained to chat, by its name, and would answer in prose; take its base model, or --anyway"
         )
+    grammar = grammar or asked.grammar
+    if grammar is None:
+        _identified(path, events)
     check_memory(asked.machine, size, name)
     device, prompt_tokens = plan_for(asked.machine)
     return Choice(
@@ -179,12 +192,12 @@ def _file(
         name=name,
         model=str(path),
         options={} if device == "CPU" else {"device": device},
-        rules={**_grammar(grammar or asked.grammar), "budgets": _budgets(prompt_tokens)},
+        rules={**_grammar(grammar), "budgets": _budgets(prompt_tokens)},
         licence=licence,
     )
 
 
-def _grammar(grammar: str | None) -> dict[str, str]:
+def _grammar(grammar: str | None) -> dict[str, Any]:
     """Named where it is known; else the gateway finds it by the vocabulary."""
     return {} if grammar is None else {"grammar": grammar}
 
@@ -194,87 +207,110 @@ def _budgets(prompt_tokens: int) -> dict[str, int]:
     return {"prompt_tokens": prompt_tokens, "context_tokens": prompt_tokens // 3, "suffix_tokens": prompt_tokens // 8}
 
 
-def _ollama(asked: Asked, name: str, events: Events) -> Choice:
-    """One of Ollama's models, by its file: Ollama's own interface for tokens puts prompts into a template."""
-    host = os.environ.get("OLLAMA_HOST", "")
-    root = host if "://" in host else f"http://{host}" if host else _LOCAL_OLLAMA
+def _identified(path: Path, events: Events) -> None:
+    """Refuses a vocabulary whose family is not known or not clear, before anything is started."""
     try:
-        server = asked.look_at(root)
+        found = identify(path)
+    except IdentifyError:
+        return  # whoever opens it says what is wrong with the file
+    if found.problem():
+        raise UseError(f"{path.name}: {found.problem()} (for `foretype use`: --grammar ID)")
+    events.note(f"{path.name} is of the family {found.family}{'' if found.proven else ' (unproven)'}")
+    if found.warning():
+        events.note(found.warning())
+
+
+def _look_at(asked: Asked, url: str) -> Server:
+    try:
+        server = asked.look_at(url)
+    except NoServerError as error:
+        raise UseError(str(error)) from error
+    if server.loading:
+        raise UseError(f"{url} is still loading its model; wait until it is there, and try again")
+    return server
+
+
+def _ollama(asked: Asked, root: str, name: str) -> Choice:
+    """One of Ollama's models, asked raw by Ollama's own interface."""
+    try:
+        server = _look_at(asked, root)
     except UseError:
         raise UseError(f"no Ollama answers at {root}; start it with `ollama serve`, or set OLLAMA_HOST") from None
     if server.kind != "ollama":
         raise UseError(f"{root} is no Ollama but {server.kind}; set OLLAMA_HOST, or name that server's URL")
-    has = next((one for one in server.models if one in (name, f"{name}:latest")), None)
+    has = next((one for one in server.names if one in (name, f"{name}:latest")), None)
     if has is None:
-        there = ", ".join(server.models[:8]) or "none"
+        there = ", ".join(server.names[:8]) or "none"
         raise UseError(f"Ollama has no model {name} (it has {there}); get it with `ollama pull {name}`")
-    if servers.is_instruct(has) and not asked.anyway:
+    if names_a_chat_model(has) and not asked.anyway:
         raise UseError(
             f"{has} was trained to chat, by its name, and would answer in prose; take a -base model, or --anyway"
         )
-    path = Path(servers.blob_of(server.url, has))
-    if not os.access(path, os.R_OK):
-        raise UseError(
-            f"Ollama's file of {has} cannot be read here ({path}); let this user read it, or serve it with `llama-server -m`"
-        )
-    events.note("the embedded engine reads Ollama's own file; Ollama is not asked")
-    events.doing(f"checking {path.name[:19]}…")
-    said = path.name.removeprefix("sha256-")
-    if re.fullmatch("[0-9a-f]{64}", said) and hash_file(path, events.progress) != said:
-        raise UseError(f"Ollama's file of {has} does not match its own digest; get it again with `ollama pull {name}`")
-    return _file(asked, path, what=f"{_OLLAMA}{has}", name=has.replace(":", "-").replace("/", "-"))
+    rules: dict[str, Any] = _grammar(asked.grammar) | _named_tokenizer(asked)
+    if not asked.machine.gpus:  # a long prompt takes seconds there
+        rules["budgets"] = _budgets(plan_for(asked.machine)[1])
+    return Choice(asked=f"{_OLLAMA}{has}", name=has, engine=server.engine, model=server.url, rules=rules)
 
 
 def _server(asked: Asked) -> Choice:
-    server = asked.look_at(asked.what)
-    if (refuse := _NOT_YET.get(server.kind)) is not None:
-        raise UseError(refuse.format(url=server.url))
-    names = server.models
-    if asked.model is not None:
-        if asked.model not in names:
-            raise UseError(f"{server.url} has no model {asked.model}; it has {', '.join(names) or 'none'}")
-        name = asked.model
-    elif len(names) == 1:
-        name = names[0]
-    elif (only := [one for one in names if servers.is_code(one) and not servers.is_instruct(one)]) and len(only) == 1:
-        name = only[0]
-    else:
-        raise UseError(f"{server.url} has {len(names)} models ({', '.join(names)}); choose one with --model NAME")
-    label = Path(name).stem if name.endswith(".gguf") else name
-    if servers.is_instruct(label) and not asked.anyway:
+    server = _look_at(asked, asked.what)
+    name = _model_of(asked, server)
+    if server.kind == "ollama":
+        return _ollama(asked, server.url, name)
+    label = PurePath(name).stem if name.endswith(".gguf") else name
+    if names_a_chat_model(label) and not asked.anyway:
         raise UseError(
             f"{label} was trained to chat, by its name, and would answer in prose; serve its base model, or --anyway"
         )
-    rules: dict[str, Any] = {**_grammar(asked.grammar), "tokenizer": str(_tokenizer(asked, server))}
-    if server.context_tokens is not None:
-        rules["context_limit_tokens"] = server.context_tokens
-        if (room := server.context_tokens - _ANSWER_TOKENS) < _PROMPT_MOST:
+    rules: dict[str, Any] = _grammar(asked.grammar) | _tokenizer(asked, server)
+    limit = next((one.context_tokens for one in server.models if one.name == name), None) or server.context_tokens
+    if limit is not None:
+        rules["context_limit_tokens"] = limit
+        if (room := limit - _ANSWER_TOKENS) < _PROMPT_MOST:
             if room < _ANSWER_TOKENS:
                 raise UseError(
-                    f"{server.url} has a context of {server.context_tokens} tokens, which is too little; start it with at least 2,304"
+                    f"{server.url} has a context of {limit} tokens, which is too little; start it with at least 2,304"
                 )
             rules["budgets"] = _budgets(room)
-    return Choice(asked=asked.what, name=name, engine="openai", model=server.url, rules=rules)
+    shown = label if server.engine == "llama-cpp" else name  # the others are asked for a model by its name
+    return Choice(asked=asked.what, name=shown, engine=server.engine, model=server.url, rules=rules)
 
 
-_NOT_YET: Final = {
-    "ollama": "{url} is an Ollama, whose /v1 puts prompts into a chat template; name its model: `foretype use ollama:NAME`",
-    "lm-studio": "{url} is an LM Studio, which is not served yet; serve its file with llama-server, or `foretype use ./FILE.gguf`",
-}
-"""Servers that cannot be asked correctly through the engine `openai`, and what to do until they have an engine of their own."""
+def _model_of(asked: Asked, server: Server) -> str:
+    """The model that is meant: named, the only one, or the only one that fits."""
+    names = server.names
+    if asked.model is not None:
+        if asked.model not in names:
+            raise UseError(f"{server.url} has no model {asked.model}; it has {', '.join(names) or 'none'}")
+        return asked.model
+    fitting = [one.name for one in server.models if one.code and one.base]
+    for several in (names, fitting):
+        if len(several) == 1:
+            return several[0]
+    raise UseError(f"{server.url} has {len(names)} models ({', '.join(names)}); choose one with --model NAME")
 
 
-def _tokenizer(asked: Asked, server: Server) -> Path:
+def _named_tokenizer(asked: Asked) -> dict[str, Any]:
+    if asked.tokenizer is None:
+        return {}
+    if not asked.tokenizer.is_file():
+        raise UseError(f"--tokenizer: there is no file {asked.tokenizer}; name the model's tokenizer.json or .gguf")
+    return {"tokenizer": str(asked.tokenizer.absolute())}
+
+
+def _tokenizer(asked: Asked, server: Server) -> dict[str, Any]:
     """Of the server's model: as named, else out of the model's own file where that lies on this machine."""
-    if asked.tokenizer is not None:
-        if not asked.tokenizer.is_file():
-            raise UseError(f"--tokenizer: there is no file {asked.tokenizer}; name the model's tokenizer.json or .gguf")
-        return asked.tokenizer.absolute()
+    if named := _named_tokenizer(asked):
+        return named
     path = Path(server.model_path)
     if server.model_path and path.is_absolute():
         found = path / "tokenizer.json" if path.is_dir() else path
         if found.is_file() and found.suffix in (".gguf", ".json"):
-            return found
+            # llama.cpp's engine reads the file that the server has at the time
+            return {} if server.engine == "llama-cpp" else {"tokenizer": str(found)}
+    relative = server.model_path and not path.is_absolute() and server.kind == "llama.cpp"
+    whole = "start the server with the whole path of its model, or " if relative else ""
     raise UseError(
-        f"the tokenizer of {server.url}'s model is not on this machine; name it with --tokenizer FILE (its tokenizer.json or .gguf)"
+        f"the tokenizer of {server.url}'s model is not on this machine; {whole}name it with --tokenizer FILE (its tokenizer.json or "
+        ".gguf)"
     )

@@ -26,9 +26,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from foretype_models import servers
 from foretype_models.errors import UseError
 from foretype_models.use import machine as machines
-from foretype_models.use import servers
 from foretype_models.use.catalogue import CATALOGUE, read_catalogue
 from foretype_models.use.choose import Asked, default_folder
 from foretype_models.use.listing import Found, Listing, list_choices

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from foretype_models.servers import Server
 from foretype_models.use.catalogue import Catalogue, Entry
 from foretype_models.use.choose import file_of
 from foretype_models.use.machine import Machine
 from foretype_models.use.profile import chosen
 from foretype_models.use.proposal import Proposal, expected, propose
-from foretype_models.use.servers import Server, is_code, is_instruct
 
 __all__ = ["Listing", "Row", "list_choices"]
 
@@ -107,31 +107,28 @@ def list_choices(found: Found, folder: Path, state_dir: Path) -> tuple[Listing, 
 
 
 def _server_row(server: Server, current: str) -> Row:
-    code = [name for name in server.models if is_code(name) and not is_instruct(name)]
-    what = f"{server.kind}: {', '.join(server.models[:3]) or 'no model'}"
-    if server.kind == "ollama":
-        asked = f"ollama:{code[0]}" if code else server.url
-        return Row(
-            asked=asked,
-            title=what,
-            detail="its file, in the embedded engine",
-            current=current == asked,
-            here=bool(code),
-            refused="" if code else "it has no base model for code: `ollama pull qwen2.5-coder:1.5b-base`",
-        )
+    asked = f"ollama:{server.good}" if server.kind == "ollama" and server.good else server.url
+    said = next((one for one in server.models if one.name == server.good), None)
+    context = server.context_tokens or (said.context_tokens if said is not None else None)
     facts = [
-        f"{server.context_tokens:,} tokens of context" if server.context_tokens else "",
+        "runs already" if said is None or said.loaded is not False else "loads it when it is asked",
+        server.asked,
+        f"{context:,} tokens of context" if context else "",
         f"{server.slots} slots" if server.slots else "",
     ]
     refused = "" if server.good else "it has no base model for code"
-    if not server.serves:
-        refused = "it is not served yet"
+    if server.loading:
+        refused = "it is still loading its model"
+    elif server.kind == "ollama" and not server.good:
+        refused += ": `ollama pull qwen2.5-coder:1.5b-base`"
+    elif server.kind == "lm-studio" and server.good:
+        refused = "it does not say its tokenizer: --tokenizer FILE"
     return Row(
-        asked=server.url,
-        title=what,
-        detail="runs already" + "".join(f", {fact}" for fact in facts if fact),
-        current=current == server.url,
-        proposed=server.good is not None,
+        asked=asked,
+        title=f"{server.kind}: {', '.join(server.names[:3]) or 'no model'}",
+        detail=", ".join(fact for fact in facts if fact),
+        current=current == asked,
+        proposed=not refused,
         here=True,
         refused=refused,
     )
