@@ -1,5 +1,6 @@
 """A version stands in one place, and what carries a copy of it agrees."""
 
+import json
 import shutil
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -16,6 +17,9 @@ COPIES = (
     "editors/jupyter/package.json",
 )
 
+GATE = "models/results/gate.json"
+INDEX = "models/foretype_models/artifacts/index.json"
+
 
 @pytest.fixture
 def release(tmp_path: Path) -> ModuleType:
@@ -23,7 +27,7 @@ def release(tmp_path: Path) -> ModuleType:
     loader = SourceFileLoader("release", str(ROOT / ".ci/release"))
     module = module_from_spec(spec_from_loader("release", loader))  # pyright: ignore[reportArgumentType]
     loader.exec_module(module)
-    for name in ("pyproject.toml", "CHANGELOG.md", *COPIES):
+    for name in ("pyproject.toml", "CHANGELOG.md", GATE, INDEX, *COPIES):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
     module.ROOT, module.EDITORS = tmp_path, tmp_path / "editors"  # pyright: ignore[reportAttributeAccessIssue]
@@ -50,6 +54,18 @@ def test_a_copy_that_was_forgotten_is_named(release: ModuleType, tmp_path: Path,
 def test_a_version_without_a_changelog_is_not_released(release: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.0.7\n")
     assert release.mistakes(version()) == [f"CHANGELOG.md has no section '## {version()}'"]
+
+
+def test_weights_that_did_not_pass_the_gate_are_not_released(release: ModuleType, tmp_path: Path) -> None:
+    passed = json.loads((tmp_path / GATE).read_text())
+    for told in (
+        json.dumps(passed | {"passes": False, "reason": "worse by the margin or more"}),
+        json.dumps(passed | {"sha256": {"baseline": None, "candidate": "0" * 64}}),
+        None,
+    ):
+        (tmp_path / GATE).unlink() if told is None else (tmp_path / GATE).write_text(told)
+        (mistake,) = release.mistakes(version())
+        assert GATE in mistake and "foretype eval gate" in mistake
 
 
 def test_two_archives_of_equal_files_are_equal(release: ModuleType, tmp_path: Path) -> None:

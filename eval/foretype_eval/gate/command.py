@@ -88,8 +88,7 @@ def gate(
     if as_json:
         print_json(
             {
-                "baseline": baseline,
-                "candidate": candidate,
+                **{side.option[2:]: side.named if "://" in side.named else Path(side.named).name for side in sides},
                 **_told(whole),
                 "sha256": {side.option[2:]: side.sha256() for side in sides},
                 "level": LEVEL,
