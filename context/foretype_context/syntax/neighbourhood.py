@@ -16,7 +16,7 @@ from foretype_context.syntax.outline import defines
 from foretype_context.syntax.parsing import parse_in_steps
 from foretype_context.text.lines import LineIndex
 
-__all__ = ["Neighbourhood", "Region"]
+__all__ = ["Neighbourhood", "Region", "edited_tree"]
 
 ABOVE_CHARS: Final = 9_000
 BELOW_CHARS: Final = 4_500
@@ -73,9 +73,8 @@ class Neighbourhood:
         if end < region.start:
             self._region = Region(region.start + grown, region.end + grown, region.tree)
         elif (region.start < start or region.start == 0) and end <= region.end and 2 * (end - start) <= region.end:
-            # Trees are handed out, so the one that is edited is a copy.
-            tree = region.tree.copy()
-            _edit_tree(tree, text[region.start : region.end], start - region.start, end - region.start, new)
+            around = text[region.start : region.end]
+            tree = edited_tree(region.tree, around, start - region.start, end - region.start, new)
             self._region, self._fresh = Region(region.start, region.end + grown, tree), False
         else:
             self._region = None
@@ -151,8 +150,8 @@ def _outermost(text: str, lines: LineIndex, start: int, end: int, *, last: bool 
     return found
 
 
-def _edit_tree(tree: Tree, text: str, start: int, end: int, new: str) -> None:
-    """Tells the tree of `text` about one edit; rows and columns are bytes, as tree-sitter counts."""
+def edited_tree(tree: Tree, text: str, start: int, end: int, new: str) -> Tree:
+    """A copy of the tree of `text`, told about one edit: trees are handed out. Rows and columns are bytes, as tree-sitter counts."""
 
     def point(offset: int) -> tuple[int, tuple[int, int]]:
         line = text.rfind("\n", 0, offset) + 1
@@ -163,4 +162,6 @@ def _edit_tree(tree: Tree, text: str, start: int, end: int, new: str) -> None:
     rows = new.count("\n")
     last_line = len(new[new.rfind("\n") + 1 :].encode())
     new_point = (start_point[0] + rows, last_line if rows else start_point[1] + last_line)
-    tree.edit(start_byte, end_byte, start_byte + len(new.encode()), start_point, end_point, new_point)
+    edited = tree.copy()
+    edited.edit(start_byte, end_byte, start_byte + len(new.encode()), start_point, end_point, new_point)
+    return edited
