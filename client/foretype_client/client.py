@@ -8,7 +8,7 @@ import random
 import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,9 +23,12 @@ from foretype_wire.errors import GatewayGoneError
 from foretype_wire.messages import Profile, Workspace
 from foretype_wire.subscriptions import Subscribers
 
+from foretype_client.adaptive.habits import Habits
+from foretype_client.adaptive.habits_file import HABITS_NAME, kept_in
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.neighbours import learn_neighbours
 from foretype_client.adaptive.table import shipped_table
+from foretype_client.adaptive.threshold import SHOW_RULE
 from foretype_client.asking import plan_at, stream
 from foretype_client.errors import TokenizerFetchError
 from foretype_client.feedback.feedback import Feedback
@@ -79,6 +82,8 @@ class ClientOptions:
         local: whether to suggest, without any model, what this file and its neighbours say; reads files of `workspaces`.
         telemetry: whether to tell the gateway what became of suggestions (ids, times, lengths; see docs/telemetry.md).
             Off by default: benchmarks and one-off commands are no developer at work.
+        learn: whether what the user takes decides, from session to session, what is shown (switch `learn_showing`); off by default
+            as telemetry is.
         trusted: whether anything may be read in the folders around open documents; if not, they are all that is known.
     """
 
@@ -97,6 +102,7 @@ class ClientOptions:
     sources: Sources | None = None
     local: bool = True
     telemetry: bool = False
+    learn: bool = False
     trusted: bool = True
 
     def policy_here(self) -> PolicyOptions:
@@ -278,7 +284,8 @@ async def open_client(
     """
     options = options or ClientOptions()
     rng = rng or random.Random()
-    telemetry_dir = (options.state_dir or default_state_dir()) / "telemetry"
+    state_dir = options.state_dir or default_state_dir()
+    telemetry_dir = state_dir / "telemetry"
 
     async def locate() -> Endpoint:
         return await ensure_gateway(
@@ -321,6 +328,10 @@ async def open_client(
         tracer = FlowTracer(tracing, clock=clock)
         gateway = TracedGateway(session, tracer)
         observers.append(tracer)
+    learning = AsyncExitStack()
+    habits: Habits | None = None
+    if options.learn and options.local and policy.switches.learn_showing:
+        habits = await learning.enter_async_context(kept_in(state_dir / HABITS_NAME))
     added = host(sources, call_soon=asyncio.get_running_loop().call_soon_threadsafe, clock=clock)
     asked = added if options.sources is None else options.sources.beside(added)
     flow = CompletionFlow(
@@ -329,7 +340,8 @@ async def open_client(
         clock=clock,
         policy=Policy(policy),
         cache=CompletionCache(),
-        local=AdaptiveModel(shipped_table()) if options.local else None,
+        local=AdaptiveModel(shipped_table(), show=habits.rule if habits else SHOW_RULE) if options.local else None,
+        habits=habits,
         rng=rng,
         options=options.flow,
         feedback=feedback,
@@ -349,6 +361,7 @@ async def open_client(
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
         await flow.close()
+        await learning.aclose()
         if telemetry is not None:
             await telemetry.close()
         await assemblers.close()

@@ -140,7 +140,9 @@ class GatewayClient:
                 token = Path(options.token_file).expanduser().read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 problem = Problem("tokenFile", f"cannot be read: {error}; going on without")
-        policy = PolicyOptions(switches=options.policies)
+        policy = PolicyOptions(
+            in_comments=options.in_comments, in_strings=options.in_strings, switches=options.policies
+        )
         if options.debounce_ms is not None:
             policy = msgspec.structs.replace(policy, debounce_ms=options.debounce_ms)
         client_options = ClientOptions(
@@ -156,6 +158,7 @@ class GatewayClient:
             policy=policy,
             flow=FlowOptions(answer=AnswerRules.growing() if options.suggestion_grew else AnswerRules()),
             telemetry=options.telemetry,
+            learn=True,
             sources=documents.sources,
         )
         return client_options, problem
@@ -186,6 +189,8 @@ def _needs_another_client(before: Options, now: Options) -> bool:
         "debounce_ms",
         "suggestion_grew",
         "policies",
+        "in_comments",
+        "in_strings",
         "telemetry",
         "trusted",
     )

@@ -46,6 +46,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         enable: per language id, `*` for all that are not named; a single boolean means `*`.
         debounce_ms: wait after the last change before asking the model; None leaves it to the policy.
         multi_line: whether a suggestion may have several lines; if not, it ends with its first.
+        in_comments, in_strings: whether suggestions come unasked in comments and strings, per language id, `*` for all that are not
+            named; a single boolean means `*`. Empty leaves it to the policy: in comments, and not in strings.
         excluded_globs: files that get no suggestions, as `**/`-style globs on the path.
         gateway_url: a team's gateway, `wss://host/v1/stream`; empty starts a private one.
         token, token_file: credential for it; the file is read at start and wins.
@@ -66,6 +68,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     enable: dict[str, bool] = {}
     debounce_ms: Annotated[float, Meta(ge=0, le=10_000)] | None = None
     multi_line: bool = True
+    in_comments: dict[str, bool] = {}
+    in_strings: dict[str, bool] = {}
     excluded_globs: tuple[str, ...] = ()
     gateway_url: Annotated[str, Meta(pattern=r"^$|^wss?://[^/\s]+(/\S*)?$")] = ""
     token: str = ""
@@ -102,6 +106,7 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _OF_THE_CLIENT: Final = frozenset({"trace", "server", "statusBar"})
+_BY_LANGUAGE: Final = frozenset({"enable", "in_comments", "in_strings"})
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Options)}
 _PARTIAL: Final = frozenset(name for name, field in _FIELDS.items() if isinstance(field.default, msgspec.Struct))
 """What is a table of its own: who names one entry leaves the others as they are."""
@@ -144,10 +149,10 @@ def _taken(options: Options, given: Mapping[Any, object]) -> tuple[Options, list
                 problems.append(Problem(str(name), f"unknown; the options are {', '.join(sorted(_FIELDS))}"))
             continue
         if value is None or (
-            value == [] and field.name in ("enable", "index", "policies")
+            value == [] and (field.name in _BY_LANGUAGE or field.name in ("index", "policies"))
         ):  # how Lua and Lisp clients spell "not set"
             continue
-        if field.name == "enable" and isinstance(value, bool):
+        if field.name in _BY_LANGUAGE and isinstance(value, bool):
             value = {"*": value}
         if field.name == "index" and isinstance(value, bool):
             value = {"enable": value}

@@ -14,6 +14,7 @@ from foretype_client.policy.trigger import (
     Wait,
     closers_only,
 )
+from foretype_context.syntax.brackets import Within
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,10 +70,14 @@ def test_excluded_and_very_large_files_are_never_sent(trigger: Trigger) -> None:
 
 
 def test_comments_and_strings_are_skipped_only_where_configured() -> None:
-    inside = ask(in_comment_or_string=True)
+    inside = ask(within=Within.COMMENT)
     assert isinstance(Policy().decide(PolicyState(), inside, 10.0), Wait)
-    off = Policy(PolicyOptions(in_comments_and_strings=False))
-    assert off.decide(PolicyState(), inside, 10.0) == Skip(SkipReason.IN_COMMENT_OR_STRING)
+    off = Policy(PolicyOptions(in_comments={"*": False, "go": True}))
+    assert off.decide(PolicyState(), inside, 10.0) == Skip(SkipReason.IN_COMMENT)
+    assert isinstance(off.decide(PolicyState(), inside._replace(language="go"), 10.0), Wait)
+    string = ask(within=Within.STRING, language="python")
+    assert Policy().decide(PolicyState(), string, 10.0) == Skip(SkipReason.IN_STRING)
+    assert isinstance(Policy(PolicyOptions(in_strings={"python": True})).decide(PolicyState(), string, 10.0), Wait)
     assert off.decide(PolicyState(), inside._replace(trigger=Trigger.INVOKED), 10.0) == Now()
 
 

@@ -179,3 +179,17 @@ async def test_documents_that_are_on_no_disk_are_completed_too(served, tmp_path,
         it.open(SOURCE, uri=uri)
         assert (await it.suggestion(4, 11, uri=uri)).insert_text == "return return  # scripted"
         assert it.client.messages == []
+
+
+async def test_strings_are_left_alone_unless_the_option_says_otherwise(served, tmp_path):
+    async with editor(tmp_path, "--gateway", served.url) as it:
+        it.open("name = 'ab'\n")
+        it.insert(0, 10, "c")
+        assert await it.suggestion(0, 11) is None
+        assert (await it.status())["counts"]["requests"] == 0
+        settings = {"foretype": {"inStrings": {"python": True}}}
+        it.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
+        await it.until("ready")
+        async with asyncio.timeout(30):
+            while await it.suggestion(0, 11) is None:  # noqa: ASYNC110 - another client takes over
+                await asyncio.sleep(0.05)

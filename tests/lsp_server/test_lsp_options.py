@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 def test_nothing_gives_the_defaults():
     assert parse(None) == (Options(), [])
-    assert parse([]) == parse({"enable": []}) == (Options(), [])  # empty tables of Lua
+    assert parse([]) == parse({"enable": [], "inStrings": []}) == (Options(), [])  # empty tables of Lua
     assert parse({}) == (Options(), [])
 
 
@@ -16,6 +16,8 @@ def test_every_option_is_taken_in_camel_case():
             "enable": {"*": True, "markdown": False},
             "debounceMs": 120,
             "multiLine": False,
+            "inComments": {"markdown": False},
+            "inStrings": True,
             "excludedGlobs": ["**/secret/**"],
             "gatewayUrl": "wss://foretype.example/v1/stream",
             "token": "t",
@@ -32,6 +34,7 @@ def test_every_option_is_taken_in_camel_case():
     assert not options.multi_line
     assert options.excluded_globs == ("**/secret/**",)
     assert options.suggestion_grew and options.ask_early
+    assert (options.in_comments, options.in_strings) == ({"markdown": False}, {"*": True})
 
 
 def test_a_bad_option_is_named_and_falls_back_and_the_others_are_kept():

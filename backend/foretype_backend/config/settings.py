@@ -22,6 +22,7 @@
 | `model.strategy_rules.*` | none | the strategy itself, for clients that do not know the name: see `foretype_context.prompt.strategy` |
 | `model.budgets.*`, `model.stop.*` | see `foretype_context.prompt.profile` | |
 | `model.min_mean_logprob.*`, `model.local_min_confidence` | the shipped model's own, else see `foretype_context.prompt.profile` | |
+| `model.drop_broken` | true, but false for `scripted` | clients take away what adds an error of syntax to the file |
 | `telemetry.enabled` | true | keep what clients report of suggestions; else it is acknowledged and dropped |
 | `telemetry.url` | `telemetry/events.db` in the state directory | `postgresql://…`, or the path of a SQLite file |
 | `telemetry.text_url` | `telemetry/texts` in the state directory | opted-in text: a folder, or `s3://bucket/prefix` |
@@ -161,6 +162,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     stop: StopRules = StopRules()
     min_mean_logprob: MinMeanLogprob | None = None
     local_min_confidence: float | None = None
+    drop_broken: bool | None = None
 
 
 class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

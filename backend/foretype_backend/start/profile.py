@@ -85,4 +85,6 @@ def _thresholds(config: Config, parts: Parts) -> dict[str, Any]:
                 raise ConfigError("engine.model", f"the model's index.json: profile.{name}: {error}") from error
         if value is not None:
             chosen[name] = value
+    own = config.model.drop_broken
+    chosen["drop_broken"] = config.engine.name != "scripted" if own is None else own  # what a script says is no code
     return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -49,7 +50,7 @@ class AdaptiveModel:
     Args:
         table: None without one.
         weights: of the levels of evidence; those that ship by default.
-        show: which texts are worth a look.
+        show: which texts are worth a look; or by language, from what the user takes.
         steps_max: lexemes looked at in all while searching for the best line.
         looks_max: those of them, in one call, that no call before has looked at; bounds the time. The next call goes on from there.
             Half as many in the first call on a line, when what stands around it is new.
@@ -64,7 +65,7 @@ class AdaptiveModel:
         table: CorpusTable | None = None,
         *,
         weights: Weights | None = None,
-        show: ShowRule = SHOW_RULE,
+        show: ShowRule | Callable[[str], ShowRule] = SHOW_RULE,
         steps_max: int = 30,
         looks_max: int = _LOOKS_MAX,
         documents_max: int = 700,
@@ -117,12 +118,13 @@ class AdaptiveModel:
         following = self._next(spot)
         keys = openings(following, self._vocabulary.lexeme, spot.half)
         likeliest = max(keys.values(), default=0.0)
-        least = self._show.least(likeliest)
+        show = self._show if isinstance(self._show, ShowRule) else self._show(snapshot.language)
+        least = show.least(likeliest)
         if least > likeliest:  # no text is more probable than its own first character
             return None
         found = self._best(spot, following, least, looks_max=looks_max)
         self.unfinished: bool = found is None and following.looks >= looks_max
-        if found is None or not self._show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
+        if found is None or not show.allows(found.text, found.confidence, keys.get(found.text[0], 0.0)):
             return None
         return found
 

@@ -41,6 +41,12 @@ class ShowRule(NamedTuple):
         """Whether to show `text`."""
         return chance >= max(self.least(agreed), self.chance_min * self.cost_chars / (len(text) + self.cost_chars))
 
+    def scaled(self, scale: float) -> ShowRule:
+        """The rule for chances that are multiplied by `scale` first."""
+        if scale == 1:
+            return self
+        return ShowRule(self.chance_min / scale, self.cost_chars, self.floor / scale, self.patience * scale)
+
 
 SHOW_RULE: Final = ShowRule()
 

@@ -13,6 +13,7 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Table
 
+from foretype_client.adaptive.habits_file import HABITS_NAME, forget
 from foretype_client.commands.shared import StateDirOption, errors_told
 from foretype_client.errors import InputError
 from foretype_client.private_gateway.finding import default_state_dir
@@ -64,7 +65,12 @@ def show(
             "holds": "events on their way to the gateway; never source text",
             "retention": "until acknowledged, at most 16 MiB",
         }
-        result: dict[str, Any] = {"user": user_in(folder), "spooled_batches": len(spool.names()), "places": [place]}
+        places = [place]
+        if (habits := _habits(state_dir)).exists():
+            told = "how many suggestions were looked at and taken, by language; read by editors on this machine alone"
+            until = "until `privacy delete --user me`; older looks count less and less"
+            places.append({"what": "habits", "place": str(habits), "holds": told, "retention": until})
+        result: dict[str, Any] = {"user": user_in(folder), "spooled_batches": len(spool.names()), "places": places}
         gateway = _gateway(folder, store, texts, key_file, profile, needed=False)
         if gateway is None:
             result["tenants"] = []
@@ -128,13 +134,17 @@ def delete(
     profile: ProfileOption = None,
     state_dir: StateDirOption = None,
 ) -> None:
-    """Remove everything of a user, or of a whole tenant, from the store, the texts and this machine's spool."""
+    """Remove everything of a user, or of a whole tenant, from the store, the texts, this machine's spool, and its habits."""
     with errors_told():
         if user is None and tenant is None:
             raise InputError("whose? give --user ID (or `--user me`), or --tenant NAME")
         folder = _folder(state_dir)
         own = user_in(folder)
+        forgot = {"habits": 1} if user in (None, own, "me") and forget(_habits(state_dir)) else {}
         if user == "me":
+            if not own and forgot:
+                _done({"events": 0, "texts": 0, "spooled_batches": 0, **forgot}, as_json=as_json)
+                return
             if not own:
                 raise InputError(f"nothing was ever recorded under {folder}; give --user ID")
             user = own
@@ -148,7 +158,7 @@ def delete(
             removed = _told(lambda: gateway.delete(tenant or "default", user))
         if user is not None and user == own:
             (folder / "user").unlink(missing_ok=True)  # a new pseudonym from the next start on
-        _done({**removed, "spooled_batches": len(spooled)}, as_json=as_json)
+        _done({**removed, "spooled_batches": len(spooled), **forgot}, as_json=as_json)
 
 
 @app.command("export")
@@ -197,6 +207,10 @@ def rotate_key(
 
 def _folder(state_dir: Path | None) -> Path:
     return (state_dir or default_state_dir()) / "telemetry"
+
+
+def _habits(state_dir: Path | None) -> Path:
+    return (state_dir or default_state_dir()) / HABITS_NAME
 
 
 def _gateway(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from foretype_context.prompt.profile import Profile
-from foretype_context.syntax.blocks import in_comment_or_string
+from foretype_context.syntax.blocks import within
 from foretype_context.text.document import Snapshot
 from foretype_wire.errors import RequestRefusedError
 
@@ -76,7 +76,8 @@ class Deciding:
         profile = self._shared.gateway.profile
         place = Place.of(snapshot, offset, profile)
         least = None if trigger is Trigger.INVOKED else self._shared.policy.options.switches.least(profile)
-        return Question(snapshot, offset, place, trigger, selected, profile, self._shared.clock(), least)
+        drop_broken = self._shared.policy.options.switches.drop_broken and (profile is None or profile.drop_broken)
+        return Question(snapshot, offset, place, trigger, selected, profile, self._shared.clock(), least, drop_broken)
 
     def at_once(
         self, document: TrackedDocument, question: Question, now: float
@@ -156,7 +157,8 @@ class Deciding:
             changed_s=document.changed_s,
             characters=len(snapshot.text),
             excluded=document.reason_excluded(snapshot),
-            in_comment_or_string=not options.in_comments_and_strings and in_comment_or_string(snapshot, offset),
+            within=None if options.completes_everywhere(snapshot.language) else within(snapshot, offset),
+            language=snapshot.language,
             deleted=document.only_deleted(offset),
             debounce_ms=None if question.profile is None else question.profile.debounce_ms,
         )

@@ -8,6 +8,7 @@ is what waits. Each request is one task, owned by :class:`~foretype_client.flow.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ from foretype_wire.messages import RequestClass
 from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.adaptive.candidates import LocalModel
+from foretype_client.adaptive.habits import Habits
 from foretype_client.feedback.feedback import Feedback, FeedbackEvent
 from foretype_client.flow.anticipated_requests import AnticipatedRequests
 from foretype_client.flow.attempt import Attempt
@@ -30,7 +32,7 @@ from foretype_client.flow.deciding import Deciding, Searching
 from foretype_client.flow.explaining import Explanations
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.instant_answers import Answers
-from foretype_client.flow.judgement import Finisher
+from foretype_client.flow.judgement import Finisher, SyntaxFilter
 from foretype_client.flow.open_documents import TrackedDocument
 from foretype_client.flow.planning import PlanBook, Planner
 from foretype_client.flow.question import Question
@@ -72,6 +74,7 @@ class CompletionFlow:
         local: candidate that costs nothing; None for none.
         sources: of snippets from other files; who made them tells them of documents and folders, and closes them.
         rng: makes request ids unique across the users of a gateway.
+        habits: told what becomes of local candidates; who made it gives it to `local`, too.
         observer: told of questions, requests, changes and feedback, for telemetry.
 
     Attributes:
@@ -93,10 +96,12 @@ class CompletionFlow:
         sources: Sources | None = None,
         feedback: Feedback | None = None,
         finisher: Finisher = finish_text,
+        habits: Habits | None = None,
         observer: FlowObserver | None = None,
     ) -> None:
         feedback = feedback or Feedback.of(policy.options.switches)
         new_id = _Ids(rng).new
+        syntax = SyntaxFilter()
         self._shared = shared = Collaborators(
             gateway=gateway,
             planner_for=planner_for,
@@ -104,7 +109,7 @@ class CompletionFlow:
             policy=policy,
             cache=cache,
             sources=sources or Sources.none(),
-            answers=Answers(cache, feedback, finisher, local, new_id=new_id),
+            answers=Answers(cache, feedback, finisher, local, syntax=syntax, new_id=new_id),
             requests=Requests(gateway, clock),
             book=PlanBook(),
             new_id=new_id,
@@ -123,6 +128,7 @@ class CompletionFlow:
         self.grew: Subscribers[str, Suggestion] = Subscribers()
         self.reacted: Subscribers[FeedbackEvent] = Subscribers()
         self._observer = observer
+        self._habits = habits
         self._documents: dict[str, TrackedDocument] = {}
         self._tally = Tally()
         self._closed = False
@@ -225,6 +231,8 @@ class CompletionFlow:
         if not isinstance(result, Suggestion):
             return None
         self._explanations.answered(result)
+        if self._habits is not None and result.source is Origin.LOCAL and result.logprob is not None:
+            self._habits.showed(result.id, snapshot.language, math.exp(result.logprob))
         if not question.superseded:
             self._background.shown(document, snapshot, question.offset, result)
         return result
@@ -313,6 +321,8 @@ class CompletionFlow:
         now = self._clock()
         for event in events:
             self._deciding.reacted(event, now)
+            if self._habits is not None:
+                self._habits.told(event)
             if self._observer is not None:
                 self._observer.told(event)
             self.reacted.tell(event)

@@ -13,7 +13,7 @@ from foretype_client.adaptive.candidates import LocalModel
 from foretype_client.feedback.feedback import Feedback, FeedbackEvent, Offer
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.inflight import Flight, Ripe
-from foretype_client.flow.judgement import Candidate, Finisher, judge
+from foretype_client.flow.judgement import Candidate, Finisher, SyntaxFilter, judge
 from foretype_client.flow.open_documents import Shown, TrackedDocument
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
@@ -37,12 +37,14 @@ class Answers:
         finisher: Finisher,
         local: LocalModel | None,
         *,
+        syntax: SyntaxFilter,
         new_id: Callable[[], str],
     ) -> None:
         self.noted: Subscribers[list[FeedbackEvent]] = Subscribers()
         self._cache = cache
         self._feedback = feedback
         self._finisher = finisher
+        self._syntax = syntax
         self._local = local
         self._new_id = new_id
 
@@ -60,7 +62,7 @@ class Answers:
         if raw is not None and flight is not None:
             judged = self._judge_visible(shown, question, flight.so_far(raw), flight.whole, now)
         if not isinstance(judged, Suggestion) or not judged.text.startswith(rest):
-            judged = self._judge_visible(shown, question, rest, True, now)
+            judged = self._judge_visible(shown, question, rest, True, now, settled=True)
         if not isinstance(judged, Suggestion):
             return None
         return self._give(document, question, judged, shown.raw, flight, shown.kind, now)
@@ -82,7 +84,7 @@ class Answers:
             usage=entry.usage,
             logprob=entry.mean_logprob,
         )
-        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        judged = judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
         if isinstance(judged, Suggestion):
             return self._give(document, question, judged, entry.strand, None, entry.kind, now)
         # Asked again, the same model would say the same; only somebody who insists gets a second try.
@@ -111,7 +113,7 @@ class Answers:
             timings_ms=flight.timings_ms(),
             logprob=flight.mean_logprob,
         )
-        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        judged = judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
         if isinstance(judged, Suggestion):
             return self._give(document, question, judged, flight.strand, flight, flight.kind, now)
         return judged
@@ -172,13 +174,13 @@ class Answers:
             return None
         kind = SuggestionKind.LINE
         candidate = Candidate(id=self._new_id(), text=found.text, kind=kind, final=True, source=Origin.LOCAL)
-        judged = judge(candidate, question, self._finisher, self._feedback, now)
+        judged = judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
         if not isinstance(judged, Suggestion):
             return None
         return msgspec.structs.replace(judged, logprob=math.log(found.confidence))
 
     def _judge_visible(
-        self, shown: Shown, question: Question, text: str, final: bool, now: float
+        self, shown: Shown, question: Question, text: str, final: bool, now: float, *, settled: bool = False
     ) -> Suggestion | Outcome:
         was = shown.suggestion
         candidate = Candidate(
@@ -190,9 +192,12 @@ class Answers:
             request_id=was.request_id,
             finish=was.finish if shown.flight is None or shown.flight.done is None else shown.flight.done.finish,
             usage=was.usage if shown.flight is None or shown.flight.done is None else shown.flight.done.usage,
+            settled=settled,
         )
-        judged = judge(candidate, question, self._finisher, self._feedback, now)
-        return msgspec.structs.replace(judged, logprob=was.logprob) if isinstance(judged, Suggestion) else judged
+        judged = judge(candidate, question, self._finisher, self._feedback, now, self._syntax)
+        if not isinstance(judged, Suggestion):
+            return judged
+        return msgspec.structs.replace(judged, logprob=was.logprob, parses=was.parses if settled else judged.parses)
 
     def _give(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from foretype_context.finish.in_place import parses_in_place
 from foretype_context.finish.post_processing import Finished
 from foretype_context.prompt.profile import MinMeanLogprob
 from foretype_context.syntax.blocks import SuggestionKind
@@ -16,7 +17,7 @@ from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Origin, Outcome, Suggestion
 from foretype_client.policy.trigger import Trigger
 
-__all__ = ["Candidate", "Finisher", "judge"]
+__all__ = ["Candidate", "Finisher", "SyntaxFilter", "judge"]
 
 
 class Finisher(Protocol):
@@ -27,9 +28,49 @@ class Finisher(Protocol):
     ) -> Finished: ...
 
 
+class _Check(Protocol):
+    def __call__(self, snapshot: Snapshot, offset: int, text: str, replaces: int = 0) -> bool | None: ...
+
+
+class SyntaxFilter:
+    """What of a text adds no error of syntax to the file. Remembers its last answer: one text is judged several times at a place.
+
+    Args:
+        check: whether a text parses at its place.
+    """
+
+    def __init__(self, check: _Check = parses_in_place) -> None:
+        self._check = check
+        self._last: tuple[tuple[object, ...], tuple[str, bool | None]] | None = None
+
+    def __call__(self, question: Question, text: str, replaces: int) -> tuple[str, bool | None]:
+        """The part of `text` to show, and whether all of it parses; None where nobody can tell."""
+        asked = (question.snapshot.text, question.offset, text, replaces, question.drop_broken)
+        if self._last is None or self._last[0] != asked:
+            self._last = asked, self._filtered(question, text, replaces)
+        return self._last[1]
+
+    def _filtered(self, question: Question, text: str, replaces: int) -> tuple[str, bool | None]:
+        snapshot, offset = question.snapshot, question.offset
+        parses = self._check(snapshot, offset, text, replaces)
+        if parses is not False or not question.drop_broken:
+            return text, parses
+        # What goes wrong most often is the end of a block; what is left must at least be a line.
+        lines = text.split("\n")
+        for kept in dict.fromkeys((len(lines) - 1, 1)):
+            part = "\n".join(lines[:kept]).rstrip()
+            if kept < len(lines) and part.strip() and self._check(snapshot, offset, part, replaces):
+                return part, False
+        return "", False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Generated text with what is known about it."""
+    """Generated text with what is known about it.
+
+    Attributes:
+        settled: the text was judged before, and its beginning typed since: the same stands in the file in the end.
+    """
 
     id: str
     text: str
@@ -41,10 +82,16 @@ class Candidate:
     usage: Usage | None = None
     timings_ms: dict[str, float] | None = None
     logprob: float | None = None
+    settled: bool = False
 
 
 def judge(
-    candidate: Candidate, question: Question, finisher: Finisher, feedback: Feedback, now: float
+    candidate: Candidate,
+    question: Question,
+    finisher: Finisher,
+    feedback: Feedback,
+    now: float,
+    syntax: SyntaxFilter | None = None,
 ) -> Suggestion | Outcome:
     """The suggestion that a candidate becomes at the place asked about, or why it becomes none."""
     if not candidate.text.strip():
@@ -54,19 +101,24 @@ def judge(
             return Outcome.LOW_CONFIDENCE
         # The block is not worth showing; the line that opened it may be, as it would have been alone.
         line = replace(candidate, kind=SuggestionKind.LINE, text=candidate.text.partition("\n")[0])
-        return judge(line, question, finisher, feedback, now)
+        return judge(line, question, finisher, feedback, now, syntax)
     finished = finisher(candidate.text, question.snapshot, question.offset, kind=candidate.kind, final=candidate.final)
     if not finished.text:
         return Outcome.FILTERED
+    text, parses = finished.text, None
+    if syntax is not None and not candidate.settled:
+        text, parses = syntax(question, text, finished.replaces)
+    if not text:
+        return Outcome.BROKEN
     if question.selected is not None:
         rest = question.selected_rest()
-        if rest is None or not finished.text.startswith(rest):
+        if rest is None or not text.startswith(rest):
             return Outcome.SELECTED_MISMATCH
-    if question.trigger is Trigger.AUTOMATIC and feedback.refused(question.place, finished.text, now):
+    if question.trigger is Trigger.AUTOMATIC and feedback.refused(question.place, text, now):
         return Outcome.REFUSED_BEFORE
     return Suggestion(
         id=candidate.id,
-        text=finished.text,
+        text=text,
         replaces=finished.replaces,
         source=candidate.source,
         request_id=candidate.request_id,
@@ -74,6 +126,7 @@ def judge(
         usage=candidate.usage,
         timings_ms={**(candidate.timings_ms or {}), "shown": (now - question.asked_s) * 1000},
         logprob=candidate.logprob,
+        parses=parses,
     )
 
 

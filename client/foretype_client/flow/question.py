@@ -23,6 +23,7 @@ class Question:
     Attributes:
         asked_s: monotonic seconds.
         least: how sure the model must be to be shown; None where whatever it says is wanted.
+        drop_broken: whether what adds an error of syntax to the file is taken away.
         superseded: it is answered with nothing, because a newer one, or another text, took its place.
         wake: set when there may be more to answer with.
     """
@@ -35,6 +36,7 @@ class Question:
     profile: Profile | None
     asked_s: float
     least: MinMeanLogprob | None = None
+    drop_broken: bool = True
     superseded: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -31,6 +31,7 @@ class Outcome(StrEnum):
     EMPTY = "empty"
     FILTERED = "filtered"
     LOW_CONFIDENCE = "low_confidence"
+    BROKEN = "broken"
     REFUSED_BEFORE = "refused_before"
     SELECTED_MISMATCH = "selected_mismatch"
     OFFLINE = "offline"
@@ -64,6 +65,8 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
         timings_ms: milliseconds by stage (`debounce`, `assemble`, `network`, `admit`, `queue`, `prefill`, `decode_first`,
             `stream`, `finish`), `ttft` (request sent to first delta) and `shown` (asked to answered).
         logprob: mean natural log-probability per token; None where unknown.
+        parses: whether what was found adds no error of syntax at its place, even if `text` is what was left of it; None where
+            nobody can tell.
     """
 
     id: str
@@ -75,6 +78,7 @@ class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     timings_ms: dict[str, float] = {}
     logprob: float | None = None
+    parses: bool | None = None
 
 
 class FlowState(StrEnum):

@@ -20,6 +20,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
         speculative: what comes after a suggestion is asked for while it is still looked at.
         preload: the prompt of a place where the cursor rests is computed before anybody types there; None: where the gateway
             is private, so that nobody else waits for it.
+        drop_broken: what would add an error of syntax to the file is cut back to what does not, or not shown.
+        learn_showing: from when on the local candidate is shown is learned from what the user takes, by language, on this machine.
         unsure: what the model says is shown even where it is less sure than its profile asks for.
     """
 
@@ -28,6 +30,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid
     remember_rejections: bool = True
     speculative: bool = False
     preload: bool | None = None
+    drop_broken: bool = True
+    learn_showing: bool = True
     unsure: bool = False
 
     def least(self, profile: Profile | None) -> MinMeanLogprob | None:

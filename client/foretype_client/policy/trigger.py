@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 import msgspec
+from foretype_context.syntax.brackets import Within
 
 from foretype_client.policy.switches import Switches
 
@@ -36,6 +38,9 @@ _CLOSERS_RIGHT: Final = re.compile(r"^\s*[)>}\]\"'`]*\s*[:{;,]?\s*$")
 _CLOSERS_CHARS_MAX: Final = 200
 _REACTIONS_KEPT: Final = 10
 
+_COMPLETES: Final = {Within.COMMENT: True, Within.STRING: False}
+"""Where nobody says."""
+
 
 def closers_only(right_of_cursor: str) -> bool:
     """Whether the rest of a line is only what an editor or the user closes with."""
@@ -51,7 +56,8 @@ class SkipReason(StrEnum):
     """Why nothing is asked for; also the metric label."""
 
     MID_LINE = "mid_line"
-    IN_COMMENT_OR_STRING = "in_comment_or_string"
+    IN_COMMENT = "in_comment"
+    IN_STRING = "in_string"
     EXCLUDED = "excluded"
     TOO_LARGE = "too_large"
     DELETION = "deletion"
@@ -67,7 +73,8 @@ class Ask(NamedTuple):
         changed_s: arrival of the document's last change; None if it never changed.
         characters: length of the document.
         excluded: why this file is never sent (secret, binary, minified …); None if it may be.
-        in_comment_or_string: whether the cursor stands there; only looked at where `PolicyOptions` cares.
+        within: what the cursor stands in that is no code; only looked at where `PolicyOptions` cares.
+        language: LSP language id.
         deleted: the last change only took text away.
         debounce_ms: of the gateway's profile, in place of the options'; None where it names none.
     """
@@ -78,7 +85,8 @@ class Ask(NamedTuple):
     changed_s: float | None
     characters: int
     excluded: str | None = None
-    in_comment_or_string: bool = False
+    within: Within | None = None
+    language: str = ""
     deleted: bool = False
     debounce_ms: float | None = None
 
@@ -125,7 +133,8 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
         debounce_min_ms, debounce_max_ms: clamp of the result; a plain debounce outside of them stays as it is. Narrow on
             purpose: most suggestions are refused, and a debounce of 150 ms already halves the requests of 75.
         file_chars_max: longer documents are never completed.
-        in_comments_and_strings: whether to complete there.
+        in_comments, in_strings: whether to complete there unasked, by LSP language id, `*` for all others. Of a language
+            that neither names: in comments, and not in strings (docs/evaluation.md has what a replay says of it).
         switches: which parts of the policy are on.
     """
 
@@ -136,7 +145,8 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
     debounce_min_ms: float = 50.0
     debounce_max_ms: float = 150.0
     file_chars_max: int = 5_000_000
-    in_comments_and_strings: bool = True
+    in_comments: Mapping[str, bool] = {}
+    in_strings: Mapping[str, bool] = {}
     switches: Switches = Switches()
 
     def __post_init__(self) -> None:
@@ -147,6 +157,15 @@ class PolicyOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(
                 f"debounce_min_ms ({self.debounce_min_ms}) is above debounce_max_ms ({self.debounce_max_ms})"
             )
+
+    def completes_within(self, within: Within, language: str) -> bool:
+        """Whether to complete unasked in a comment or string of a language."""
+        chosen = self.in_comments if within is Within.COMMENT else self.in_strings
+        return chosen.get(language, chosen.get("*", _COMPLETES[within]))
+
+    def completes_everywhere(self, language: str) -> bool:
+        """Whether where the cursor stands need not be looked at."""
+        return all(self.completes_within(within, language) for within in Within)
 
 
 class Policy:
@@ -194,8 +213,8 @@ class Policy:
         if ask.trigger is Trigger.AUTOMATIC:
             if not closers_only(ask.right):
                 return SkipReason.MID_LINE
-            if ask.in_comment_or_string and not self.options.in_comments_and_strings:
-                return SkipReason.IN_COMMENT_OR_STRING
+            if ask.within is not None and not self.options.completes_within(ask.within, ask.language):
+                return SkipReason.IN_COMMENT if ask.within is Within.COMMENT else SkipReason.IN_STRING
             if ask.deleted and self.options.switches.skip_deletions:
                 return SkipReason.DELETION
         # Last: files that are never completed do not get a local candidate either, a pause does.

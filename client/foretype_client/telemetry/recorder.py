@@ -43,7 +43,7 @@ from foretype_client.feedback.feedback import (
 )
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.question import Question
-from foretype_client.flow.suggestion import Suggestion
+from foretype_client.flow.suggestion import Outcome, Suggestion
 from foretype_client.policy.trigger import SkipReason
 from foretype_client.telemetry.survival import Due, Measured, Survival
 
@@ -179,7 +179,9 @@ class Recorder:
             current = _Current((snapshot.version, question.offset), f"o{self._opportunities}", snapshot.language)
         if not current.told and (isinstance(result, Suggestion) or result not in _NOT_ALLOWED):
             current.told = True
-            self._opportunity(question, current, result.source if isinstance(result, Suggestion) else str(result))
+            found = isinstance(result, Suggestion)
+            parses = result.parses if found else False if result is Outcome.BROKEN else None
+            self._opportunity(question, current, result.source if found else str(result), parses)
         if isinstance(result, Suggestion):
             texts = None
             if self.texts:
@@ -188,7 +190,7 @@ class Recorder:
             about = _About(current.opportunity, result.request_id, snapshot.language, texts, self._arm)
             _remember(self._about, result.id, self._about.get(result.id, about))
 
-    def _opportunity(self, question: Question, current: _Current, outcome: str) -> None:
+    def _opportunity(self, question: Question, current: _Current, outcome: str, parses: bool | None) -> None:
         snapshot, offset = question.snapshot, question.offset
         line = snapshot.line_of(offset)
         if not question.place.line_prefix.strip():
@@ -208,6 +210,7 @@ class Recorder:
             trigger=str(question.trigger),
             caret=caret,
             outcome=_label(outcome),
+            parses=parses,
         )
 
     def _opportunity_of(self, call: Complete[Segment]) -> str | None:

@@ -140,6 +140,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         block_tokens: size of a prefix-cache block in the engine.
         local_min_confidence: probability of being right from which the client's local candidate is shown at once, without
             asking this model; low for a small model, near 1 for a good one.
+        drop_broken: whether clients take away what adds an error of syntax to the file.
         strategy: name of the context strategy (:mod:`foretype_context.prompt.strategy`).
         experiment, variant, block: which experiment this is a part of, its arm, and the number of its block of time, by the gateway's
             clock; told again in telemetry.
@@ -167,4 +168,5 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     speculative: bool | None = None
     min_mean_logprob: MinMeanLogprob = MinMeanLogprob()
     local_min_confidence: float = 0.9
+    drop_broken: bool = True
     service: Service = Service.FULL

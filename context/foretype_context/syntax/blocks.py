@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-from foretype_context.syntax.brackets import in_comment_or_quotes, open_quote
+from foretype_context.syntax.brackets import Within, open_quote, within_by_quotes
 from foretype_context.syntax.languages import LanguageSpec, language_spec
 from foretype_context.text.document import Snapshot
 
@@ -31,6 +31,7 @@ __all__ = [
     "spot_before",
     "stop_indent",
     "suggestion_kind",
+    "within",
 ]
 
 CLOSERS_ONLY: Final = re.compile(r"""^\s*[)>}\]"'`]*\s*[:{;,]?\s*$""")
@@ -98,24 +99,30 @@ def spot_before(snapshot: Snapshot, offset: int) -> Spot | None:
 
 
 def in_comment_or_string(snapshot: Snapshot, offset: int) -> bool:
-    """Whether text typed at `offset` is part of a comment or string. Without a tree quotes and line comments tell."""
+    """Whether text typed at `offset` is part of a comment or string."""
+    return within(snapshot, offset) is not None
+
+
+def within(snapshot: Snapshot, offset: int) -> Within | None:
+    """Of what that is no code text typed at `offset` is part. Without a tree quotes and line comments tell."""
     spec = language_spec(snapshot.language)
     spot = spot_before(snapshot, offset)
     if spot is None:
-        return in_comment_or_quotes(snapshot, offset)
+        return within_by_quotes(snapshot, offset)
     node, byte = spot
     broken = spot.node.has_error or spot.node.type == "ERROR"
     while node is not None:
         if node.type in spec.comments:
             # A line comment reaches to the line's end; text typed right behind it still belongs to it.
-            return node.end_byte > byte or node.start_point[0] == node.end_point[0]
+            inside = node.end_byte > byte or node.start_point[0] == node.end_point[0]
+            return Within.COMMENT if inside else None
         if node.type in spec.strings and node.start_byte < byte < node.end_byte:
-            return not _in_interpolation(spot.node, node, byte)
+            return None if _in_interpolation(spot.node, node, byte) else Within.STRING
         broken = broken or node.type == "ERROR"
         node = node.parent
     # A string that nothing closes yet is no string to the parser.
     typed = snapshot.text[snapshot.line_start(snapshot.line_of(offset)) : offset]
-    return broken and open_quote(typed, spec.line_comment) != ""
+    return Within.STRING if broken and open_quote(typed, spec.line_comment) else None
 
 
 def _in_interpolation(node: Node | None, string: Node, byte: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
@@ -16,12 +17,13 @@ from foretype_context.text.document import Snapshot
 
 __all__ = [
     "Surroundings",
+    "Within",
     "excess_closer",
-    "in_comment_or_quotes",
     "missing_closers",
     "open_quote",
     "statement_start",
     "surroundings",
+    "within_by_quotes",
 ]
 
 _PAIRS: Final = {")": "(", "]": "[", "}": "{"}
@@ -80,12 +82,21 @@ def open_quote(text: str, line_comment: str) -> str:
     return scanner.quote
 
 
-def in_comment_or_quotes(snapshot: Snapshot, offset: int) -> bool:
+class Within(StrEnum):
+    """Text that is no code."""
+
+    COMMENT = "comment"
+    STRING = "string"
+
+
+def within_by_quotes(snapshot: Snapshot, offset: int) -> Within | None:
     """Whether `offset` is in a line comment or a string, told from the start of the enclosing statement by the scanner alone."""
     scanner = _Scanner(language_spec(snapshot.language).line_comment)
     for _ in scanner.brackets(snapshot.text[statement_start(snapshot, offset) : offset]):
         pass
-    return scanner.in_comment or scanner.quote != ""
+    if scanner.in_comment:
+        return Within.COMMENT
+    return Within.STRING if scanner.quote else None
 
 
 def closes_more(text: str, line_comment: str) -> bool:

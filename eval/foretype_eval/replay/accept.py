@@ -16,18 +16,21 @@ __all__ = ["Accepted", "Rule", "decide"]
 
 MIN_LINE_CHARS = 3
 MIN_WORD_CHARS = 5
+MIN_LONG_CHARS = 20
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s]+)")
 _INSIDE_WORD = re.compile(r"\w\w")
 
 
 class Rule(StrEnum):
-    """Names as in the research; `A-line` is the primary one."""
+    """`A-line` is the primary one. `A-long` takes right lines from 20 characters on, `A-never` nothing: habits, to learn from."""
 
     LINE = "A-line"
     BLOCK = "A-block"
     PREFIX = "A-prefix"
     WORD = "A-word"
     NOISY = "A-noisy"
+    LONG = "A-long"
+    NEVER = "A-never"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,15 @@ def _line(suggestion: str, remaining: str) -> Accepted | None:
     if len(true.rstrip()) < MIN_LINE_CHARS or suggested.rstrip() != true.rstrip():
         return None
     return Accepted(len(true.rstrip()))
+
+
+def _long(suggestion: str, remaining: str) -> Accepted | None:
+    found = _line(suggestion, remaining)
+    return found if found is not None and found.characters >= MIN_LONG_CHARS else None
+
+
+def _never(suggestion: str, remaining: str) -> Accepted | None:
+    return None
 
 
 def _block(suggestion: str, remaining: str) -> Accepted | None:
@@ -79,6 +91,8 @@ _RULES: dict[Rule, Callable[[str, str], Accepted | None]] = {
     Rule.BLOCK: _block,
     Rule.PREFIX: _prefix,
     Rule.WORD: _word,
+    Rule.LONG: _long,
+    Rule.NEVER: _never,
 }
 
 

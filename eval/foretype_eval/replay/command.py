@@ -34,6 +34,11 @@ def replay(
         typer.Option("--with", help=f"Parts of the client's policy to switch on, of {', '.join(Switches.names())}."),
     ] = "",
     without: Annotated[str, typer.Option(help="Parts of it to switch off.")] = "",
+    in_strings: Annotated[bool | None, typer.Option(help="Suggest in strings; default as the client does.")] = None,
+    in_comments: Annotated[bool | None, typer.Option(help="Suggest in comments; likewise.")] = None,
+    learn: Annotated[
+        bool, typer.Option("--learn", help="The rule of showing learns from commit to commit what the developer takes.")
+    ] = False,
     debounce_ms: Annotated[float, typer.Option(min=0)] = 75.0,
     decide_ms: Annotated[float, typer.Option(min=0, help="A suggestion is read this long before it is taken.")] = 200.0,
     growing: Annotated[
@@ -72,6 +77,9 @@ def replay(
             systems=named,
             rule=accept,
             reuse=client == "reuse",
+            learn=learn,
+            in_strings=in_strings,
+            in_comments=in_comments,
             with_=_switches(with_),
             without=_switches(without),
             debounce_ms=debounce_ms,

@@ -15,6 +15,8 @@ from typing import Protocol
 
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.policy.trigger import Trigger
+from foretype_context.syntax.blocks import within
+from foretype_context.syntax.brackets import Within
 from foretype_context.text.document import Document, Edit, Snapshot
 
 from foretype_eval.replay.accept import Accepted, Rule, decide
@@ -59,8 +61,10 @@ class Tally:
                 counts[at] += by
 
 
-def slices_of(suggestion: str, language: str, left: str) -> list[str]:
-    """Under which names a suggestion is booked: language, place of the cursor in its line, length of its first line."""
+def slices_of(
+    suggestion: str, language: str, left: str, within: Within | None = None, parses: bool | None = None
+) -> list[str]:
+    """Under which names a suggestion is booked: language, place in line and syntax, length of its first line, whether it parses."""
     position = (
         "line start"
         if not left.strip()
@@ -70,7 +74,14 @@ def slices_of(suggestion: str, language: str, left: str) -> list[str]:
     )
     length = len(suggestion.split("\n", 1)[0])
     bucket = next((f"up to {most}" for most in (10, 25, 50) if length <= most), "over 50")
-    return [f"language:{language or 'other'}", f"position:{position}", f"length:{bucket}"]
+    told = {True: "yes", False: "no", None: "unknown"}[parses]
+    return [
+        f"language:{language or 'other'}",
+        f"position:{position}",
+        f"length:{bucket}",
+        f"within:{within or 'code'}",
+        f"parses:{told}",
+    ]
 
 
 class Developer:
@@ -123,7 +134,8 @@ class Developer:
                 if not visible or visible != suggestion.text:
                     since_s = loop.time()
                 left = stretch.target[:done].rpartition("\n")[2]
-                names = slices_of(suggestion.text, language, left)
+                inside = within(document.snapshot(), offset)
+                names = slices_of(suggestion.text, language, left, inside, suggestion.parses)
                 self._saw(suggestion, remaining, names, merged=self._merges(visible, suggestion.text))
                 visible = suggestion.text
                 taken = decide(self._rule, suggestion.text, remaining, self._rng)

@@ -41,6 +41,10 @@ class FinishedRows:
     def get(self, system: str, commit: str) -> CommitRow | None:
         return self._rows.get((system, commit))
 
+    def forget(self, system: str) -> None:
+        """Make the rows of a system anew; of two lines the later one counts."""
+        self._rows = {key: row for key, row in self._rows.items() if key[0] != system}
+
     def latencies(self, system: str, commit: str) -> list[TraceRow] | None:
         """What was measured for a row; None where a version that did not keep it made the row."""
         return self._rows[system, commit].latencies

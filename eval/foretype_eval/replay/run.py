@@ -17,8 +17,10 @@ from typing import Any, Final
 
 import msgspec
 from foretype_client.adaptive.candidates import CopyLine, LocalModel
+from foretype_client.adaptive.habits import Habit, Habits
 from foretype_client.adaptive.model import AdaptiveModel
 from foretype_client.adaptive.table import CorpusTable, shipped_table
+from foretype_client.adaptive.threshold import SHOW_RULE
 from foretype_client.flow.cache import CompletionCache
 from foretype_client.flow.flow import CompletionFlow, FlowOptions
 from foretype_client.flow.inflight import AnswerRules
@@ -62,6 +64,8 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
         simulate: no gateway: latencies from `latency_trace`, text from the copy-line predictor.
         oracle: share of lines that the simulated model knows (:mod:`foretype_eval.replay.oracle`).
         previous_model: another model file; the product with it is the row `previous_model`.
+        learn: the rule of showing learns from one commit to the next what the developer takes; each system from nothing.
+        in_comments, in_strings: whether the client asks there; None is its default.
         with_, without: parts of the client's policy that are switched on, and off (:class:`foretype_client.policy.switches.Switches`).
         decide_ms: how long a suggestion must be visible before it can be accepted.
         growing: the editor is answered with beginnings and asks again when they grow, as those with a plugin of ours.
@@ -75,6 +79,9 @@ class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
     reuse: bool = True
     debounce_ms: float = 75.0
     layout: str | None = None
+    learn: bool = False
+    in_comments: bool | None = None
+    in_strings: bool | None = None
     with_: Sequence[str] = ()
     without: Sequence[str] = ()
     decide_ms: float = 200.0
@@ -120,12 +127,20 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         )
         profile, laid = None if side is None else side.profile, None if trace is None else trace.rows
         journal = FinishedRows(options.out, (settings, options.repo.resolve(), profile, laid))
+        learned: dict[str, dict[str, Habit]] = {}
         for system in systems:
+            habits = Habits() if options.learn else None
+            if habits is not None and any(journal.get(system, id) is None for id in ids):
+                journal.forget(system)  # what a row was made with is known from the first one on alone
             for number, commit in enumerate(commits, start=1):
                 if journal.get(system, commit.id) is None:
-                    row, rows = replay_commit(options, system, commit, former if system == PREVIOUS else side, trace)
+                    row, rows = replay_commit(
+                        options, system, commit, former if system == PREVIOUS else side, trace, habits
+                    )
                     journal.add(row, rows)
                 progress(system, number, len(commits))
+            if habits is not None:
+                learned[system] = habits.of
         model = None if side is None else side.profile.model
     if options.save_trace is not None:
         measured = _measured(options, journal, [(system, commit.id) for system in systems for commit in commits])
@@ -153,6 +168,7 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         "simulate": options.simulate,
         "oracle": options.oracle,
         "seed": options.seed,
+        "learned": msgspec.to_builtins(learned) if options.learn else None,
         "systems": {
             system: summary([row for id in ids if (row := journal.get(system, id))], seed=options.seed)
             for system in systems
@@ -188,6 +204,7 @@ def replay_commit(
     commit: Commit,
     side: LiveGateway | Simulator | None,
     trace: LatencyTrace | None,
+    habits: Habits | None = None,
 ) -> tuple[CommitRow, list[TraceRow]]:
     """One system on one commit, on a clock that starts at zero."""
     if system in UNFILTERED:
@@ -206,7 +223,7 @@ def replay_commit(
                 gateway = side.gateway(loop, trace, random.Random(seed), predict)
             else:
                 gateway = side.gateway(loop, trace, random.Random(seed))
-        work = _work(options, system, commit, gateway, planner, loop, seed)
+        work = _work(options, system, commit, gateway, planner, loop, seed, habits)
         developer = runner.run(work)
     rows = gateway.measured if isinstance(gateway, MeasuredGateway) else []
     return row_of(system, commit.id, developer.tally, gateway.records), rows
@@ -220,9 +237,10 @@ async def _work(
     planner: Assembler | None,
     loop: VirtualLoop,
     seed: int,
+    habits: Habits | None,
 ) -> Developer:
     root = options.repo.resolve().as_posix()
-    local: LocalModel | None = _local(options, system, commit, root)
+    local: LocalModel | None = _local(options, system, commit, root, habits)
     completion: CompletionFlow | None = None
     flow: Flow | None = None
     if system != "empty" and options.reuse:
@@ -232,12 +250,16 @@ async def _work(
             clock=loop.time,
             policy=Policy(
                 PolicyOptions(
-                    debounce_ms=options.debounce_ms, switches=Switches().switched(on=options.with_, off=options.without)
+                    debounce_ms=options.debounce_ms,
+                    in_comments=_everywhere(options.in_comments),
+                    in_strings=_everywhere(options.in_strings),
+                    switches=Switches().switched(on=options.with_, off=options.without),
                 )
             ),
             cache=CompletionCache(),
             local=local,
             rng=random.Random(seed),
+            habits=habits,
             options=FlowOptions(answer=AnswerRules.growing() if options.growing else AnswerRules()),
         )
     elif system != "empty":
@@ -263,18 +285,22 @@ async def _work(
     return developer
 
 
+def _everywhere(chosen: bool | None) -> dict[str, bool]:
+    return {} if chosen is None else {"*": chosen}
+
+
 @cache
 def _table() -> CorpusTable | None:
     return shipped_table()
 
 
-def _local(options: ReplayOptions, system: str, commit: Commit, root: str) -> LocalModel | None:
+def _local(options: ReplayOptions, system: str, commit: Commit, root: str, habits: Habits | None) -> LocalModel | None:
     """The client's own candidate, knowing the files of the repository as they stood before the commit."""
     if system == "copy_line":
         return CopyLine()
     if system not in ("model", "unfiltered", "adaptive", PREVIOUS):
         return None
-    model = AdaptiveModel(_table())
+    model = AdaptiveModel(_table(), show=SHOW_RULE if habits is None else habits.rule)
     if options.repo.is_file():  # a recording knows no file but those that were opened
         return model
     for path, text in files_before(options.repo, commit.id, suffixes=options.suffixes).items():

@@ -1,0 +1,78 @@
+"""Whether a suggestion parses where it would stand, and what that costs."""
+
+import statistics
+import time
+
+import pytest
+from context.test_syntax import at, without_tree
+from foretype_context.finish.in_place import parses_in_place
+from foretype_context.text.document import Document, Edit
+
+LARGE = "".join(
+    f"def step_{n}(state, key):\n    found = state.get(key, {n})\n    if found is None:\n        return [key, {n}]\n    return found\n"
+    for n in range(1000)
+)
+
+
+@pytest.mark.parametrize(
+    ("marked", "text", "parses"),
+    [
+        ("def f(a):\n    return |\n", "a + 1", True),
+        ("def f(a):\n    return |\n", "a +) 1", False),
+        ("def f(a):\n    return |\n", "return a", False),
+        ("def f(a):\n    |\n", "for x in a:", True),  # its body comes next
+        ("def f(a):\n    |\n\n\ndef g():\n    pass\n", "try:", True),
+        ("class A:\n    |\n", "@property", True),
+        ("x = [\n    1,\n    |\n", "dict(a=", True),  # the call goes on below
+        ("|\ndef f():\n    pass\n", "import os, import sys", False),
+        ("    |\n", "print(1)\n    print(2", True),
+        ("names = ['a', '|']\n", "b', 'c", True),
+        ("if x|\n    y = 1\n", ":", True),  # the body is there already
+        ("const x = f(|);\n", "a, b", True),
+        ("const x = f(|);\n", "a, b);)", False),
+    ],
+)
+def test_what_adds_an_error_of_syntax_is_known(marked: str, text: str, parses: bool) -> None:
+    snapshot, offset = at(marked, "a.js" if marked.startswith("const") else "a.py")
+    assert parses_in_place(snapshot, offset, text) is parses
+
+
+def test_characters_that_the_text_takes_the_place_of_are_gone() -> None:
+    snapshot, offset = at("x = f(|)\n", "a.py")
+    assert parses_in_place(snapshot, offset, "a) + g(b)", 1) is True
+    assert parses_in_place(snapshot, offset, "a) + g(b)") is False
+
+
+def test_nobody_can_tell_without_a_tree_or_where_the_file_is_broken_elsewhere() -> None:
+    snapshot, offset = at("x = |\n", "a.py")
+    assert parses_in_place(without_tree(snapshot), offset, ") 1") is None
+    plain, offset = at("x = |\n", "a.txt")
+    assert parses_in_place(plain, offset, ") 1") is None
+    broken, offset = at("def (:\n    pass\n\n\nx = |\n", "a.py")
+    assert parses_in_place(broken, offset, ") 1") in (None, True)
+    assert parses_in_place(broken, offset, "1") is True
+
+
+def test_the_tree_that_others_hold_stays_as_it_was() -> None:
+    snapshot, offset = at("def f(a):\n    return |\n", "a.py")
+    region = snapshot.syntax_at(offset)
+    assert region is not None
+    before = str(region.tree.root_node)
+    parses_in_place(snapshot, offset, "a +) 1")
+    assert str(region.tree.root_node) == before and snapshot.syntax_at(offset) is region
+
+
+def test_a_check_in_a_file_of_five_thousand_lines_takes_less_than_a_millisecond() -> None:
+    document = Document("file:///a.py", LARGE, path="a.py")
+    assert document.snapshot().line_count > 5_000
+    spent_ms: list[float] = []
+    for n in range(40):
+        offset = document.snapshot().line_end(2500 + 5 * n + 1)
+        document.apply([Edit(offset, offset, "\n    again = ")], n + 1)
+        snapshot, offset = document.snapshot(), offset + len("\n    again = ")
+        snapshot.syntax_at(offset)  # kept up to date for every question anyway
+        began = time.thread_time()
+        assert parses_in_place(snapshot, offset, "state.get(found, [key])") is True
+        spent_ms.append((time.thread_time() - began) * 1000)
+        document.apply([Edit(offset, offset, "found")], n + 2)
+    assert statistics.median(spent_ms) < 1.0, spent_ms
