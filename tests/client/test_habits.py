@@ -13,7 +13,15 @@ from foretype_client.adaptive.habits_file import HABITS_NAME, kept_in, load
 from foretype_client.adaptive.threshold import SHOW_RULE
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.commands.privacy import app
-from foretype_client.feedback.events import Accepted, DisplaySource, Ended, EndReason, PartiallyAccepted, Taken
+from foretype_client.feedback.events import (
+    Accepted,
+    AcceptKind,
+    DisplaySource,
+    Ended,
+    EndReason,
+    PartiallyAccepted,
+    Taken,
+)
 from foretype_client.policy.switches import Switches
 from foretype_client.policy.trigger import PolicyOptions
 from foretype_context.text.document import Document
@@ -40,7 +48,7 @@ def gone(id: str, visible_ms: float = 900, reason: EndReason = EndReason.DIVERGE
 
 def part(id: str, characters: int) -> PartiallyAccepted:
     return PartiallyAccepted(
-        id=id, session=id, served_from="local", at_s=0, kind="word", added_characters=characters, added_lines=1,
+        id=id, session=id, served_from="local", at_s=0, kind=AcceptKind.WORD, added_characters=characters, added_lines=1,
         accepted_characters=characters, characters=10, inferred=False,
     )  # fmt: skip
 
