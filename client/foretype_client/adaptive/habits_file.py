@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from foretype_context.errors import NotSmallError
+from foretype_context.folder.small_files import read_small
 
 from foretype_client.adaptive.habits import Habit, Habits, Look
 
@@ -31,11 +33,10 @@ class _File(msgspec.Struct, kw_only=True):
 def load(path: Path) -> dict[str, Habit]:
     """What the file says; nothing where there is none, or none that can be read: then it is learned anew."""
     try:
-        data = path.read_bytes()[:_BYTES_MAX]
-        return msgspec.json.decode(data, type=_File).languages
+        return msgspec.json.decode(read_small(path, _BYTES_MAX), type=_File).languages
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, NotSmallError, msgspec.DecodeError) as error:
         _logger.warning("%s cannot be read (%s): what you take is learned anew", path, error)
         return {}
 
@@ -86,7 +87,7 @@ def _add(path: Path, looks: list[Look]) -> dict[str, Habit]:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(msgspec.json.encode(_File(languages=known)))
         os.replace(temporary, path)
     except OSError:
