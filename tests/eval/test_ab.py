@@ -252,6 +252,17 @@ def test_each_guardrail_is_breached_by_what_it_guards_and_by_nothing_else(name: 
     assert min(found["guardrails"][name]["n"]) > 0
 
 
+def test_a_variant_that_is_always_worse_by_the_same_is_certain_too() -> None:
+    """Every first token of the treatment is late and none of the control: there is no spread, and no doubt."""
+    trial: list[UserDay] = []
+    for row in rows(users=12):
+        fields = {field: getattr(row, field) for field in row.__struct_fields__}
+        late = 50 if row.variant == "treatment" else 0
+        trial.append(UserDay(**fields | {"first_tokens": 50, "late": late}))
+    guard = analyse(trial, AbOptions())["guardrails"]["first_token"]
+    assert guard["breached"] and 0.5 < guard["ci_on_the_way"][0] < 1.0
+
+
 def test_guardrails_stop_fewer_experiments_without_a_difference_than_they_may() -> None:
     """A look after every block of two weeks, no margin: at most one in a hundred is stopped by any of them."""
     rng = np.random.default_rng(11)

@@ -34,6 +34,7 @@ from foretype_backend.admission.bounds import Bound
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
 from foretype_backend.doors.remembered_texts import RememberedTexts
 from foretype_backend.doors.stream_completions import CompletionHost, StreamCompletions
+from foretype_backend.experiments.arms import Arm, LeftOut, Told
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.fair_turns import Turns
 from foretype_backend.telemetry.intake import Sender
@@ -63,7 +64,7 @@ class ConnectionHost(CompletionHost, Protocol):
     turns: Turns
     remembered: Bound
 
-    def profile_of(self, tenant: str) -> Profile: ...
+    def told(self, principal: Principal, hello: Hello) -> Told: ...
     def disconnect(self, session: str) -> None: ...
 
 
@@ -82,6 +83,8 @@ class StreamConnection:
         self._batches = 0
         self._closing = False
         self._told: Profile | None = None
+        self.arm: Arm | LeftOut | None = None
+        """Of an experiment: what this client sees, or why it is left out."""
         self._loop = asyncio.get_running_loop()
         self._texts = RememberedTexts(
             self.session, door.renderer, door.remembered, principal.tenant, max_segments=door.limits.max_segments
@@ -95,11 +98,16 @@ class StreamConnection:
         self._texts.forget()
 
     def tell(self) -> None:
-        """Send the profile of its tenant, unless it was the last one that was sent."""
-        profile = self.door.profile_of(self.principal.tenant)
-        if profile is not self._told:
-            self._told = profile
-            self.send(profile)
+        """Send its profile, unless it was the last one that was sent."""
+        hello = self.session.hello
+        if hello is None:
+            return
+        told = self.door.told(self.principal, hello)
+        self.arm = told.arm
+        self._completions.pool = told.pool
+        if told.profile is not self._told:
+            self._told = told.profile
+            self.send(told.profile)
 
     def send(self, *messages: GatewayMessage) -> None:
         """Write messages at once, or keep them while the peer is slow; never blocks. Deltas of one completion merge while they wait."""

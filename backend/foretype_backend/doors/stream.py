@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from foretype_context.prompt.profile import Service
-from foretype_wire.messages import Changed, Goaway, Profile
+from foretype_wire.messages import Changed, Goaway, Hello, Profile
 from foretype_wire.subscriptions import Subscribers
 from starlette.websockets import WebSocket
 
@@ -22,6 +22,7 @@ from foretype_backend.config.load import LimitsConfig
 from foretype_backend.doors.auth import CLOSE_CREDENTIALS, CLOSE_FORBIDDEN, Gatekeeper
 from foretype_backend.doors.connection import StreamConnection
 from foretype_backend.doors.feedback import FeedbackIntake, FeedbackSink
+from foretype_backend.experiments.arms import Told
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.playground.logins import PROTOCOL
 from foretype_backend.serving.fair_turns import Turns
@@ -30,6 +31,7 @@ from foretype_backend.serving.service import CompletionService
 
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
+    from foretype_backend.experiments.live import LiveExperiments
 
 __all__ = ["StreamDoor"]
 
@@ -54,6 +56,7 @@ class StreamDoor:
         max_connections_per_tenant: int | None = None,
         block: BlockPool | None = None,
         turns: Turns | None = None,
+        experiments: LiveExperiments | None = None,
     ) -> None:
         self.service = service
         self.renderer = renderer
@@ -70,6 +73,7 @@ class StreamDoor:
         self.draining = False
         """No connection is taken any more; those that are open were asked to move on."""
         self.block = block
+        self.experiments = experiments
         self.feedback = FeedbackIntake(
             feedback, lambda events, refused: service.metrics.feedback(events, refused=refused)
         )
@@ -130,10 +134,19 @@ class StreamDoor:
             found = self._at[rung] = profile_at(self.profile, rung)
         return found
 
+    def told(self, principal: Principal, hello: Hello) -> Told:
+        """What one client is told: its tenant's profile, as an experiment may change it."""
+        plain = self.profile_of(principal.tenant)
+        return Told(plain) if self.experiments is None else self.experiments.told(self.profile, plain, principal, hello)
+
     def update_profile(self, profile: Profile) -> None:
         """Use another profile from now on, and tell every client."""
         self.profile = profile
         self._at.clear()
+        self.tell_all()
+
+    def tell_all(self) -> None:
+        """Tell every client what is told to it now."""
         self._tell([one for one in self.connections if one.session.hello is not None])
 
     def tell(self, tenants: Collection[str]) -> None:

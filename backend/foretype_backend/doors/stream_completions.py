@@ -47,6 +47,10 @@ __all__ = ["CompletionHost", "StreamCompletions"]
 _log = logging.getLogger("foretype.gateway")
 
 
+_FOR_EITHER = (RequestClass.INTERACTIVE, RequestClass.BLOCK, RequestClass.SPECULATIVE)
+"""Classes that more than one pool can answer."""
+
+
 class CompletionHost(Protocol):
     """What completions need of their door."""
 
@@ -67,7 +71,7 @@ class StreamCompletions:
         spawn: runs what outlives the frame, until the connection ends.
     """
 
-    __slots__ = ("_door", "_loop", "_principal", "_send", "_session", "_spawn", "_texts", "_unborn")
+    __slots__ = ("_door", "_loop", "_principal", "_send", "_session", "_spawn", "_texts", "_unborn", "pool")
 
     def __init__(
         self,
@@ -85,6 +89,8 @@ class StreamCompletions:
         self._texts = texts
         self._send = send
         self._spawn = spawn
+        self.pool: str | None = None
+        """`fast` or `quality`, where an experiment says which one answers."""
         self._unborn: set[str] = set()  # live ids that were cancelled before the service knew them
         self._loop = asyncio.get_running_loop()
 
@@ -150,13 +156,18 @@ class StreamCompletions:
     def _early(self, message: Complete[WireSegment], segments: list[Segment]) -> _Early:
         """Within the frame's own turn: claim the budget, then encode what is short. Raises BudgetExceededError and InvalidRequestError."""
         claim = self._claim(message, segments, self._door.service)
-        if message.class_ is RequestClass.BLOCK and self._door.block is not None:
+        if self._block(message.class_) is not None:
             return _Early(claim, None)
         with contextlib.ExitStack() as undo:
             undo.enter_context(claim)
             prompt = self._door.renderer.at_once(segments, self._texts.encoder())
             undo.pop_all()
         return _Early(claim, prompt)
+
+    def _block(self, class_: RequestClass) -> BlockPool | None:
+        """The pool of larger models, where it answers requests of this class; None for the fast one."""
+        wanted = class_ is RequestClass.BLOCK if self.pool is None else self.pool == "quality"
+        return self._door.block if wanted and class_ in _FOR_EITHER else None
 
     def _claim(self, message: Complete[WireSegment], segments: list[Segment], service: CompletionService) -> Claim:
         opened = message.stop.opened
@@ -189,7 +200,7 @@ class StreamCompletions:
     async def _answer(
         self, message: Complete[WireSegment], segments: list[Segment], early: _Early, received: float
     ) -> tuple[GatewayMessage, ...]:
-        block = self._door.block if message.class_ is RequestClass.BLOCK else None
+        block = self._block(message.class_)
         claim = early.claim
         if block is not None:
             outcome = await self._run(message, segments, received, block.service, block.renderer, claim)

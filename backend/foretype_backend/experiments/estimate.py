@@ -111,7 +111,8 @@ def switchback(panel: Panel, *, alpha: float, planned_blocks: int) -> Effect:
     by_user = float((centred.sum(axis=1) ** 2).sum())
     error = math.sqrt(by_user * users / (users - 1)) / count
     plain = float((centred**2).sum()) / max(1, count - 1)
-    deviation = math.sqrt(max(plain, error * error * count))
+    # Units that are all alike (every first token late, or none) are no proof that the next one is: one more could have shown nothing.
+    deviation = max(math.sqrt(max(plain, error * error * count)), abs(mean) / math.sqrt(count) if count else 0.0)
     always = None
     if count >= MIN_PAIRS and deviation > 0:
         way = alpha * WAY_SHARE

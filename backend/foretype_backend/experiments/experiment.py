@@ -15,23 +15,13 @@ from msgspec import Meta
 
 from foretype_backend.errors import VariantError
 from foretype_backend.experiments.analyse import AbOptions
+from foretype_backend.experiments.arms import Arm, LeftOut, Person
 from foretype_backend.experiments.assign import BLOCK_HOURS, Design, block_at, variant_of
 from foretype_backend.experiments.guardrails import Guardrails
 from foretype_backend.experiments.rows import METRICS
-from foretype_backend.experiments.variants import Knobs, Variant, convert
+from foretype_backend.experiments.variants import Variant, convert
 
-__all__ = [
-    "Arm",
-    "Experiment",
-    "LeftOut",
-    "Person",
-    "Spec",
-    "State",
-    "arm_of",
-    "check_spec",
-    "decode_spec",
-    "overlapping",
-]
+__all__ = ["Experiment", "Spec", "State", "arm_of", "check_spec", "decode_spec", "overlapping"]
 
 UNMEASURED_SHARE: Final = 0.25
 """Of blocks in which something was accepted, and no document stood open for five minutes after."""
@@ -109,30 +99,6 @@ class Experiment(NamedTuple):
     stopped_ms: int = 0
     reason: str = ""
     by: str = ""
-
-
-class Person(NamedTuple):
-    """Somebody who is connected. `user` is who telemetry is kept under; "" is nobody in particular."""
-
-    tenant: str
-    team: str
-    user: str
-
-
-class Arm(NamedTuple):
-    """What somebody sees now."""
-
-    experiment: str
-    variant: str
-    block: int
-    knobs: Knobs
-
-
-class LeftOut(NamedTuple):
-    """Somebody who would be in an experiment, and what of it their client does not know."""
-
-    experiment: str
-    missing: tuple[str, ...]
 
 
 def check_spec(spec: Spec) -> Spec:

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from foretype_backend.errors import EntryError, VariantError
 from foretype_backend.experiments.experiment import Experiment, Spec, State, decode_spec, overlapping
 from foretype_backend.identity.audit_chain import Act
-from foretype_backend.identity.schema import experiment_gateways, experiments, leases
+from foretype_backend.identity.schema import experiment_gateways, experiments, leases, tenants
 from foretype_backend.identity.store import IdentityStore, need_tenant
 
 __all__ = ["ExperimentStore", "Seen"]
@@ -102,6 +102,11 @@ class ExperimentStore:
         async with self._store.reading() as connection:
             rows = list(await connection.execute(select(experiments).order_by(_T.created_ms.desc(), _T.name)))
         return [one for row in rows if (one := readable(row)) is not None]
+
+    async def tenants(self) -> frozenset[str]:
+        """Names of those that there are."""
+        async with self._store.reading() as connection:
+            return frozenset((await connection.execute(select(tenants.c.name))).scalars())
 
     async def noted(self, name: str, findings: dict[str, Any], now_ms: int) -> None:
         """Keep what the guardrails said; nobody has to follow that."""

@@ -287,7 +287,10 @@ async def audited(config: Config, url: str | None = None, actor: str | None = No
         await store.close()
 
 
-_RUNNING = select(experiments).where(experiments.c.state == "running").order_by(experiments.c.name)
+_LIFE = [
+    column for column in experiments.columns if column.name not in ("findings", "looked_ms")
+]  # nobody follows those
+_RUNNING = select(*_LIFE).where(experiments.c.state == "running").order_by(experiments.c.name)
 _VERSION = select(state.c.value).where(state.c.name == "version")
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_wire.tracing.spans import Tracing
 
     from foretype_backend.chat.pool import QualityPool
+    from foretype_backend.experiments.live import LiveExperiments
     from foretype_backend.identity.identity import Identity
     from foretype_backend.operations.worker_peers import WorkerAddress
 
@@ -70,6 +71,7 @@ def create_app(
     quality: QualityPool | None = None,
     place: WorkerAddress | None = None,
     tracing: Tracing | None = None,
+    experiments: LiveExperiments | None = None,
 ) -> DocumentedApp:
     """Put the gateway together.
 
@@ -84,6 +86,7 @@ def create_app(
         accounts: budgets of everybody, and what they used.
         quality: chat and whole blocks; started and closed by the caller.
         place: of this worker among several; `state.peers` is started and closed by the caller.
+        experiments: change what clients are told; started and closed by the caller.
         tracing: takes spans of requests to the fast pool, timed by `time.perf_counter`; closed by the caller.
     """
     limits = config.limits
@@ -126,13 +129,25 @@ def create_app(
         max_connections_per_tenant=_per_tenant(keeper, config)[0],
         turns=turns,
         block=None if quality is None else quality.block,
+        experiments=experiments,
     )
+    if experiments is not None:
+        experiments.attach(
+            profile=lambda: stream.profile,
+            layouts=announced(profile.grammar, profile.grammar_rules).layouts,
+            pools=("fast",) if quality is None or quality.block is None else ("fast", "quality"),
+            followers=lambda: stream.connections,
+            tell=stream.tell_all,
+        )
     if changed is not None:
         stream.changed.add(changed)
     service.rungs_changed.add(stream.tell)
     if salts is not None:
         salts.ended.add(lambda tenant, _scope: stream.forget(tenant))
     if identity is not None:
+        if experiments is not None:
+            identity.watch.changed.add(experiments.follow)
+            experiments.follow(identity.directory)
         follow = functools.partial(_follow, stream, salts, accounts)
         identity.watch.changed.add(follow)
         follow(identity.directory)

@@ -96,6 +96,8 @@ async def run_gateway(
         accounts = None if identity is None else await optional_parts.open_accounts(config, closing)
         leases = None if accounts is None else optional_parts.open_leases(config, accounts, closing)
         quality = await optional_parts.open_quality_pool(config, start, accounts, salts, tracing, closing)
+        named = _name(address_of(listener), where)
+        experiments = await optional_parts.open_experiments(config, named, identity, telemetry, closing)
         gateway = create_app(
             config,
             parts.engine,
@@ -109,7 +111,11 @@ async def run_gateway(
             quality=quality,
             place=where,
             tracing=tracing,
+            experiments=experiments,
         )
+        if experiments is not None:
+            closing.push_async_callback(experiments.close)
+            await experiments.start()
         peers = gateway.state.peers
         closing.push_async_callback(peers.close)
         await peers.start()

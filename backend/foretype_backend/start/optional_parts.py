@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.doors.contract import DocumentedApp
     from foretype_backend.engines.port import Engine
+    from foretype_backend.experiments.live import LiveExperiments
     from foretype_backend.identity.accounts import Accounts
     from foretype_backend.identity.identity import Identity
     from foretype_backend.prefix.purge_report import Purger
@@ -38,6 +39,7 @@ __all__ = [
     "attach_caches",
     "make_salts",
     "open_accounts",
+    "open_experiments",
     "open_leases",
     "open_quality_pool",
     "open_telemetry",
@@ -198,6 +200,33 @@ async def open_telemetry(config: Config, closing: AsyncExitStack) -> TelemetrySi
             raise ConfigError("telemetry.url", f"{error}") from error
     sink.start()
     return sink
+
+
+async def open_experiments(
+    config: Config, name: str, identity: Identity | None, telemetry: TelemetrySink | None, closing: AsyncExitStack
+) -> LiveExperiments | None:
+    """Live experiments of the identity store; without one there are none.
+
+    Args:
+        name: of this process among all gateways.
+    """
+    if identity is None:
+        return None
+    from foretype_backend.errors import StoreError
+    from foretype_backend.experiments.live import LiveExperiments
+    from foretype_backend.experiments.store import ExperimentStore
+    from foretype_backend.identity.store import audited
+
+    try:
+        store = await closing.enter_async_context(audited(config, actor=f"gateway {name}"))
+    except StoreError as error:
+        raise ConfigError("identity.url", str(error)) from error
+    return LiveExperiments(
+        ExperimentStore(store),
+        name=f"{name}/{secrets.token_hex(4)}",
+        wall_ms=_wall_ms,
+        telemetry=None if telemetry is None else telemetry.open,
+    )
 
 
 def make_salts(config: Config, identity: Identity | None) -> SaltBook:
