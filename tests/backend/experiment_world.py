@@ -183,18 +183,19 @@ class Office:
 
 @contextlib.asynccontextmanager
 async def office(
-    folder: Path, *, identities: str = "", events: str = "", clock: Clock | None = None
+    folder: Path, *, identities: str = "", events: str = "", name: str = "gateway", **parts: Any
 ) -> AsyncGenerator[Office]:
-    clock = clock or Clock()
+    """Args: `parts` of the application, beside those that are made here."""
+    clock = Clock()
     token = minted()
     async with identity_of(identities or folder / "identity.db", poll_s=3600.0, clock=clock) as (identity, store):
         await store.add_key(token, record(token), NOW_MS)
         await identity.watch.look()
         config = TelemetryConfig(url=events or str(folder / "events.db"))
         sink = TelemetrySink(config, folder, clock=time.monotonic, wall_ms=clock)
-        live = LiveExperiments(ExperimentStore(store), name="gateway", wall_ms=clock, telemetry=sink.open)
+        live = LiveExperiments(ExperimentStore(store), name=name, wall_ms=clock, telemetry=sink.open)
         options: dict[str, Any] = {"identity": identity, "salts": salts(), "feedback": sink, "experiments": live}
-        async with gateway(scripted(answer), **options) as world:
+        async with gateway(scripted(answer), **options | parts) as world:
             made = Office(world, live, ExperimentStore(store), identity, clock, token.text)
             try:
                 yield made
