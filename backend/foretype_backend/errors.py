@@ -102,6 +102,7 @@ class Fault(StrEnum):
     GARBAGE = "garbage"  # it answers what is no answer
     ERROR = "error"  # it says itself that it failed
     BUSY = "busy"  # it takes no more work now
+    REGION = "region"  # what there is is outside of the regions that the tenant is bound to
     REPLACED = "replaced"  # it has another model than prompts are made for
 
 
@@ -112,6 +113,7 @@ FAULT_TOLD: Final = {
     Fault.GARBAGE: "the engine's answer makes no sense; retry",
     Fault.ERROR: "the engine failed; retry",
     Fault.BUSY: "the engine is overloaded; retry later",
+    Fault.REGION: "no engine in the regions of this tenant is in service, and others may not be asked; retry later",
     Fault.REPLACED: "the server has another model now; start the former one again, or choose this one with `foretype use`",
 }
 """What clients are told of a server: its own words, and ours for the operator, name hosts."""

@@ -58,7 +58,11 @@ def test_no_two_owners_have_one_salt(a: str, b: str, c: str, d: str, e: str, f: 
 
 def test_a_user_whom_the_store_knows_has_the_team_that_it_says() -> None:
     known = {("acme", "ann"): "web", ("acme", "bob"): ""}
-    rights = CacheRights({("acme", "shop"): frozenset({"web"})}, lambda tenant, user: known.get((tenant, user)))
+
+    def team_of(tenant: str, user: str) -> str | None:
+        return known.get((tenant, user))
+
+    rights = CacheRights({("acme", "shop"): frozenset({"web"})}, team_of)
 
     def owner(user: str, team: str) -> str:
         return rights.owner("acme", "shop", team=team, user=user, credential="jwt:x")

@@ -16,6 +16,8 @@
 | `pool.fast.tiers` | false | the servers offload to lower tiers: tell them what prompts are made of |
 | `pool.fast.retire_url` | none | Redis that the tiers of the servers listen to for retired ranges and purges |
 | `pool.fast.shared_tier_tenants` | none | tenants whose blocks may leave their host for the shared tier |
+| `pool.fast.regions` | of those on the gateway's host: the gateway's | where the replicas are, in the order of `replicas` |
+| `pool.fast.tier_region` | the same | where the shared tier is, and the Redis of `retire_url` |
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class FastConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tiers: bool = False
     retire_url: str | None = None
     shared_tier_tenants: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    tier_region: str | None = None
 
     def check(self) -> None:
         """Raises ConfigError for the first setting that cannot be used."""

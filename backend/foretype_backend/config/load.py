@@ -19,6 +19,7 @@ from foretype_wire.errors import TracingError
 from foretype_wire.tracing.opening import check_endpoint
 
 from foretype_backend.config.fleet import FastConfig
+from foretype_backend.config.residency import check_residency
 from foretype_backend.config.rules import check_values
 from foretype_backend.config.settings import (
     DEFAULT_PORT,
@@ -33,6 +34,7 @@ from foretype_backend.config.settings import (
     ModelConfig,
     PoolsConfig,
     PricesConfig,
+    ResidencyConfig,
     TelemetryConfig,
     TracingConfig,
 )
@@ -87,6 +89,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     admission: AdmissionConfig = AdmissionConfig()
     leases: LeasesConfig = LeasesConfig()
     prices: PricesConfig = PricesConfig()
+    residency: ResidencyConfig = ResidencyConfig()
     tracing: TracingConfig = TracingConfig()
     pool: PoolsConfig = PoolsConfig()
 
@@ -272,6 +275,7 @@ def _check(config: Config) -> None:
     _check_team(config)
     _check_fast(config)
     _check_tracing(config.tracing)
+    check_residency(config)
     for field in (*_ABOVE_ZERO, *(f"limits.{name}" for name in msgspec.structs.asdict(limits))):
         value = _value(config, field)
         if value is not None and not 0 < value < float("inf"):  # TOML knows nan

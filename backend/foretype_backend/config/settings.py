@@ -65,6 +65,9 @@
 | `prices.prompt_per_million`, `cached_per_million`, `generated_per_million`, `engine_hour` | 0 | for `foretype usage` and `foretype report` |
 | `tracing.endpoint` | none | OpenTelemetry collector (OTLP over HTTP), `http://collector:4318`; naming it sends traces there |
 | `tracing.sample_share` | 1 | of the traces that begin in the gateway; those of clients go by the client's choice |
+| `residency.tenants` | none | regions that a tenant is bound to, `acme = ["eu"]`; nothing outside of them is used for it |
+| `gateway.region` | none | where this gateway is, and all that is on its host or says nothing else and is a file |
+| `engine.region`, `identity.region`, `telemetry.region`, `telemetry.text_region`, `leases.region`, `pool.quality.region` | of what is on the gateway's host: the gateway's | where each is; `engine.region` counts for the Redis of its options too |
 | `pool.fast.*` | none | replicas of `vllm serve`: see `foretype_backend.config.fleet` |
 | `pool.quality.url` | none | OpenAI-compatible server for chat and `class: block` |
 | `pool.quality.model`, `free_model` | what the server serves | its names; tenants of the free tier may get a smaller one |
@@ -104,6 +107,7 @@ __all__ = [
     "PricesConfig",
     "QualityConfig",
     "ReservedSlots",
+    "ResidencyConfig",
     "TelemetryConfig",
     "TracingConfig",
 ]
@@ -138,6 +142,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     http_idle_s: float = 30.0
     tls_cert_file: str | None = None
     tls_key_file: str | None = None
+    region: str | None = None
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,6 +150,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     model: str | None = None
     api_key_file: str | None = None
     options: dict[str, Any] = {}
+    region: str | None = None
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -170,6 +176,8 @@ class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     url: str | None = None
     text_url: str | None = None
     key_file: str | None = None
+    region: str | None = None
+    text_region: str | None = None
 
 
 class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -207,6 +215,7 @@ class IdentityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     poll_ms: float = 500.0
     salt_file: str | None = None
     oidc: OidcConfig | None = None
+    region: str | None = None
 
     @property
     def on(self) -> bool:
@@ -245,6 +254,11 @@ class AdmissionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class LeasesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     redis_url: str | None = None
     slice_s: float = 1.0
+    region: str | None = None
+
+
+class ResidencyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tenants: dict[str, tuple[str, ...]] = {}
 
 
 class PricesConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -269,6 +283,7 @@ class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tokenizer: str | None = None
     grammar: str | None = None
     context_limit_tokens: int = 8000
+    region: str | None = None
     max_running: int = 32
     max_waiting: int = 64
     block_fails_over: bool = True

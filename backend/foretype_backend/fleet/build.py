@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Mapping
 from typing import Any
 
 from foretype_backend.config.fleet import FastConfig
@@ -26,6 +27,7 @@ def make_pool(
     api_key: str | None = None,
     shared: bool = False,
     secret: bytes = b"",
+    within: Mapping[str, frozenset[str]] | None = None,
     **options: Any,
 ) -> ReplicaPool:
     """A pool, not started.
@@ -33,6 +35,7 @@ def make_pool(
     Args:
         shared: tenants that do not trust each other reach it.
         secret: of the salts, where messages go to the servers' tiers.
+        within: by tenant that is bound to regions, the URLs of the replicas in them.
         options: further fields of :class:`foretype_backend.engines.openai.events.OpenAIConfig`, for every replica.
 
     Raises:
@@ -51,6 +54,8 @@ def make_pool(
         for url in fast.replicas
     ]
     events = {engine.name: endpoint for engine, endpoint in zip(engines, fast.kv_events, strict=False)}
+    names = {url: engine.name for url, engine in zip(fast.replicas, engines, strict=True)}
+    bound = {tenant: frozenset(names[url] for url in urls) for tenant, urls in (within or {}).items()}
     return ReplicaPool(
         engines,
         PoolOptions(
@@ -64,6 +69,7 @@ def make_pool(
         ),
         sender=RetireSender.to(fast.retire_url, tier_secret(secret)) if fast.retire_url is not None else None,
         events=events,
+        within=bound,
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
 from foretype_context.syntax.languages import LANGUAGES
 
 from foretype_backend.engines.port import Chunk, EngineFinish, Origin
-from foretype_backend.errors import NoReplicaError
+from foretype_backend.errors import EngineUnavailableError, Fault, NoReplicaError
 from foretype_backend.fleet.members import Member, Members
 from foretype_backend.fleet.routing.patterns import Pattern, line_at, pattern_of
 from foretype_backend.fleet.routing.router import Choice, Route, Router
@@ -23,6 +23,7 @@ class Placement:
 
     Args:
         pass_through: the one replica is a router of its own: nothing is chosen here and no cache is believed.
+        within: by tenant that is bound to regions, the replicas in them.
         book: the pool's book of caches, which is another one once the pool has started.
         clock: seconds, the pool's.
     """
@@ -36,6 +37,7 @@ class Placement:
         pass_through: bool,
         book: Callable[[], CacheBook],
         clock: Callable[[], float],
+        within: Mapping[str, frozenset[str]],
     ) -> None:
         self._options = options
         self._members = members
@@ -43,6 +45,7 @@ class Placement:
         self._pass_through = pass_through
         self._book = book
         self._clock = clock
+        self._within = within
         self.agreement = Agreement(0, 0, 0, 0)
         self.speculation: SpeculationPolicy | None = None
 
@@ -63,14 +66,19 @@ class Placement:
         return frozenset() if verdict.on else frozenset(guessing)
 
     def choose(self, found: LookUp, avoid: frozenset[str]) -> Choice:
+        """Raises EngineUnavailableError: nobody is in service whom this tenant may ask."""
         origin, tokens = found.origin, len(found.token_ids)
+        only = self._within.get(origin.tenant)
+        if only is not None and only.isdisjoint(self._router.replicas):
+            told = f"no replica in the regions of tenant {origin.tenant!r} is in service"
+            raise EngineUnavailableError(told, fault=Fault.REGION)
         if self._pass_through:
             if not self._router.replicas:
                 raise self._members.unavailable()
             return Choice(self._router.replicas[0], Route.PASS_THROUGH, 0)
         try:
             return self._router.choose(
-                origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid
+                origin.tenant, origin.repository, origin.session, tokens, found.held, avoid=avoid, only=only
             )
         except NoReplicaError:
             raise self._members.unavailable() from None

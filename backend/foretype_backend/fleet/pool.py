@@ -76,6 +76,7 @@ class ReplicaPool:
     Args:
         sender: takes what was retired or purged to the tiers of the replicas; closed with the pool.
         events: by replica, the ZMQ address of its cache events, on this host.
+        within: by tenant that is bound to regions, the names of the replicas in them.
         clock: seconds, for all decisions.
 
     Raises:
@@ -91,6 +92,7 @@ class ReplicaPool:
         *,
         sender: NoticeSender | None = None,
         events: Mapping[str, str] | None = None,
+        within: Mapping[str, frozenset[str]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not replicas:
@@ -122,6 +124,7 @@ class ReplicaPool:
             pass_through=self.options.pass_through,
             book=lambda: self.book,
             clock=clock,
+            within=dict(within or {}),
         )
         self._warm = WarmUps(
             self.options.warm,

@@ -19,8 +19,8 @@ __all__ = ["Reloader", "fixed_changes"]
 
 _log = logging.getLogger("foretype.gateway")
 
-_FIXED_SECTIONS = ("engine", "metrics", "telemetry", "identity", "leases", "pool", "tracing")
-_FIXED_GATEWAY = ("host", "port", "workers", "tls_cert_file", "tls_key_file")
+_FIXED_SECTIONS = ("engine", "metrics", "telemetry", "identity", "leases", "pool", "residency", "tracing")
+_FIXED_GATEWAY = ("host", "port", "workers", "tls_cert_file", "tls_key_file", "region")
 
 
 def fixed_changes(old: Config, new: Config) -> list[str]:

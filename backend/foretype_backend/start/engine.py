@@ -10,6 +10,7 @@ from foretype_context.grammars.grammar import Grammar
 from foretype_context.tokens.tokenizer import Tokenizer
 
 from foretype_backend.config.load import Config, read_token
+from foretype_backend.config.residency import replicas_within
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.engines.by_name import load_engine
 from foretype_backend.engines.port import Engine
@@ -94,6 +95,7 @@ def _pool(config: Config, tokenizer: Tokenizer, options: dict[str, Any]) -> Engi
                     "`foretype config new-secret FILE`, and name it here",
                 )
             own["secret"] = read_secret(SALT_FIELD, named, Path(named))
+        own["within"] = replicas_within(config)
         return make_pool(fast, vocabulary_tokens=tokenizer.vocabulary_tokens, api_key=key, **own)
     except (TypeError, ValueError, ModuleNotFoundError) as error:
         raise ConfigError("pool.fast", str(error)) from error

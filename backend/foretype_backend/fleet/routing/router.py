@@ -135,17 +135,19 @@ class Router:
         cached_tokens: Mapping[str, int],
         *,
         avoid: frozenset[str] = frozenset(),
+        only: frozenset[str] | None = None,
     ) -> Choice:
         """Where to send a prompt. Changes nothing: tell the router with :meth:`begin`.
 
         Args:
             cached_tokens: per replica, the length of the prompt's cached prefix; replicas with none may be left out.
             avoid: replicas that just refused this request; taken only where there is no other.
+            only: replicas that the tenant may use; no other is ever taken.
 
         Raises:
             NoReplicaError: none is in service.
         """
-        members = self._ring.members
+        members = tuple(name for name in self._ring.members if only is None or name in only)
         if not members:
             raise NoReplicaError("no replica is in service; see the health of the engines")
         loads = self._book.loads
@@ -159,7 +161,7 @@ class Router:
         sticky = self._sticky(room, held, prompt_tokens)
         if sticky is not None:
             return Choice(sticky, Route.STICKY, held[sticky])
-        order = list(self._ring.walk(f"{tenant}\0{repository}"))
+        order = [name for name in self._ring.walk(f"{tenant}\0{repository}") if name in members]
         homes = order[: self.options.replicas_per_repository]
         free = [name for name in homes if name in room]
         if not free:

@@ -1,0 +1,179 @@
+"""Residency: what a tenant is bound to is proved from the file, and kept by a running gateway whatever is down."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from backend.replica import Replica
+from backend.test_gateway_process import serving
+from backend.test_tenants_apart import LINES, keys_of
+from backend.world import TOKENIZER, TOKENIZER_PATH
+from foretype_backend.config.secret_files import make_secret
+from foretype_backend.errors import FAULT_TOLD, Fault, NoReplicaError
+from foretype_backend.fleet.routing.router import Router
+from foretype_client.commands.cli import app
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+BOUND = "[residency.tenants]\nacme = ['eu']\n"
+EU = "[gateway]\nregion = 'eu'\n"
+FAST = "[pool.fast]\nreplicas = ['http://one.example/v1', 'http://two.example/v1']\n"
+TEAM = "[identity]\nsalt_file = 'salt'\n"
+
+OUTSIDE = {
+    "no region of the gateway": (BOUND + FAST + "regions = ['eu', 'us']\n", "gateway.region"),
+    "a gateway elsewhere": ("[gateway]\nregion = 'us'\n" + BOUND + FAST + "regions = ['eu', 'us']\n", "gateway.region"),
+    "replicas that do not say": (EU + BOUND + FAST, "pool.fast.regions"),
+    "replicas elsewhere": (EU + BOUND + FAST + "regions = ['us', 'us']\n", "pool.fast.regions"),
+    "too few regions": (EU + BOUND + FAST + "regions = ['eu']\n", "pool.fast.regions"),
+    "an engine elsewhere": (
+        EU + BOUND + "[engine]\nname = 'openai'\nmodel = 'http://one.example/v1'\nregion = 'us'\n",
+        "engine.region",
+    ),
+    "an engine that does not say": (
+        EU + BOUND + "[engine]\nname = 'openai'\nmodel = 'http://one.example/v1'\n",
+        "engine.region",
+    ),
+    "its Redis": (EU + BOUND + "[engine.options]\nredis_url = 'redis://far.example'\n", "engine.region"),
+    "the quality pool": (EU + BOUND + "[pool.quality]\nurl = 'http://one.example/v1'\n", "pool.quality.region"),
+    "the identity store": (EU + BOUND + "[identity]\nurl = 'postgresql://db.example/f'\n", "identity.region"),
+    "the telemetry store": (
+        EU + BOUND + "[telemetry]\nurl = 'postgresql://db.example/f'\nregion = 'us'\n",
+        "telemetry.region",
+    ),
+    "opted-in texts": (EU + BOUND + "[telemetry]\ntext_url = 's3://bucket'\n", "telemetry.text_region"),
+    "the Redis of budgets": (EU + BOUND + "[leases]\nredis_url = 'redis://r.example'\n", "leases.region"),
+    "the shared tier": (
+        EU + BOUND + FAST + "regions = ['eu', 'us']\ntiers = true\nshared_tier_tenants = ['acme']\n",
+        "pool.fast.tier_region",
+    ),
+    "what the tier hears": (
+        EU + BOUND + FAST + "regions = ['eu', 'us']\nretire_url = 'redis://r.example'\n",
+        "pool.fast.tier_region",
+    ),
+    "no region at all": ("[residency.tenants]\nacme = []\n", "residency.tenants.acme"),
+    "no name of a tenant": ("[residency.tenants]\n'a b' = ['eu']\n", "residency.tenants.a b"),
+    "a second tenant elsewhere": (EU + BOUND + "other = ['us']\n", "gateway.region"),
+}
+
+
+def findings(folder: Path, text: str) -> list[dict[str, Any]]:
+    file = folder / "team.toml"
+    file.write_text(text)
+    result = CliRunner().invoke(app, ["config", "check", str(file), "--json"])
+    return json.loads(result.stdout)["findings"]
+
+
+@pytest.mark.parametrize("case", OUTSIDE)
+def test_the_check_of_a_file_names_what_is_outside(tmp_path: Path, case: str) -> None:
+    text, field = OUTSIDE[case]
+    (found,) = findings(tmp_path, text)
+    assert found["field"] == field, found
+    if found["field"].endswith("region"):
+        assert "acme" in found["message"] or "other" in found["message"]
+
+
+def test_a_file_that_keeps_to_the_regions_passes_and_a_file_that_binds_nobody_says_nothing(tmp_path: Path) -> None:
+    make_secret(tmp_path / "salt")
+    model = f"[model]\ntokenizer = '{TOKENIZER_PATH}'\ngrammar = 'foretype-1'\n"
+    whole = (
+        EU
+        + BOUND
+        + model
+        + FAST
+        + "regions = ['us', 'eu']\nretire_url = 'redis://r.example'\ntier_region = 'eu'\n"
+        + "[pool.quality]\nurl = 'http://one.example/v1'\nregion = 'eu'\n"
+        + "[identity]\nurl = 'postgresql://db.example/f'\nregion = 'eu'\nsalt_file = 'salt'\n"
+        + "[telemetry]\nurl = 'postgresql://db.example/f'\nregion = 'eu'\ntext_url = 's3://bucket'\ntext_region = 'eu'\n"
+        + "[leases]\nredis_url = 'redis://r.example'\nregion = 'eu'\n"
+    )
+    assert findings(tmp_path, whole) == []
+    unbound = [line for line in whole.replace(BOUND, "").splitlines() if "region" not in line]
+    assert findings(tmp_path, "\n".join(unbound)) == []
+
+
+@given(
+    st.frozensets(st.sampled_from("abcdef"), min_size=1),
+    st.frozensets(st.sampled_from("abcdef")),
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 100)),
+    st.frozensets(st.sampled_from("abcdef")),
+    st.lists(st.sampled_from("xyz"), max_size=30),
+)
+def test_a_router_takes_no_replica_but_those_that_it_may(
+    members: frozenset[str], only: frozenset[str], cached: dict[str, int], avoid: frozenset[str], sessions: list[str]
+) -> None:
+    router = Router()
+    router.set_replicas(members)
+    for at, session in enumerate(["s", *sessions]):
+        if not members & only:
+            with pytest.raises(NoReplicaError):
+                router.choose("acme", "shop", session, 100, cached, avoid=avoid, only=only)
+            continue
+        choice = router.choose("acme", "shop", session, 100, cached, avoid=avoid, only=only)
+        assert choice.replica in members & only
+        router.begin(choice, 100, float(at))
+        router.begin(router.choose("other", "shop", session, 100, cached), 100, float(at))
+
+
+async def completed(http: httpx.AsyncClient, headers: dict[str, str], text: str) -> httpx.Response:
+    body = {"prompt": text, "max_tokens": 2, "stream": False}
+    return await http.post("/v1/completions", json=body, headers=headers, timeout=30)
+
+
+def prompts(replica: Replica) -> int:
+    """How many requests of tenants it got, whose prompts are longer than any probe's of so few blocks."""
+    return sum(body["max_tokens"] == 2 for body in replica.bodies)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+async def test_a_tenant_whose_replicas_are_all_down_is_refused_and_asks_no_other(tmp_path: Path, bound: bool) -> None:
+    """The control: a file that binds nobody sends the same tenant to the other region."""
+    replicas = [Replica(vocabulary=TOKENIZER.vocabulary_tokens, block=128) for _ in range(2)]
+    for one in replicas:
+        await one.start()
+    inside, outside = replicas
+    make_secret(tmp_path / "salt")
+    urls = ", ".join(f"'{one.url}/v1'" for one in replicas)
+    profile = tmp_path / "team.toml"
+    profile.write_text(
+        f"{EU}[model]\ntokenizer = '{TOKENIZER_PATH}'\n[limits]\nretry_wait_ms = 200\n"
+        f"[pool.fast]\nreplicas = [{urls}]\nregions = ['eu', 'us']\ncheck_every_s = 0.2\nbatch = 1\n"
+        f"[identity]\nurl = '{tmp_path / 'i.db'}'\npoll_ms = 20\nsalt_file = 'salt'\n{BOUND * bound}"
+    )
+    acme, free = await keys_of(tmp_path, "acme", "free")
+    command = (sys.executable, "-m", "foretype_backend", "serve", "--port", "0", "--no-telemetry")
+    arguments = ("--profile", str(profile), "--state-dir", str(tmp_path))
+    async with contextlib.AsyncExitStack() as stack:
+        for one in replicas:
+            stack.push_async_callback(one.stop)
+        _, url = await stack.enter_async_context(serving(*arguments, command=command))
+        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, trust_env=False))
+        many = await asyncio.gather(*(completed(http, acme, f"{at} {LINES}") for at in range(12)))
+        assert {answer.status_code for answer in many} == {200}
+        assert (prompts(outside) == 0) is bound, "twelve at once overflow to where they may"
+        everybody = await asyncio.gather(*(completed(http, free, f"{at} {LINES}") for at in range(12)))
+        assert {answer.status_code for answer in everybody} == {200}
+        assert prompts(outside) > 0
+
+        await inside.stop()
+        before = prompts(outside)
+        for at in range(4):
+            answer = await completed(http, acme, f"again {at} {LINES}")
+            assert answer.status_code == (503 if bound else 200), answer.text
+        assert (prompts(outside) == before) is bound
+        assert (await completed(http, free, LINES)).status_code == 200
+        if bound:
+            assert answer.json()["error"]["message"] == FAULT_TOLD[Fault.REGION]
+            await inside.start()
+            async with asyncio.timeout(20):
+                while (await completed(http, acme, LINES)).status_code != 200:  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.05)
+            assert prompts(outside) == before + 1
