@@ -1,0 +1,137 @@
+"""Keystrokes become bursts: what a developer did in one place before going on elsewhere, as one replacement. Pure, with injected time.
+
+What was not typed is known as such and is no evidence: undo and redo give back a text that was there before, a formatter changes blanks
+or many places at once, a paste brings lines, a suggestion is announced by who applied it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from foretype_context.text.document import Edit
+from foretype_context.text.strings import common_prefix, common_suffix
+
+__all__ = ["Burst", "Bursts", "How"]
+
+_GAP_CHARS: Final = 1
+"""A change this near belongs to the burst, as the other quote or bracket does."""
+_PASTE_CHARS: Final = 40
+_REMEMBERED: Final = 64
+"""Texts that an undo may come back to."""
+
+
+class How(StrEnum):
+    """How a text changed."""
+
+    TYPED = "typed"
+    ACCEPTED = "accepted"
+    PASTED = "pasted"
+    FORMATTED = "formatted"
+    UNDONE = "undone"
+
+
+class Burst(NamedTuple):
+    """One replacement: `edit` made `before` into `after`.
+
+    Attributes:
+        edit: as short as it can be; of a burst that came to nothing, empty.
+        ended_s: when its last key was typed, on the clock of who told of it.
+    """
+
+    before: str
+    after: str
+    edit: Edit
+    how: How
+    ended_s: float
+
+
+class Bursts:
+    """The bursts of one document."""
+
+    def __init__(self, text: str) -> None:
+        self._base = self._text = text
+        self._start = self._end = 0  # of the burst's text, in what the text is now
+        self._how = How.TYPED
+        self._ended_s = 0.0
+        self._seen = deque[bytes]([_digest(text)], _REMEMBERED)
+
+    @property
+    def open(self) -> Burst | None:
+        """The burst that may still grow; None where nothing differs."""
+        return None if self._base == self._text else self._burst()
+
+    def changed(self, edits: Sequence[Edit], after: str, now_s: float, *, accepted: bool = False) -> Burst | None:
+        """The text became `after` by `edits`, each in the coordinates that the one before it left.
+
+        Args:
+            accepted: it is a suggestion that was taken.
+
+        Returns:
+            The burst that this change ended, where it stands elsewhere or was made otherwise.
+        """
+        if after == self._text:
+            return None
+        how = self._told(edits, after, accepted=accepted)
+        joins = self._base != self._text and how is self._how is How.TYPED and self._touches(edits)
+        ended = None if joins or self._base == self._text else self._burst()
+        if not joins:
+            self._base, self._how = self._text, how
+            self._start = self._end = edits[0].start if edits else 0
+        for edit in edits:
+            self._grow(edit)
+        self._text, self._ended_s = after, now_s
+        self._seen.append(_digest(after))
+        if how is How.UNDONE:  # what was taken back is no evidence, and what it gives back is none either
+            self._base = after
+            return None
+        return ended
+
+    def end(self) -> Burst | None:
+        """The developer went on: whatever is open is over."""
+        ended = self.open
+        self._base = self._text
+        return ended
+
+    def _told(self, edits: Sequence[Edit], after: str, *, accepted: bool) -> How:
+        if accepted:
+            return How.ACCEPTED
+        if _digest(after) in self._seen:
+            return How.UNDONE
+        inserted = "".join(edit.text for edit in edits)
+        if len(edits) > 2 or _same_but_blanks(self._text, after):
+            typed = len(edits) == 1 and (edits[0].text.strip(" \t\r\n") == "" and len(edits[0].text) < _PASTE_CHARS)
+            return How.TYPED if typed else How.FORMATTED
+        if len(inserted) >= _PASTE_CHARS or inserted.strip("\r\n").count("\n") >= 1:
+            return How.PASTED
+        return How.TYPED
+
+    def _touches(self, edits: Sequence[Edit]) -> bool:
+        return all(edit.start <= self._end + _GAP_CHARS and edit.end >= self._start - _GAP_CHARS for edit in edits)
+
+    def _grow(self, edit: Edit) -> None:
+        shift = len(edit.text) - (edit.end - edit.start)
+        start, end = min(self._start, edit.start), max(self._end, edit.end)
+        self._start, self._end = start, end + shift
+
+    def _burst(self) -> Burst:
+        head = common_prefix(self._base, self._text)
+        most = min(len(self._base), len(self._text)) - head
+        tail = common_suffix(self._base, self._text, most)
+        edit = Edit(head, len(self._base) - tail, self._text[head : len(self._text) - tail])
+        return Burst(self._base, self._text, edit, self._how, self._ended_s)
+
+
+def _digest(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).digest()
+
+
+def _same_but_blanks(before: str, after: str) -> bool:
+    if abs(len(before) - len(after)) > 4096:
+        return False
+    head = common_prefix(before, after)
+    tail = common_suffix(before, after, min(len(before), len(after)) - head)
+    return "".join(before[head : len(before) - tail].split()) == "".join(after[head : len(after) - tail].split())

@@ -1,0 +1,172 @@
+"""Where names are declared and how far they are seen, as one table for the languages whose references are followed.
+
+Places are `parent` or `parent.field` of a name in tree-sitter's tree. What no rule can tell for certain poisons a name: nobody follows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+__all__ = ["RULES", "NameRules"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRules:
+    """One language.
+
+    Attributes:
+        names: node types that name something that is declared in a scope.
+        declares: places where a name is declared.
+        declares_outside: places where the name is declared in the scope around the node that it names.
+        patterns: places through which a declaration reaches a name: `for (a, b) in …`.
+        others: places where such a node is no name of a scope (attributes, labels, keywords of calls).
+        poisons: places whose names are not followed at all.
+        scopes: node types that open a scope.
+        functions: those of them to which hoisted declarations belong; a body right below one is the same scope.
+        bodies: node types of such a body.
+        hoisted: node types of declarations that belong to the function, wherever in it they stand.
+        unseen: scopes whose names are not seen in the functions inside (Python's classes).
+        shorthands: node types that are name and key at once: `{width}` becomes `{width: size}`.
+    """
+
+    names: frozenset[str]
+    declares: frozenset[str]
+    declares_outside: frozenset[str] = frozenset()
+    patterns: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+    poisons: frozenset[str] = frozenset()
+    scopes: frozenset[str]
+    functions: frozenset[str]
+    bodies: frozenset[str] = frozenset()
+    hoisted: frozenset[str] = frozenset()
+    unseen: frozenset[str] = frozenset()
+    shorthands: frozenset[str] = frozenset()
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PYTHON: Final = NameRules(
+    names=_set("identifier"),
+    declares=_set(
+        "parameters lambda_parameters default_parameter.name typed_parameter typed_default_parameter.name assignment.left "
+        "augmented_assignment.left for_statement.left for_in_clause.left named_expression.name as_pattern_target"
+    ),
+    declares_outside=_set("function_definition.name class_definition.name"),
+    patterns=_set("pattern_list tuple_pattern list_pattern list_splat_pattern dictionary_splat_pattern"),
+    others=_set("attribute.attribute keyword_argument.name"),
+    poisons=_set(
+        "global_statement nonlocal_statement class_pattern dotted_name aliased_import.alias keyword_pattern splat_pattern "
+        "type_parameter"
+    ),
+    scopes=_set(
+        "module function_definition class_definition lambda list_comprehension set_comprehension dictionary_comprehension "
+        "generator_expression"
+    ),
+    functions=_set(
+        "module function_definition class_definition lambda list_comprehension set_comprehension dictionary_comprehension "
+        "generator_expression"
+    ),
+    unseen=_set("class_definition"),
+)
+_JAVASCRIPT: Final = NameRules(
+    names=_set("identifier shorthand_property_identifier shorthand_property_identifier_pattern"),
+    declares=_set(
+        "formal_parameters variable_declarator.name catch_clause.parameter arrow_function.parameter required_parameter.pattern "
+        "optional_parameter.pattern function_expression.name for_in_statement.left"
+    ),
+    declares_outside=_set(
+        "function_declaration.name generator_function_declaration.name class_declaration.name enum_declaration.name"
+    ),
+    patterns=_set(
+        "object_pattern array_pattern pair_pattern.value assignment_pattern.left object_assignment_pattern.left rest_pattern"
+    ),
+    others=_set("property_signature.name namespace_import_name"),
+    poisons=_set(
+        "import_specifier.name import_specifier.alias import_clause namespace_import export_specifier.name export_specifier.alias "
+        "class.name internal_module.name import_require_clause import_alias with_statement.object decorator"
+    ),
+    scopes=_set(
+        "program function_declaration function_expression arrow_function method_definition generator_function_declaration "
+        "generator_function statement_block for_statement for_in_statement catch_clause switch_body class_static_block"
+    ),
+    functions=_set(
+        "program function_declaration function_expression arrow_function method_definition generator_function_declaration "
+        "generator_function class_static_block"
+    ),
+    bodies=_set("statement_block"),
+    hoisted=_set("variable_declaration"),
+    shorthands=_set("shorthand_property_identifier shorthand_property_identifier_pattern"),
+)
+_GO: Final = NameRules(
+    names=_set("identifier"),
+    declares=_set(
+        "parameter_declaration.name variadic_parameter_declaration.name short_var_declaration.left var_spec.name const_spec.name "
+        "type_switch_statement.alias"
+    ),
+    declares_outside=_set("function_declaration.name"),
+    patterns=_set("expression_list"),
+    poisons=_set("literal_element range_clause.left receive_statement.left dot"),
+    scopes=_set(
+        "source_file function_declaration method_declaration func_literal block if_statement for_statement expression_switch_statement "
+        "type_switch_statement expression_case type_case default_case communication_case"
+    ),
+    functions=_set("source_file function_declaration method_declaration func_literal"),
+    bodies=_set("block"),
+)
+_JAVA: Final = NameRules(
+    names=_set("identifier"),
+    declares=_set(
+        "formal_parameter.name variable_declarator.name catch_formal_parameter.name enhanced_for_statement.name resource.name "
+        "inferred_parameters lambda_expression.parameters"
+    ),
+    others=_set(
+        "method_invocation.name field_access.field method_declaration.name class_declaration.name constructor_declaration.name "
+        "interface_declaration.name enum_declaration.name record_declaration.name annotation.name marker_annotation.name "
+        "element_value_pair.key scoped_identifier.name scoped_identifier.scope labeled_statement break_statement continue_statement "
+        "enum_constant.name method_reference compact_constructor_declaration.name import_declaration package_declaration"
+    ),
+    poisons=_set("instanceof_expression.name type_pattern record_pattern_component switch_label"),
+    scopes=_set(
+        "program class_body interface_body enum_body method_declaration constructor_declaration block for_statement "
+        "enhanced_for_statement lambda_expression catch_clause try_with_resources_statement switch_block record_declaration"
+    ),
+    functions=_set(
+        "program class_body interface_body enum_body method_declaration constructor_declaration lambda_expression"
+    ),
+    bodies=_set("block constructor_body"),
+)
+_RUST: Final = NameRules(
+    names=_set("identifier"),
+    declares=_set("parameter.pattern let_declaration.pattern closure_parameters for_expression.pattern"),
+    declares_outside=_set("function_item.name const_item.name static_item.name"),
+    patterns=_set("tuple_pattern mut_pattern reference_pattern ref_pattern slice_pattern"),
+    others=_set("label"),
+    poisons=_set(
+        "match_pattern let_condition.pattern captured_pattern tuple_struct_pattern struct_pattern field_pattern or_pattern "
+        "scoped_identifier.path scoped_identifier.name use_list use_declaration.argument use_as_clause.alias macro_invocation.macro "
+        "macro_definition.name token_binding_pattern scoped_use_list.path token_tree"
+    ),
+    scopes=_set(
+        "source_file function_item closure_expression block for_expression match_arm if_expression while_expression impl_item mod_item"
+    ),
+    functions=_set("source_file function_item closure_expression"),
+    bodies=_set("block"),
+    shorthands=_set("shorthand_field_initializer"),
+)
+
+RULES: Final = MappingProxyType(
+    {
+        "python": _PYTHON,
+        "javascript": _JAVASCRIPT,
+        "typescript": _JAVASCRIPT,
+        "typescriptreact": _JAVASCRIPT,
+        "go": _GO,
+        "java": _JAVA,
+        "rust": _RUST,
+    }
+)
+"""By LSP language id."""

@@ -1,0 +1,74 @@
+"""A declaration got another name: the places that still have the old one.
+
+One example is enough here, and nowhere else: of thirteen replacements of a name in a recorded session one was repeated by hand, but a
+name whose declaration is gone is an error until it follows.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from tree_sitter import Node
+
+from foretype_context.edits.bursts import Burst, How
+from foretype_context.edits.names import Place, is_named_near, places_renamed
+from foretype_context.text.document import Edit
+
+__all__ = ["Rename", "rename_in", "sites_of"]
+
+_NAME: Final = re.compile(r"[^\W\d]\w*")
+_NAME_CHARS_MAX: Final = 64
+
+
+class Rename(NamedTuple):
+    """`old` became `new` at character `at` of the text as it is now."""
+
+    old: str
+    new: str
+    at: int
+
+
+def rename_in(burst: Burst) -> Rename | None:
+    """The one name that a burst replaced by another; None where it did anything else.
+
+    A letter more or less is a name replaced as well: what counts are the whole words before and after.
+    """
+    if burst.how is not How.TYPED:
+        return None
+    start, end, text = burst.edit
+    head = tail = 0
+    while start - head > 0 and _in_name(burst.before[start - head - 1]) and head <= _NAME_CHARS_MAX:
+        head += 1
+    while end + tail < len(burst.before) and _in_name(burst.before[end + tail]) and tail <= _NAME_CHARS_MAX:
+        tail += 1
+    old = burst.before[start - head : end + tail]
+    new = burst.after[start - head : start + len(text) + tail]
+    if old == new or max(len(old), len(new)) > _NAME_CHARS_MAX:
+        return None
+    if _NAME.fullmatch(old) is None or _NAME.fullmatch(new) is None:
+        return None
+    return Rename(old, new, start - head)
+
+
+def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str) -> list[Edit]:
+    """What the rename leaves to do, in order of the text; nothing where that is not certain.
+
+    Args:
+        root, source: of `text`, as it is now.
+    """
+    at = len(text[: rename.at].encode("utf-8", "surrogatepass"))
+    places = places_renamed(root, source, language, at, old=rename.old, new=rename.new)
+    if not places or is_named_near(root, source, language, at, rename.new, but=at):
+        return []
+    return [_edit(place, rename, source) for place in places]
+
+
+def _edit(place: Place, rename: Rename, source: bytes) -> Edit:
+    start = len(source[: place.start].decode("utf-8", "surrogatepass"))
+    text = f"{rename.old}: {rename.new}" if place.shorthand else rename.new
+    return Edit(start, start + len(rename.old), text)
+
+
+def _in_name(character: str) -> bool:
+    return character == "_" or character.isalnum()
