@@ -25,7 +25,7 @@ def sites(marked: str, language: str, old: str = "width") -> tuple[list[Edit], l
     at = plain.index("«")
     text = before[:at] + NEW + before[at + len(old) :]
     rename = rename_in(_typed(before, at, old))
-    assert rename == Rename(old, NEW, at)
+    assert rename is not None and rename == Rename(old, NEW, at)
     source = text.encode()
     tree = parse_bounded(source, language)
     assert tree is not None

@@ -53,9 +53,10 @@ class Bursts:
     """The bursts of one document."""
 
     def __init__(self, text: str) -> None:
-        self._base = self._text = text
+        self._base: str = text
+        self._text: str = text
         self._start = self._end = 0  # of the burst's text, in what the text is now
-        self._how = How.TYPED
+        self._how: How = How.TYPED
         self._ended_s = 0.0
         self._seen = deque[bytes]([_digest(text)], _REMEMBERED)
 
