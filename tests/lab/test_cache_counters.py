@@ -12,8 +12,6 @@ from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_lab.cache_counters.compare import compare, prompts_of, summary
 from foretype_lab.commands import bench
-from foretype_lab.errors import VllmError
-from foretype_lab.other_engines.vllm_engine import find_vllm
 from foretype_lab.prefill.asking_moments import moments_of
 from foretype_models.artifacts import locate
 from typer.testing import CliRunner
@@ -112,20 +110,3 @@ def test_bad_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("FORETYPE_VLLM_PYTHON", str(tmp_path / "none"))
     done = runner.invoke(bench, ["counters", str(recording)])
     assert done.exit_code == 2 and "make vllm-env" in done.output
-
-
-@pytest.mark.slow
-@pytest.mark.vllm
-@pytest.mark.timeout(600)
-def test_vllm_counts_as_the_simulation_does(tmp_path: Path) -> None:
-    try:
-        find_vllm()
-    except VllmError as error:
-        pytest.skip(str(error))
-    recording = write(tmp_path / "s.jsonl")
-    done = CliRunner().invoke(bench, ["counters", str(recording), "--json"])
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    for row in result["layouts"].values():
-        assert row["requests"] > 3 and row["cached_tokens_counted"] > 0
-        assert row["agreement"] == 1.0, row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -105,6 +106,26 @@ def test_colleagues_share_the_repository_part(tmp_path: Path) -> None:
 def test_bad_sizes_are_refused_by_name(sizes: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(bench, ["prefix-cache", str(tmp_path), "--sizes", sizes])
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["routing", "prefix-cache"])
+def test_the_commands_type_the_commits_of_a_repository_and_say_what_was_cached(command: str, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for at in range(2):
+        (tmp_path / "a.py").write_text("".join(f"def f{n}(x):\n    return x + {n}\n" for n in range(20 + 10 * at)))
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-qm", f"{at}")
+    small = [str(tmp_path), "--developers", "2", "--commits", "1", "--requests", "5"]
+    small += ["--replicas", "2", "--sessions", "2"] if command == "routing" else ["--tenants", "2"]
+    table = CliRunner().invoke(bench, [command, *small])
+    assert table.exit_code == 0 and "%" in table.output, table.output
+    result = json.loads(CliRunner().invoke(bench, [command, *small, "--json"]).stdout)
+    rows = (
+        result["replicas"]["2"]
+        if command == "routing"
+        else {name: result[name] for name in ("lru", "range_retirement")}
+    )
+    assert len(rows) >= 2 and all(0 < row["cached_share"] < 1 for row in rows.values())
 
 
 def test_no_repository_is_an_error_with_its_name(tmp_path: Path) -> None:
