@@ -265,10 +265,16 @@ def test_weights_that_know_nothing_are_refused(state: Path, tiny: Path) -> None:
     assert not [name for name in os.listdir(state) if name.startswith(".trying-")]
 
 
+@pytest.mark.slow  # it is tried again for 25 s
 def test_no_network_is_one_sentence_and_nothing_changes(state: Path, tmp_path: Path) -> None:
     arguments = ("qwen2.5-coder-0.5b", "--folder", tmp_path / "models", "--state-dir", state)
     said = refused(*arguments, HF_ENDPOINT="https://no-such-host.invalid", NO_PROXY="*")
     assert "no-such-host.invalid cannot be reached" in said and "HTTPS_PROXY" in said
+    assert not (state / "private.toml").exists()
+
+
+def test_a_hotels_page_is_one_sentence_and_nothing_changes(state: Path, tmp_path: Path) -> None:
+    arguments = ("qwen2.5-coder-0.5b", "--folder", tmp_path / "models", "--state-dir", state)
     with serving_file(FileServer(b"<html>Welcome to the hotel</html>", content_type="text/html")) as hotel:
         said = refused(*arguments, HF_ENDPOINT=f"http://127.0.0.1:{hotel.port}", NO_PROXY="*")
     assert "a web page came in place of the file" in said and "log in with a browser" in said

@@ -75,6 +75,10 @@ def test_both_days_of_a_pair_get_different_variants(day: datetime.date, user: st
     assert len({variant_of(user, one, salt="x", design=Design.BETWEEN) for one in near}) == 1
 
 
+def test_a_day_has_whole_pairs_of_blocks_or_is_one() -> None:
+    assert [hours for hours in range(1, 25) if hours == 24 or 24 % (2 * hours) == 0] == list(BLOCK_HOURS)
+
+
 @given(st.sampled_from([hours for hours in BLOCK_HOURS if hours != 24]), st.integers(0, 10**6), st.text(max_size=8))
 def test_pairs_of_hours_stay_within_a_day_and_hold_both_variants(hours: int, pair: int, user: str) -> None:
     blocks = 2 * pair, 2 * pair + 1
@@ -182,7 +186,8 @@ def few(found: list[UserDay]) -> list[UserDay]:
     ("change", "options", "reason"),
     [
         (lose_days, AbOptions(), "sample ratio"),
-        (mix_days, AbOptions(), "saw both variants"),
+        (mix_days, AbOptions(), "saw both variants; a variant may change at midnight only"),
+        (mix_days, AbOptions(block_hours=6), "saw both variants; a variant may change between blocks only"),
         (cross, AbOptions(design=Design.BETWEEN), "in a design between users"),
         (few, AbOptions(), "at least 10"),
         (list, AbOptions(salt="another"), "another variant than salt"),

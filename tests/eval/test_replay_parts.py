@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -47,16 +48,29 @@ def replayed(repo: Path, old: str, id: str) -> str:
 LINES = st.lists(st.sampled_from(["a = 1\n", "b = 2\n", "\n", "def f():\n", "    return é\n", "x\r\n"]), max_size=12)
 
 
-@settings(deadline=None, max_examples=40)
-@given(LINES, LINES)
-def test_typing_every_stretch_of_an_edit_gives_the_new_file_line_by_line(
-    tmp_path_factory: pytest.TempPathFactory, old: list[str], new: list[str]
-) -> None:
+@pytest.fixture(scope="module")
+def one_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repo = tmp_path_factory.mktemp("repo")
     git(repo, "init", "-q")
-    commit(repo, m__py="".join(old), other="x")
-    id = commit(repo, m__py="".join(new))
-    loaded = load_commit(repo, id, suffixes=[".py"])
+    return repo
+
+
+def imported(repo: Path, *texts: str) -> None:
+    """A branch of commits that hold `m.py` so, made by one process."""
+    stream = "reset refs/heads/main\n"
+    for number, text in enumerate(texts):
+        stream += f"commit refs/heads/main\ncommitter t <t@example.org> {number} +0000\ndata 1\nc\n"
+        stream += f"M 644 inline m.py\ndata {len(text.encode())}\n{text}\n"
+    subprocess.run(["git", "-C", repo, "fast-import", "--quiet", "--force"], input=stream.encode(), check=True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(old=LINES, new=LINES)
+def test_typing_every_stretch_of_an_edit_gives_the_new_file_line_by_line(
+    one_repo: Path, old: list[str], new: list[str]
+) -> None:
+    imported(one_repo, "".join(old), "".join(new))
+    loaded = load_commit(one_repo, git(one_repo, "rev-parse", "refs/heads/main"), suffixes=[".py"])
     text_new = "".join(new)
     for stretch in loaded.stretches:
         assert text_new.startswith(stretch.before)

@@ -27,6 +27,7 @@ def test_vllm_counts_as_the_simulation_does(tmp_path: Path) -> None:
         assert row["agreement"] == 1.0, row
 
 
+@pytest.mark.timeout(600)
 def test_the_engine_bench_measures_what_it_is_asked_for(model_folder: Path) -> None:
     parts = ["serving", "cancel", "isolation"]
     asked = ["--model", str(model_folder), "--parts", ",".join(parts), "--samples", "8", "--seconds", "1", "--json"]
