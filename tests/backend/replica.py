@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -59,9 +60,10 @@ class Replica:
         self.aborted: list[str] = []
         self.disconnects = self.starts = self.computed_tokens = 0
         self._live: dict[str, asyncio.Event] = {}
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        # Bound for as long as this is used, and never listened on: no other process gets the port before the start or between two.
+        kept = self._bound(0)
+        weakref.finalize(self, kept.close)
+        self.port: int = kept.getsockname()[1]
         self._server: uvicorn.Server | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -72,7 +74,7 @@ class Replica:
     async def start(self) -> None:
         self.starts += 1
         self.cache.clear()
-        listener = self._listener()
+        listener = self._bound(self.port)
         config = uvicorn.Config(self._app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
@@ -80,11 +82,11 @@ class Replica:
         while not self._server.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.005)
 
-    def _listener(self) -> socket.socket:
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
-        return listener
+    def _bound(self, port: int) -> socket.socket:
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(("127.0.0.1", port))
+        return made
 
     async def stop(self) -> None:
         if self._server is not None and self._task is not None:
