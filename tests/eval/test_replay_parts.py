@@ -263,7 +263,10 @@ def test_latin_1_names_and_files_without_a_last_line_end_are_typed(repo: Path) -
     assert [(s.path, s.target) for s in loaded.stretches] == [("é ü.py", "a = 1")]
 
 
-def test_slices_name_language_place_and_length() -> None:
-    assert slices_of("return value", "python", "    ") == ["language:python", "position:line start", "length:up to 25"]
-    assert slices_of("x" * 51 + "\nmore", "", "foo(")[1:] == ["position:after a separator", "length:over 50"]
+def test_slices_name_language_place_length_and_whether_it_parses() -> None:
+    unsaid = ["within:code", "parses:unknown"]
+    first = ["language:python", "position:line start", "length:up to 25"]
+    assert slices_of("return value", "python", "    ") == first + unsaid
+    assert slices_of("x" * 51 + "\nmore", "", "foo(")[1:3] == ["position:after a separator", "length:over 50"]
     assert slices_of("lue", "go", "va")[1] == "position:in a word"
+    assert slices_of("lue", "go", "va", "string", False)[3:] == ["within:string", "parses:no"]
