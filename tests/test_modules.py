@@ -51,7 +51,6 @@ THROUGH = {
     "foretype_backend.engines.ollama": "backend/test_engine_servers.py",
     "foretype_backend.engines.openai.lm_studio": "backend/test_engine_servers.py",
     "foretype_backend.engines.vllm": "vllm/test_engine.py",
-    "foretype_backend.experiments": "backend/test_audit.py",
     "foretype_backend.fleet": "backend/test_pool.py",
     "foretype_backend.fleet.warmup_requests": "backend/test_warm.py",
     "foretype_backend.serving": "backend/test_stream_door.py",
