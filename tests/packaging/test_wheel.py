@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 from foretype_lsp.transport.framing import Framing, frame
+from packaging_support import ROOT, pip
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120.0
 WHEEL_MB_MAX = 19.5
 SOURCE = "def total(values):\n    result = 0\n    for value in values:\n        result += \n    return result\n"
@@ -40,12 +40,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip("wheel", "--no-deps", "--wheel-dir", out, ROOT)
     (found,) = out.glob("*.whl")
     return found
-
-
-def pip(*arguments: object) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @dataclass(frozen=True)
