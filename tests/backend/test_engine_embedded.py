@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import gguf
+import openvino
 import psutil
 import pytest
 import pytest_asyncio
@@ -360,6 +361,22 @@ async def test_a_device_that_cannot_run_the_model_leaves_it_to_the_cpu_and_says_
         await other.close()
 
 
+async def test_a_device_that_is_left_open_is_the_cpu_where_there_is_no_other(
+    model: Path, engine: EmbeddedEngine
+) -> None:
+    """Where OpenVINO names a GPU that would answer, in figures of its own."""
+    devices = str(openvino.Core().available_devices)
+    if "GPU" in devices:
+        pytest.skip(f"OpenVINO computes with {devices} here")
+    other = EmbeddedEngine.from_config(model=model, threads=1, device="AUTO")
+    await other.start()
+    try:
+        assert not [note for note in other.capabilities().notes if "the CPU does" in note]
+        assert ids_of(await collect(other, "a", PROMPT)) == ids_of(await collect(engine, "auto", PROMPT))
+    finally:
+        await other.close()
+
+
 async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
     with pytest.raises(TypeError, match="model"):
         load_engine("embedded")
@@ -367,7 +384,7 @@ async def test_options_that_do_not_exist_or_cannot_be_are_named() -> None:
         load_engine("embedded", modle="x")
     with pytest.raises(ValueError, match="chunk_tokens"):
         load_engine("embedded", model="x.gguf", chunk_tokens=1)
-    with pytest.raises(ValueError, match=r"device is 'NPU'; it is CPU, GPU, or GPU\.1"):
+    with pytest.raises(ValueError, match=r"device is 'NPU'; it is AUTO, CPU, GPU, or GPU\.1"):
         load_engine("embedded", model="x.gguf", device="NPU")
     with pytest.raises(UnknownEngineError, match="embedded"):
         load_engine("lama")

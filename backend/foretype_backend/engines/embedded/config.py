@@ -19,7 +19,7 @@ class EmbeddedConfig:
     Attributes:
         model: a GGUF file (llama, qwen2 or qwen3 shape).
         device: what computes, by OpenVINO's names: `CPU`, `GPU`, `GPU.1`. Where another than the CPU cannot open the model the CPU
-            does, and the engine's notes say so.
+            does, and the engine's notes say so. `AUTO`: the first GPU that OpenVINO names; the CPU where it names none.
         cache_bytes: most memory of the key-value cache; it grows up to it with use.
         chunk_tokens: prefill tokens in one step: a cancel waits for at most one step.
         max_sequences: requests computed at once.
@@ -56,8 +56,8 @@ class EmbeddedConfig:
     healthy_after_s: float = 30.0
 
     def __post_init__(self) -> None:
-        if re.fullmatch(r"CPU|GPU(\.\d{1,2})?", self.device) is None:
-            raise ValueError(f"device is {self.device!r}; it is CPU, GPU, or GPU.1 for a second one")
+        if re.fullmatch(r"AUTO|CPU|GPU(\.\d{1,2})?", self.device) is None:
+            raise ValueError(f"device is {self.device!r}; it is AUTO, CPU, GPU, or GPU.1 for a second one")
         for name, least in (
             ("cache_bytes", _MIB),
             ("chunk_tokens", 32),

@@ -17,7 +17,7 @@ import openvino_genai as genai
 from foretype_backend.engines.embedded.pipeline import Read, Sampling
 from foretype_backend.errors import PipelineError
 
-__all__ = ["BLOCK_TOKENS", "GPU_BLOCK_TOKENS", "OpenVinoPipeline", "PipelineConfig", "library_versions"]
+__all__ = ["BLOCK_TOKENS", "GPU_BLOCK_TOKENS", "OpenVinoPipeline", "PipelineConfig", "first_gpu", "library_versions"]
 
 BLOCK_TOKENS: Final = 32
 """Tokens in a block of the key-value cache, on CPU with the u8 cache that is the default there."""
@@ -42,6 +42,11 @@ class PipelineConfig:
     threads: int
     device: str = "CPU"
     prompt_lookup_tokens: int = 0
+
+
+def first_gpu() -> str | None:
+    """OpenVINO's name of the first GPU of this machine that it computes with; None where it names none."""
+    return next((str(name) for name in ov.Core().available_devices if str(name).startswith("GPU")), None)
 
 
 def library_versions() -> str:

@@ -37,6 +37,7 @@ from foretype_backend.engines.embedded.openvino_pipeline import (
     GPU_BLOCK_TOKENS,
     OpenVinoPipeline,
     PipelineConfig,
+    first_gpu,
     library_versions,
 )
 from foretype_backend.engines.embedded.pipeline import Sampling
@@ -122,12 +123,13 @@ def _read_commands(commands: Commands) -> None:
 
 def _load(configure: Configure, header: ModelHeader, send: Callable[[list[Report]], None]) -> tuple[WorkerLoop, Ready]:
     """On the device that is asked for; on the CPU where that cannot open the model."""
+    device = first_gpu() or "CPU" if configure.device == "AUTO" else configure.device
     try:
-        return _load_on(configure.device, configure, header, send)
+        return _load_on(device, configure, header, send)
     except PipelineError as error:
-        if configure.device == "CPU":
+        if device == "CPU":
             raise
-        note = f"{configure.device} cannot run this model ({error}); the CPU does"
+        note = f"{device} cannot run this model ({error}); the CPU does"
         _logger.warning("%s", note)
     return _load_on("CPU", configure, replace(header, notes=(*header.notes, note)), send)
 
