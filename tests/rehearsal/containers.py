@@ -233,14 +233,16 @@ class Host:
             wrap += ["--perms", "1777", "--tmpfs", "/tmp"]
         for place, source in container.image.binds.items():
             wrap += ["--ro-bind", str(source), place]
-            if source.is_relative_to(Path(__file__).parents[2]) or (source / "pyvenv.cfg").exists():
-                wrap += ["--ro-bind", str(source), str(source)]  # its commands name their Python by this path
         for bind in container.binds:
             if bind.source is None:
                 size = [] if bind.size is None else ["--size", str(bind.size)]
                 wrap += [*size, "--perms", f"{bind.mode:04o}", "--tmpfs", bind.target]
             else:
                 wrap += ["--bind" if bind.writable else "--ro-bind", str(bind.source), bind.target]
+        for source in container.image.binds.values():
+            if source.is_relative_to(Path(__file__).parents[2]) or (source / "pyvenv.cfg").exists():
+                # Its commands name their Python by this path: after a /tmp of the container's own, in which a checkout may be.
+                wrap += ["--ro-bind", str(source), str(source)]
         if container.read_only:
             wrap += ["--remount-ro", "/"]
         for key, value in {"HOME": "/", **container.image.environment, **container.environment}.items():
@@ -256,6 +258,7 @@ def _open_to_all(wrap: list[str]) -> list[str]:
     operands = {"--ro-bind": 2, "--bind": 2, "--tmpfs": 1, "--proc": 1, "--dev": 1}
     opened: list[str] = []
     mounted: set[Path] = set()
+    empty: set[Path] = set()
     made: set[Path] = set()
     at = 0
     while at < len(wrap):
@@ -263,12 +266,13 @@ def _open_to_all(wrap: list[str]) -> list[str]:
         if words > 1:
             target = Path(wrap[at + words - 1])
             for parent in reversed(target.parents[:-1]):
-                if parent not in made and not mounted & {parent, *parent.parents}:
+                if parent not in made | mounted and not (mounted - empty) & set(parent.parents):
                     # What stands before an option that changes it, as `--perms` does, stays before it.
                     cut = len(opened) - (2 if opened[-2:-1] == ["--perms"] else 0)
                     opened[cut:cut] = ["--perms", "0755", "--dir", str(parent)]
                     made.add(parent)
             mounted.add(target)
+            empty |= {target} if wrap[at] == "--tmpfs" else set()
         opened += wrap[at : at + words]
         at += words
     return opened
