@@ -12,6 +12,7 @@ from backend.model_servers import LlamaCpp, LmStudio, Ollama, running
 from backend.test_gateway_process import refused, serving
 from backend.tiny_gguf import byte_level_tokens, write_tiny_gguf
 from backend.world import TOKENIZER_PATH
+from foretype_backend.config.check import check_file
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.start.cli import tell_of_servers
 from foretype_context.grammars.grammar import grammar
@@ -192,3 +193,13 @@ async def test_who_names_no_model_is_told_of_the_better_one_that_runs(
         f"foretype serve: ollama at {server.root} has qwen2.5-coder:1.5b-base, and this is the shipped model; `foretype use "
         f"ollama:qwen2.5-coder:1.5b-base` takes it for your editors, `--engine ollama --model {server.root}` here\n"
     )
+
+
+async def test_config_check_waits_five_seconds_for_a_server_and_no_longer(tmp_path: Path) -> None:
+    profile = tmp_path / "profile.toml"
+    async with running(LlamaCpp(loading=1 << 30)) as server:
+        profile.write_text(f"[engine]\nname = 'llama-cpp'\nmodel = '{server.root}'\n")
+        async with asyncio.timeout(60):  # a start would wait two minutes
+            found = await asyncio.to_thread(check_file, profile)
+    assert found is not None
+    assert found.message.endswith("/props: is still loading its model; wait until it is there")

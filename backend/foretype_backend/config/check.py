@@ -22,6 +22,8 @@ from foretype_backend.start.plan import StartPlan, plan
 __all__ = ["Finding", "app", "check_file", "examine", "finding_of", "line_of"]
 
 _TABLE: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
+_ASK_S: Final = 5.0
+"""For what a running server says of its model: the tokenizer may stand nowhere else."""
 _LINE: Final = re.compile(r"\(at line (\d+)")
 
 
@@ -63,9 +65,9 @@ def check_file(path: Path) -> Finding | None:
 
 
 def examine(path: Path) -> tuple[Config, StartPlan]:
-    """What a gateway would start with. Nothing is asked. Raises ConfigError."""
+    """What a gateway would start with. Nothing is asked but the model of a server that runs already. Raises ConfigError."""
     config = load_config(profile=path)
-    start = plan(config)
+    start = plan(config, patience_s=_ASK_S)
     certificate = start.certificate
     if certificate is not None and certificate.expired(datetime.now(UTC)):
         # A gateway serves on: behind a proxy that does not look at it, an expired certificate is better than none.

@@ -19,6 +19,7 @@ from foretype_backend.errors import ConfigError
 from foretype_backend.operations.certificate import Certificate
 from foretype_backend.start.prepare import Parts, prepare
 from foretype_backend.start.profile import check_profile
+from foretype_backend.start.running_server import PATIENCE_S
 
 if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
     from foretype_backend.chat.pool import QualityParts
@@ -39,8 +40,13 @@ class StartPlan:
     quality: QualityParts | None
 
 
-def plan(config: Config) -> StartPlan:
+def plan(config: Config, *, patience_s: float = PATIENCE_S) -> StartPlan:
     """Read every file that a configuration names, and make what needs no other process. Nothing is written.
+
+    Of other processes only a server of the engines `ollama`, `llama-cpp` and `lm-studio` is asked: for its model and vocabulary.
+
+    Args:
+        patience_s: how long that may take.
 
     Raises:
         ConfigError: the first thing that keeps a gateway from starting: its field, and the remedy.
@@ -49,7 +55,7 @@ def plan(config: Config) -> StartPlan:
     check_tenants(config)
     _check_keys(config)
     check_secret_files(config)
-    parts = prepare(config)
+    parts = prepare(config, patience_s=patience_s)
     check_profile(config, parts)
     quality = None
     if config.pool.quality is not None:

@@ -18,7 +18,7 @@ from foretype_backend.engines.text_prompts import TextPrompts
 from foretype_backend.errors import ConfigError
 from foretype_backend.start.engine import given, loaded, make_engine, start_tokens
 from foretype_backend.start.model_files import context_of, folder_says, grammar_of, shipped_artifact, tokenizer_file_of
-from foretype_backend.start.running_server import RunningServer, check_tokenizer, find_server
+from foretype_backend.start.running_server import PATIENCE_S, RunningServer, check_tokenizer, find_server
 
 __all__ = ["Parts", "prepare"]
 
@@ -42,11 +42,18 @@ class Parts:
     measured: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def prepare(config: Config) -> Parts:
-    """Find the model's files and make the engine, not started. Raises ConfigError naming field and remedy."""
+def prepare(config: Config, *, patience_s: float = PATIENCE_S) -> Parts:
+    """Find the model's files and make the engine, not started.
+
+    Args:
+        patience_s: with a server that somebody runs already, which is asked for its model.
+
+    Raises:
+        ConfigError: names field and remedy.
+    """
     _check_place(config)
     artifact = shipped_artifact(config)
-    server = find_server(config) if config.engine.name in RUNNING_SERVERS else None
+    server = find_server(config, patience_s=patience_s) if config.engine.name in RUNNING_SERVERS else None
     name, tokenizer_file = tokenizer_file_of(config, artifact, server)
     try:
         tokenizer = tokenizer_from_bytes(tokenizer_file, name=name)

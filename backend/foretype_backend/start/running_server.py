@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import httpx
 from foretype_context.tokens.tokenizer import Tokenizer
@@ -21,11 +21,12 @@ from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_from, tok
 from foretype_backend.engines.openai.model_list import pick_model
 from foretype_backend.errors import ConfigError, EngineUnavailableError, ModelFileError
 
-__all__ = ["RunningServer", "check_tokenizer", "find_server"]
+__all__ = ["PATIENCE_S", "RunningServer", "check_tokenizer", "find_server"]
 
-_TIMEOUT: Final = httpx.Timeout(20.0, connect=2.0)
+_ANSWER_S: Final = 20.0
 """A vocabulary is some megabytes of JSON."""
-_LOAD_S: Final = 120.0
+PATIENCE_S: Final = 120.0
+"""For a server that still loads its model."""
 _LOADING_S: Final = 0.5
 _TEXT_ENGINES: Final = frozenset({"ollama", "lm-studio"})
 
@@ -81,8 +82,15 @@ class RunningServer:
         return grammar_spaces
 
 
-def find_server(config: Config) -> RunningServer:
-    """The server of a configuration whose engine is one of `RUNNING_SERVERS`. Raises ConfigError: none answers, or it lacks the model."""
+def find_server(config: Config, *, patience_s: float = PATIENCE_S) -> RunningServer:
+    """The server of a configuration whose engine is one of `RUNNING_SERVERS`.
+
+    Args:
+        patience_s: how long each address may take, loading included.
+
+    Raises:
+        ConfigError: none answers in time, or it lacks the model.
+    """
     engine, given = config.engine.name, config.engine.model
     named = config.model.name
     urls = RUNNING_SERVERS[engine]
@@ -94,10 +102,10 @@ def find_server(config: Config) -> RunningServer:
         raise ConfigError("engine.model", f"engine `{engine}` takes the base URL of a server, {urls[0]}")
     look = {"ollama": _ollama, "llama-cpp": _llama_cpp, "lm-studio": _lm_studio}[engine]
     problem: Exception | None = None
-    with _client(config) as client:
+    with _client(config, patience_s) as client:
         for url in urls:
             try:
-                return look(client, url.rstrip("/").removesuffix("/v1"), named)
+                return look(_Asker(client, time.monotonic() + patience_s), url.rstrip("/").removesuffix("/v1"), named)
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
                 problem = error
             except EngineUnavailableError as error:
@@ -145,15 +153,16 @@ def check_tokenizer(config: Config, server: RunningServer, tokenizer: Tokenizer,
 _SAMPLE: Final = "\ndef größe(x, *, n=1234):\n\treturn f'{x!r}'  # 日本 \r\n\n    if x is None:\n"
 
 
-def _client(config: Config) -> httpx.Client:
+def _client(config: Config, patience_s: float = PATIENCE_S) -> httpx.Client:
     key_file = config.engine.api_key_file
     key = None if key_file is None else read_token(Path(key_file), "engine.api_key_file", min_chars=1)
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    return httpx.Client(headers=headers, timeout=_TIMEOUT, trust_env=False)
+    timeout = httpx.Timeout(min(patience_s, _ANSWER_S), connect=2.0)
+    return httpx.Client(headers=headers, timeout=timeout, trust_env=False)
 
 
-def _ollama(client: httpx.Client, root: str, named: str | None) -> RunningServer:
-    listed = _get(client, f"{root}/api/tags").get("models")
+def _ollama(asker: _Asker, root: str, named: str | None) -> RunningServer:
+    listed = asker.get(f"{root}/api/tags").get("models")
     if not isinstance(listed, list):
         raise ValueError("it is no Ollama")  # noqa: TRY004
     entries = [cast("dict[str, object]", one) for one in cast("list[object]", listed) if isinstance(one, dict)]
@@ -164,7 +173,7 @@ def _ollama(client: httpx.Client, root: str, named: str | None) -> RunningServer
     model = pick_model(names, named, root, get=get, only=True)
     if model not in names:
         raise EngineUnavailableError(f"{root}: Ollama has no model {model!r}{get}")
-    reply = client.post(f"{root}/api/show", json={"model": model, "verbose": True})
+    reply = asker.client.post(f"{root}/api/show", json={"model": model, "verbose": True})
     reply.raise_for_status()
     said = cast("dict[str, Any]", reply.json())
     metadata = said.get("model_info")
@@ -178,8 +187,8 @@ def _ollama(client: httpx.Client, root: str, named: str | None) -> RunningServer
     )
 
 
-def _llama_cpp(client: httpx.Client, root: str, named: str | None) -> RunningServer:
-    props = _get(client, f"{root}/props")
+def _llama_cpp(asker: _Asker, root: str, named: str | None) -> RunningServer:
+    props = asker.get(f"{root}/props")
     if "default_generation_settings" not in props:
         raise ValueError("it is no llama-server")
     path = str(props.get("model_path") or "")
@@ -191,8 +200,8 @@ def _llama_cpp(client: httpx.Client, root: str, named: str | None) -> RunningSer
     return RunningServer(engine="llama-cpp", url=root, model=named, file=_readable(path))
 
 
-def _lm_studio(client: httpx.Client, root: str, named: str | None) -> RunningServer:
-    if not isinstance(_get(client, f"{root}/api/v0/models").get("data"), list):
+def _lm_studio(asker: _Asker, root: str, named: str | None) -> RunningServer:
+    if not isinstance(asker.get(f"{root}/api/v0/models").get("data"), list):
         raise ValueError("it is no LM Studio")  # noqa: TRY004  the server's answer is wrong, not an argument
     return RunningServer(engine="lm-studio", url=root, model=named)
 
@@ -207,12 +216,17 @@ def _readable(path: str) -> Path | None:
         return None
 
 
-def _get(client: httpx.Client, url: str) -> dict[str, Any]:
-    give_up = time.monotonic() + _LOAD_S
-    while (reply := client.get(url)).status_code == 503 and time.monotonic() < give_up:
-        time.sleep(_LOADING_S)  # llama-server, while it loads its model
-    reply.raise_for_status()
-    found: object = reply.json()
-    if not isinstance(found, dict):
-        raise ValueError("it does not answer with an object")  # noqa: TRY004
-    return cast("dict[str, Any]", found)
+class _Asker(NamedTuple):
+    client: httpx.Client
+    give_up_s: float
+
+    def get(self, url: str) -> dict[str, Any]:
+        while (reply := self.client.get(url)).status_code == 503:  # llama-server, while it loads its model
+            if time.monotonic() >= self.give_up_s:
+                raise EngineUnavailableError(f"{url}: is still loading its model; wait until it is there")
+            time.sleep(_LOADING_S)
+        reply.raise_for_status()
+        found: object = reply.json()
+        if not isinstance(found, dict):
+            raise ValueError("it does not answer with an object")  # noqa: TRY004
+        return cast("dict[str, Any]", found)

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from foretype_lab.errors import LlamaServerError, PeerResultError
 from foretype_lab.peer.page import table_of, write_page
-from foretype_lab.peer.run import SYSTEMS, PeerOptions, run_peer
+from foretype_lab.peer.run import OVER_THEIRS, SYSTEMS, PeerOptions, run_peer
 
 __all__ = ["peer", "peer_page"]
 
@@ -30,7 +30,13 @@ def peer(
     commits: Annotated[str, typer.Option(help="Of a repository: number of newest commits, or a range A..B.")] = "3",
     from_minute: Annotated[float, typer.Option(min=0, help="Where in the recording typing begins.")] = 0.0,
     minutes: Annotated[float | None, typer.Option(min=0.1, help="How much of it is typed; default all.")] = None,
-    systems: Annotated[str, typer.Option(help="Of llama_vim, foretype_network, foretype.")] = ",".join(SYSTEMS),
+    systems: Annotated[
+        str, typer.Option(help="Of llama_vim, foretype_network, foretype, foretype_llama_cpp.")
+    ] = ",".join(SYSTEMS),
+    layout: Annotated[str | None, typer.Option(help="Of foretype_llama_cpp; default what its gateway says.")] = None,
+    places: Annotated[
+        int | None, typer.Option(min=0, max=16, help="Places per file that foretype_llama_cpp remembers.")
+    ] = None,
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     decide_ms: Annotated[float, typer.Option(min=0, help="An offer is read this long before it is taken.")] = 200.0,
     debounce_ms: Annotated[float, typer.Option(min=0, help="Of our client; llama.vim has none.")] = 75.0,
@@ -43,8 +49,9 @@ def peer(
 ) -> None:
     """Our client and gateway beside llama.vim and llama.cpp's server: one recording, one model file, one run."""
     named = tuple(part.strip() for part in systems.split(",") if part.strip())
-    if unknown := [name for name in named if name not in SYSTEMS]:
-        fail(f"--systems: {', '.join(unknown)} is none of {', '.join(SYSTEMS)}")
+    known = (*SYSTEMS, OVER_THEIRS)
+    if unknown := [name for name in named if name not in known]:
+        fail(f"--systems: {', '.join(unknown)} is none of {', '.join(known)}")
     options = PeerOptions(
         source=recording,
         gguf=gguf,
@@ -53,6 +60,8 @@ def peer(
         from_minute=from_minute,
         minutes=minutes,
         systems=named,
+        layout=layout,
+        places=places,
         rule=accept,
         decide_ms=decide_ms,
         debounce_ms=debounce_ms,

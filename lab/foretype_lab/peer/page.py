@@ -13,6 +13,7 @@ __all__ = ["table_of", "write_page"]
 
 _NAMES: Final = {
     "llama_vim": "llama.vim + llama.cpp",
+    "foretype_llama_cpp": "Foretype + llama.cpp, model alone",
     "foretype_network": "Foretype, model alone",
     "foretype": "Foretype",
 }

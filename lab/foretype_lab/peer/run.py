@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,8 @@ from foretype_lab.prefill.typed_commits import record_commits
 __all__ = ["SYSTEMS", "PeerOptions", "run_peer"]
 
 SYSTEMS: Final = ("llama_vim", "foretype_network", "foretype")
+OVER_THEIRS: Final = "foretype_llama_cpp"
+"""Our client and gateway before the peer's own server: the same engine, so that only prompts and their cache differ."""
 SERVER_ARGUMENTS: Final = ("--batch-size", "1024", "--ubatch-size", "1024", "--ctx-size", "0", "--cache-reuse", "256")
 """What `llama-server --fim-qwen-1.5b-default` sets, the plugin's own recipe for small models."""
 
@@ -47,7 +50,9 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         source: a recording, or a repository whose `commits` are typed.
         from_minute, minutes: the part of the recording that is typed; what stood before is read at its beginning.
-        systems: of `llama_vim`, `foretype` (the product), `foretype_network` (the product without its local candidate).
+        systems: of `llama_vim`, `foretype` (the product), `foretype_network` (the product without its local candidate), and
+            `foretype_llama_cpp` (the same over llama.cpp's server).
+        layout, places: of that one's prompts, in place of what its gateway says; earlier places per file that are remembered.
         own_sampling: llama.vim's random sampling instead of the likeliest token.
         threads: of llama.cpp; 0 for as many as the embedded engine takes by itself, half of the cores.
     """
@@ -59,6 +64,8 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     from_minute: float = 0.0
     minutes: float | None = None
     systems: tuple[str, ...] = SYSTEMS
+    layout: str | None = None
+    places: int | None = None
     rule: Rule = Rule.LINE
     decide_ms: float = 200.0
     debounce_ms: float = 75.0
@@ -74,9 +81,9 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         LlamaServerError: the peer is not built, or failed; the message says what to do.
         RecordingError, RepositoryError, GatewayGoneError, OSError: with what is wrong.
     """
-    binary = find_llama_server() if "llama_vim" in options.systems else None
+    binary = find_llama_server() if {"llama_vim", OVER_THEIRS}.intersection(options.systems) else None
     shipped = locate()
-    model = options.gguf or shipped.path
+    model = (options.gguf or shipped.path).resolve()
     recording = _recording(options, progress)
     steps = _part(steps_of(recording), options)
     if not any(step.asks for step in steps):
@@ -91,6 +98,16 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         if system == "llama_vim":
             with LlamaServer(model, threads=threads, arguments=SERVER_ARGUMENTS, binary=binary) as server:
                 rows[system] = _typed(steps, options, lambda loop, server=server: _llama_vim(server, loop, options))
+                peer = server.version
+        elif system == OVER_THEIRS:
+            with (
+                LlamaServer(model, threads=threads, arguments=SERVER_ARGUMENTS, binary=binary) as server,
+                tempfile.TemporaryDirectory() as folder,
+                LiveGateway(GatewayOptions(profile=_over(server, Path(folder), options))) as side,
+            ):
+                rows[system] = _typed(
+                    steps, options, lambda loop, side=side, system=system: _foretype(side, loop, options, system)
+                )
                 peer = server.version
         else:
             with LiveGateway(GatewayOptions(model=options.gguf)) as side:
@@ -115,6 +132,17 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         "seed": options.seed,
         "systems": rows,
     }
+
+
+def _over(server: LlamaServer, folder: Path, options: PeerOptions) -> Path:
+    """Profile of a gateway before this server."""
+    lines = ["[engine]", 'name = "llama-cpp"', f'model = "{server.url}"', "[model]"]
+    lines += [] if options.layout is None else [f'layout = "{options.layout}"']
+    if options.places is not None:
+        lines += [f'strategy = "places-{options.places}"', "[model.strategy_rules]", f'id = "places-{options.places}"']
+        lines += [f"places = {options.places}"]
+    (path := folder / "profile.toml").write_text("\n".join(lines))
+    return path
 
 
 def _recording(options: PeerOptions, progress: Progress) -> Recording:
