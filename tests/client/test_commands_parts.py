@@ -131,6 +131,9 @@ class TestProbe:
         assert result.broken
         assert "grammar" in result.remedy
 
+    def test_what_the_grammar_calls_a_chat_answer_is_one(self) -> None:
+        assert judge("Gladly", ("Gladly",)).broken and not judge("Gladly").broken
+
     @pytest.mark.parametrize("written", ["", "\n", "1, 1, , ", "0", "x" + "(" * 2000])
     def test_other_garbage_is_a_weak_model_and_has_a_remedy(self, written: str) -> None:
         result = judge(written)

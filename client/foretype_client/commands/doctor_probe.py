@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from foretype_context.grammars.grammar import announced
 from foretype_context.prompt.assemble import Assembler
 from foretype_context.text.document import Document
 
@@ -42,15 +43,24 @@ async def probe(session: Session, assembler: Assembler) -> ProbeResult:
     snapshot = Document("foretype:doctor.py", PREFIX + SUFFIX, path="doctor.py", language="python").snapshot()
     plan, _ = plan_at(assembler, snapshot, len(PREFIX))
     answer = await ask(session, plan, snapshot, len(PREFIX))
-    return judge(answer.raw)
+    first_ms = answer.timings_ms["ttft"]
+    profile = assembler.profile
+    judged = judge(answer.raw, announced(profile.grammar, profile.grammar_rules).instead)
+    return (
+        judged if first_ms is None else replace(judged, detail=f"{judged.detail}, first text after {first_ms:.0f} ms")
+    )
 
 
-def judge(written: str) -> ProbeResult:
-    """Whether `written` is code that could stand in the hole."""
+def judge(written: str, instead: tuple[str, ...] = ()) -> ProbeResult:
+    """Whether `written` is code that could stand in the hole.
+
+    Args:
+        instead: how a chat answer of the family begins.
+    """
     shown = f"return {written!r}"
     if (sentinel := _SENTINEL.search(written)) is not None:
         return _wrong(f"{shown}: the control token {sentinel[0]} came out as text")
-    if _PROSE.search(written):
+    if _PROSE.search(written) or (instead and written.lstrip().startswith(instead)):
         return _wrong(f"{shown}: that is a chat answer, not code")
     line = written.partition("\n")[0]
     if not line.strip():
