@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
 from foretype_backend.engines.embedded.shadow_cache import BlockKeys
 
-__all__ = ["Action", "Add", "Drop", "End", "Ending", "EngineJob", "Produced", "StepLimits"]
+__all__ = ["Action", "Add", "Drop", "End", "Ending", "EngineJob", "Produced", "Stage", "StepLimits"]
 
 
 class Ending(StrEnum):
@@ -22,9 +22,17 @@ class Ending(StrEnum):
     LOST = "lost"  # the pipeline threw and was rebuilt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage(Enum):
+    """Where a request is."""
+
+    WAITING = auto()
+    PREFILL = auto()
+    DECODE = auto()
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class EngineJob:
-    """A request as the scheduler sees it.
+    """A request as the scheduler sees it; what stands below `warm` is the scheduler's own book of it.
 
     Attributes:
         keys: chained block keys of the prompt, from :func:`foretype_backend.engines.embedded.shadow_cache.block_keys`.
@@ -40,6 +48,14 @@ class EngineJob:
     priority: int = 0
     deadline: float | None = None
     warm: bool = False
+    order: int = field(default=0, init=False)
+    stage: Stage = field(default=Stage.WAITING, init=False)
+    first_cached_tokens: int | None = field(default=None, init=False)
+    computed_tokens: int = field(default=0, init=False)
+    produced_tokens: int = field(default=0, init=False)
+    overtaken: int = field(default=0, init=False)
+    waits_for: set[int] = field(default_factory=set[int], init=False)
+    was_held: bool = field(default=False, init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

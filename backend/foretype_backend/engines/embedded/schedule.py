@@ -19,11 +19,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import NamedTuple
 
-from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, EngineJob, Produced, StepLimits
+from foretype_backend.engines.embedded.jobs import (
+    Action,
+    Add,
+    Drop,
+    End,
+    Ending,
+    EngineJob,
+    Produced,
+    Stage,
+    StepLimits,
+)
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache, shared_tokens
 
 __all__ = ["ScheduleStatistics", "StepScheduler"]
@@ -40,25 +48,6 @@ class ScheduleStatistics(NamedTuple):
     dropped_warm: int
 
 
-class _Stage(Enum):
-    WAITING = auto()
-    PREFILL = auto()
-    DECODE = auto()
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    job: EngineJob
-    order: int
-    stage: _Stage = _Stage.WAITING
-    first_cached_tokens: int | None = None
-    computed_tokens: int = 0
-    produced_tokens: int = 0
-    overtaken: int = 0
-    waits_for: set[int] = field(default_factory=set[int])
-    was_held: bool = False
-
-
 class StepScheduler:
     """Decides what is in the pipeline before each step.
 
@@ -69,8 +58,8 @@ class StepScheduler:
     def __init__(self, limits: StepLimits, shadow: ShadowPrefixCache) -> None:
         self.limits = limits
         self.shadow = shadow
-        self._entries: dict[int, _Entry] = {}
-        self._pipeline: list[_Entry] = []
+        self._entries: dict[int, EngineJob] = {}
+        self._pipeline: list[EngineJob] = []
         self._order = itertools.count()
         self._reaping = 0
         self._preemptions = 0
@@ -84,12 +73,12 @@ class StepScheduler:
         """A request arrived. Raises ValueError for an id that is live."""
         if job.id in self._entries:
             raise ValueError(f"request id {job.id} is already live")
-        entry = _Entry(job, next(self._order))
-        self._entries[job.id] = entry
+        job.order = next(self._order)
+        self._entries[job.id] = job
         if job.warm:
-            waiting_warm = sum(1 for e in self._entries.values() if e.job.warm) - 1
-            if waiting_warm >= self.limits.max_warm or any(not e.job.warm for e in self._entries.values()):
-                return [self._end(entry, Ending.DROPPED)]
+            waiting_warm = sum(1 for e in self._entries.values() if e.warm) - 1
+            if waiting_warm >= self.limits.max_warm or any(not e.warm for e in self._entries.values()):
+                return [self._end(job, Ending.DROPPED)]
         return []
 
     def cancel(self, job_id: int) -> list[Action]:
@@ -101,13 +90,14 @@ class StepScheduler:
 
     def before_step(self, now: float) -> list[Action]:
         """What to do before the next step."""
-        actions: list[Action] = []
-        for entry in list(self._entries.values()):
-            job = entry.job
-            if entry.first_cached_tokens is None and job.deadline is not None and now > job.deadline:
-                actions.append(self._end(entry, Ending.EXPIRED))
-        if any(not e.job.warm for e in self._entries.values()):
-            for entry in [e for e in self._entries.values() if e.job.warm]:
+        late = [
+            e
+            for e in self._entries.values()
+            if e.first_cached_tokens is None and e.deadline is not None and e.deadline < now
+        ]
+        actions: list[Action] = [self._end(entry, Ending.EXPIRED) for entry in late]
+        if any(not e.warm for e in self._entries.values()):
+            for entry in [e for e in self._entries.values() if e.warm]:
                 actions += [*self._take_out(entry), self._end(entry, Ending.DROPPED)]
         actions += self._preempt()
         if not self._reaping:  # a cancelled request leaves the pipeline in the next step: nothing is added before it
@@ -121,16 +111,16 @@ class StepScheduler:
         actions: list[Action] = []
         for job_id, (tokens, ending) in produced.items():
             entry = self._entries.get(job_id)
-            if entry is None or entry.stage is _Stage.WAITING:
+            if entry is None or entry.stage is Stage.WAITING:
                 continue
-            if tokens and entry.stage is _Stage.PREFILL:
-                entry.stage = _Stage.DECODE
-                entry.computed_tokens = entry.job.prompt_tokens
-                self.shadow.touch(entry.job.keys)
+            if tokens and entry.stage is Stage.PREFILL:
+                entry.stage = Stage.DECODE
+                entry.computed_tokens = entry.prompt_tokens
+                self.shadow.touch(entry.keys)
             entry.produced_tokens += tokens
             if ending is not None:
                 self._pipeline.remove(entry)
-                self.shadow.occupy(self._blocks(entry.job.prompt_tokens + entry.produced_tokens) - len(entry.job.keys))
+                self.shadow.occupy(self._blocks(entry.prompt_tokens + entry.produced_tokens) - len(entry.keys))
                 actions.append(self._end(entry, ending))
             elif entry.produced_tokens >= self.limits.head_start_tokens:
                 self._release_those_waiting_for(job_id)
@@ -166,7 +156,7 @@ class StepScheduler:
         )
 
     def __repr__(self) -> str:
-        running = " ".join(f"{e.job.id}:{e.stage.name.lower()}" for e in self._pipeline)
+        running = " ".join(f"{e.id}:{e.stage.name.lower()}" for e in self._pipeline)
         return f"<Scheduler [{running}] waiting={len(self._entries) - len(self._pipeline)} {self.shadow!r}>"
 
     # Decisions
@@ -185,7 +175,7 @@ class StepScheduler:
             actions: list[Action] = []
             for victim in victims:
                 victim.overtaken += 1
-                victim.waits_for.add(entry.job.id)
+                victim.waits_for.add(entry.id)
                 self._preemptions += 1
                 actions += self._take_out(victim)
             return actions
@@ -206,65 +196,65 @@ class StepScheduler:
             if not self._fits_beside(entry, self._prefills()):
                 break
             for other in self._entries.values():
-                if other.stage is _Stage.WAITING and other.order < entry.order and not other.waits_for:
+                if other.stage is Stage.WAITING and other.order < entry.order and not other.waits_for:
                     other.overtaken += 1
-            cached_tokens = self.shadow.insert(entry.job.keys, entry.job.prompt_tokens, computed_tokens=0)
-            self.shadow.touch(entry.job.keys, cached_tokens)
+            cached_tokens = self.shadow.insert(entry.keys, entry.prompt_tokens, computed_tokens=0)
+            self.shadow.touch(entry.keys, cached_tokens)
             if entry.first_cached_tokens is None:
                 entry.first_cached_tokens = cached_tokens
             entry.computed_tokens = cached_tokens
-            entry.stage = _Stage.PREFILL
+            entry.stage = Stage.PREFILL
             self._pipeline.append(entry)
-            actions.append(Add(entry.job.id))
+            actions.append(Add(entry.id))
         return actions
 
-    def _waiting(self) -> list[_Entry]:
+    def _waiting(self) -> list[EngineJob]:
         """Waiting requests in their order: protected ones, then by priority, then short before long, then by age."""
-        waiting = [e for e in self._entries.values() if e.stage is _Stage.WAITING]
-        remaining = {e.job.id: self._remaining_tokens(e) for e in waiting}
+        waiting = [e for e in self._entries.values() if e.stage is Stage.WAITING]
+        remaining = {e.id: self._remaining_tokens(e) for e in waiting}
 
-        def key(entry: _Entry) -> tuple[bool, int, bool, int]:
-            long = remaining[entry.job.id] > self.limits.chunk_tokens
-            return not self._protected(entry), entry.job.priority, long, entry.order
+        def key(entry: EngineJob) -> tuple[bool, int, bool, int]:
+            long = remaining[entry.id] > self.limits.chunk_tokens
+            return not self._protected(entry), entry.priority, long, entry.order
 
         return sorted(waiting, key=key)
 
-    def _may_preempt(self, entry: _Entry, victim: _Entry) -> bool:
+    def _may_preempt(self, entry: EngineJob, victim: EngineJob) -> bool:
         if self._protected(victim) or self._remaining_tokens(victim) <= self.limits.chunk_tokens:
             return False  # fairness; or it is done with the next step anyway
-        if entry.job.priority != victim.job.priority:
-            return entry.job.priority < victim.job.priority
+        if entry.priority != victim.priority:
+            return entry.priority < victim.priority
         return self._remaining_tokens(entry) <= self.limits.chunk_tokens
 
-    def _fits_beside(self, entry: _Entry, prefills: list[_Entry]) -> bool:
+    def _fits_beside(self, entry: EngineJob, prefills: list[EngineJob]) -> bool:
         """Whether all these prefills are done with the next step; a prefill alone always fits."""
         if not prefills:
             return True
         tokens = sum(map(self._remaining_tokens, prefills)) + self._remaining_tokens(entry)
         return tokens <= self.limits.chunk_tokens
 
-    def _held_by_prefix(self, entry: _Entry) -> bool:
+    def _held_by_prefix(self, entry: EngineJob) -> bool:
         """Whether a request in prefill is computing tokens that this one would compute again.
 
         One of a lower class is no reason to wait: it is preempted, and what it has computed is found.
         """
-        cached_tokens = self.shadow.cached_tokens(entry.job.keys, entry.job.prompt_tokens)
+        cached_tokens = self.shadow.cached_tokens(entry.keys, entry.prompt_tokens)
         return any(
             self._shared(entry, other) > cached_tokens
             for other in self._prefills()
-            if not self._may_preempt(entry, other) or entry.job.priority == other.job.priority
+            if not self._may_preempt(entry, other) or entry.priority == other.priority
         )
 
-    def _shared(self, entry: _Entry, other: _Entry) -> int:
-        return shared_tokens(entry.job.keys, other.job.keys, self.shadow.block_tokens)
+    def _shared(self, entry: EngineJob, other: EngineJob) -> int:
+        return shared_tokens(entry.keys, other.keys, self.shadow.block_tokens)
 
-    def _has_room(self, entry: _Entry, without: list[_Entry] | None = None) -> bool:
+    def _has_room(self, entry: EngineJob, without: list[EngineJob] | None = None) -> bool:
         stay = [e for e in self._pipeline if e not in (without or ())]
-        low = entry.job.priority >= self.limits.reserved_below and not self._protected(entry)
+        low = entry.priority >= self.limits.reserved_below and not self._protected(entry)
         reserved = self.limits.reserved_sequences if low else 0
         if stay and len(stay) >= self.limits.max_sequences - reserved:
             return False
-        blocks = self.blocks_needed(entry.job) + sum(self.blocks_needed(e.job) for e in stay)
+        blocks = self.blocks_needed(entry) + sum(self.blocks_needed(e) for e in stay)
         return not stay or blocks <= self.limits.pool_blocks
 
     def blocks_needed(self, job: EngineJob) -> int:
@@ -274,43 +264,43 @@ class StepScheduler:
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self.shadow.block_tokens)
 
-    def _remaining_tokens(self, entry: _Entry) -> int:
-        if entry.stage is _Stage.WAITING:
-            return entry.job.prompt_tokens - self.shadow.cached_tokens(entry.job.keys, entry.job.prompt_tokens)
-        return entry.job.prompt_tokens - entry.computed_tokens
+    def _remaining_tokens(self, entry: EngineJob) -> int:
+        if entry.stage is Stage.WAITING:
+            return entry.prompt_tokens - self.shadow.cached_tokens(entry.keys, entry.prompt_tokens)
+        return entry.prompt_tokens - entry.computed_tokens
 
-    def _protected(self, entry: _Entry) -> bool:
+    def _protected(self, entry: EngineJob) -> bool:
         return entry.overtaken >= self.limits.max_overtakes
 
-    def _prefills(self) -> list[_Entry]:
-        return [e for e in self._pipeline if e.stage is _Stage.PREFILL]
+    def _prefills(self) -> list[EngineJob]:
+        return [e for e in self._pipeline if e.stage is Stage.PREFILL]
 
     # Bookkeeping
 
     def _count_prefill(self) -> None:
         """Share out the step's tokens as the pipeline does: decoding requests first, then prefills, oldest first."""
-        budget = self.limits.chunk_tokens - sum(1 for e in self._pipeline if e.stage is _Stage.DECODE)
+        budget = self.limits.chunk_tokens - sum(1 for e in self._pipeline if e.stage is Stage.DECODE)
         for entry in self._prefills():
             # the last token is not computed before a token was produced, which `after_step` is told
-            share = max(min(budget, entry.job.prompt_tokens - 1 - entry.computed_tokens), 0)
+            share = max(min(budget, entry.prompt_tokens - 1 - entry.computed_tokens), 0)
             entry.computed_tokens += share
             budget -= share
 
-    def _take_out(self, entry: _Entry) -> list[Action]:
-        if entry.stage is _Stage.WAITING:
+    def _take_out(self, entry: EngineJob) -> list[Action]:
+        if entry.stage is Stage.WAITING:
             return []
         self._pipeline.remove(entry)
         self._reaping += 1
-        entry.stage = _Stage.WAITING
-        self.shadow.touch(entry.job.keys, entry.computed_tokens)
-        return [Drop(entry.job.id)]
+        entry.stage = Stage.WAITING
+        self.shadow.touch(entry.keys, entry.computed_tokens)
+        return [Drop(entry.id)]
 
-    def _end(self, entry: _Entry, ending: Ending) -> End:
-        del self._entries[entry.job.id]
-        self._release_those_waiting_for(entry.job.id)
+    def _end(self, entry: EngineJob, ending: Ending) -> End:
+        del self._entries[entry.id]
+        self._release_those_waiting_for(entry.id)
         self._expired += ending is Ending.EXPIRED
         self._dropped_warm += ending is Ending.DROPPED
-        return End(entry.job.id, ending)
+        return End(entry.id, ending)
 
     def _release_those_waiting_for(self, job_id: int) -> None:
         for entry in self._entries.values():
