@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from backend.identity_world import NOW_MS
 from foretype_backend.errors import EntryError, StoreError
-from foretype_backend.identity.audit import AuditLog, audit_count, audit_entries
+from foretype_backend.identity.audit import AuditLog, audit_entries, check_store
 from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Check, Entry, Head, Verdict, entry_of
 from foretype_backend.identity.directory import Tenant
 from foretype_backend.identity.schema import metadata
@@ -133,11 +133,7 @@ async def store(url: str) -> AsyncGenerator[IdentityStore]:
 
 
 async def verified(store: IdentityStore) -> Verdict:
-    check = Check([KEY])
-    async with store.reading() as connection:
-        async for entry in audit_entries(connection):
-            check.take(entry)
-        return check.verdict(await audit_count(connection))
+    return await check_store(store, Check([KEY]))
 
 
 async def unguarded(connection: AsyncConnection) -> None:
@@ -173,6 +169,18 @@ async def test_a_store_that_was_tampered_with_is_found(store: IdentityStore, sta
     assert (await verified(store)).broken_at == TAMPERING[statement]
 
 
+async def test_an_entry_that_is_no_text_any_more_is_found(tmp_path: Path) -> None:
+    store = await IdentityStore.open(str(tmp_path / "i.db"), audit=AuditLog(KEY))
+    for at in range(4):
+        await store.add_tenant(Tenant(name=f"t{at}"), NOW_MS)
+    async with store.writing() as connection:
+        await unguarded(connection)
+        await connection.exec_driver_sql("UPDATE id_audit SET subject = CAST(x'74ff' AS TEXT) WHERE number = 3")
+    found = await verified(store)
+    assert (found.broken_at, found.head.number) == (3, 2) and "cannot be read" in found.why
+    await store.close()
+
+
 async def test_the_database_itself_refuses_to_change_an_entry(store: IdentityStore) -> None:
     await store.add_tenant(Tenant(name="acme"), NOW_MS)
     for statement in ("UPDATE id_audit SET actor = 'x'", "DELETE FROM id_audit"):
@@ -202,7 +210,12 @@ async def test_writers_at_once_keep_one_chain(store: IdentityStore, url: str) ->
             await own.add_tenant(Tenant(name=f"{name}-{at}"), NOW_MS)
             await own.note(Act("privacy.export", name))
 
-    await asyncio.gather(*(acts(own, f"w{at}") for at, own in enumerate((store, *others))))
+    async def looks() -> None:
+        """Who checks meanwhile finds a whole log each time."""
+        for _ in range(5):
+            assert (await verified(store)).broken_at is None
+
+    await asyncio.gather(looks(), *(acts(own, f"w{at}") for at, own in enumerate((store, *others))))
     verdict = await verified(store)
     assert (verdict.entries, verdict.broken_at) == (60, None)
     async with store.reading() as connection:

@@ -6,7 +6,7 @@ import getpass
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,10 +15,13 @@ from foretype_backend.config.load import Config
 from foretype_backend.config.secret_files import SALT_FIELD, read_secret
 from foretype_backend.config.state_files import audit_key_path
 from foretype_backend.errors import StoreError
-from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Entry, entry_of
+from foretype_backend.identity.audit_chain import BEGINNING, Act, AuditKey, Check, Entry, Verdict, entry_of
 from foretype_backend.identity.schema import audit, state
 
-__all__ = ["AuditLog", "audit_count", "audit_entries", "local_actor", "newest_entries", "open_log"]
+if TYPE_CHECKING:
+    from foretype_backend.identity.store import IdentityStore
+
+__all__ = ["AuditLog", "audit_count", "audit_entries", "check_store", "local_actor", "newest_entries", "open_log"]
 
 _COUNT: Final = "audit"
 _AT_ONCE: Final = 1000
@@ -108,16 +111,41 @@ async def audit_count(connection: AsyncConnection) -> int:
     return (await connection.execute(select(state.c.value).where(state.c.name == _COUNT))).scalar() or 0
 
 
-async def audit_entries(connection: AsyncConnection, after: int = 0) -> AsyncGenerator[Entry]:
+async def audit_entries(
+    connection: AsyncConnection, after: int = 0, *, at_once: int = _AT_ONCE
+) -> AsyncGenerator[Entry]:
     """All entries beyond a number, in order; of a log of any length few are in memory."""
     while True:
-        query = select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(_AT_ONCE)
+        query = select(audit).where(audit.c.number > after).order_by(audit.c.number).limit(at_once)
         rows = (await connection.execute(query)).mappings().all()
         for row in rows:
             yield Entry(**row)
-        if len(rows) < _AT_ONCE:
+        if len(rows) < at_once:
             return
         after = rows[-1]["number"]
+
+
+async def check_store(store: IdentityStore, check: Check) -> Verdict:
+    """What a check finds of a store's log; an entry that the database cannot read is found as well. Raises StoreError."""
+    count: int | None = None
+
+    async def follow(at_once: int) -> None:
+        nonlocal count
+        async with store.reading() as connection:  # count and entries of one moment: others write on
+            count = await audit_count(connection)
+            async for entry in audit_entries(connection, check.number, at_once=at_once):
+                check.take(entry)
+
+    try:
+        await follow(_AT_ONCE)
+    except StoreError:
+        if count is None:
+            raise
+        try:
+            await follow(1)
+        except StoreError as error:
+            check.broken(f"it cannot be read: {error}")
+    return check.verdict(count)
 
 
 async def newest_entries(connection: AsyncConnection, last: int, tenant: str | None = None) -> list[Entry]:

@@ -150,14 +150,20 @@ class Check:
     def __init__(self, keys: Iterable[AuditKey] = (), anchor: Head | None = None) -> None:
         self._keys = {key.id: key for key in keys}
         self._anchor = anchor
-        self._found = 0
+        self._found = self._last = 0
         self._head = Head(0, BEGINNING)
         self._broken_at: int | None = None
         self._why = ""
 
+    @property
+    def number(self) -> int:
+        """Of the last entry that was taken."""
+        return self._last
+
     def take(self, entry: Entry) -> None:
         """The next entry."""
         self._found += 1
+        self._last = entry.number
         if self._broken_at is not None:
             return
         why = _wrong(entry, self._head, self._keys, self._anchor)

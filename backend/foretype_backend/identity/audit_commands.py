@@ -148,14 +148,10 @@ def _of_store(
     keys: list[AuditKey], anchor: Head | None, chain_only: bool, store: str | None, profile: Path | None
 ) -> Verdict:
     async def work(opened: IdentityStore) -> Verdict:
-        from foretype_backend.identity.audit import audit_count, audit_entries
+        from foretype_backend.identity.audit import check_store
 
         own = [opened.audit.key] if opened.audit.key is not None else []
-        check = Check([] if chain_only else [*own, *keys], anchor)
-        async with opened.reading() as connection:
-            async for entry in audit_entries(connection):
-                check.take(entry)
-            return check.verdict(await audit_count(connection))
+        return await check_store(opened, Check([] if chain_only else [*own, *keys], anchor))
 
     return with_store(work, store, profile)
 
