@@ -127,6 +127,7 @@ class LiveExperiments:
         self._running = tuple(one for _, one in found if one is not None)
         self._check()
         self._made.clear()
+        self._said_ms = 0  # others wait to hear of it
         self._blocks = self._now_blocks()
         self._tell()
 
