@@ -37,6 +37,7 @@ __all__ = [
     "mapped",
     "migrate",
     "open_database",
+    "open_to_read",
     "place_of",
     "url_of",
 ]
@@ -108,6 +109,24 @@ async def open_database(given: str, schema: Schema, *, upgrade: bool = True) -> 
     return _engine(url)
 
 
+async def open_to_read(given: str, schema: Schema) -> AsyncEngine:
+    """Open a store of this version for statements that change nothing: nobody who writes is waited for.
+
+    Raises:
+        StoreError: it cannot be reached, or has another version.
+    """
+    url = url_of(given, schema.field)
+    place, engine = place_of(url), _engine(url)
+    try:
+        async with mapped(place), engine.connect() as connection:
+            plain = await connection.execution_options(isolation_level="AUTOCOMMIT")
+            await plain.run_sync(migrate, schema, place, False)
+    except BaseException:
+        await engine.dispose()
+        raise
+    return engine
+
+
 def _bring_up(url: URL, schema: Schema, place: str, upgrade: bool) -> None:
     """In a thread: a migration that awaited half-way would let another one of this process at Alembic's globals."""
     if (file := file_of(url)) is not None:
@@ -142,7 +161,7 @@ def migrate(connection: Connection, schema: Schema, place: str, upgrade: bool, t
         StoreError: the store is newer than this version, or has tables but no version, or is older and may not be changed.
     """
     to = to or schema.head
-    if connection.dialect.name == "postgresql":
+    if upgrade and connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     current = _revision(connection, schema)
     if current == to:

@@ -319,6 +319,8 @@ def test_the_terminal_shows_the_same(simulated: Path) -> None:
     ("options", "code", "message"),
     [
         (["--of", "2026-W99"], 2, "'2026-W99' is no week; write it as 2026-W47"),
+        (["--of", "2026-13"], 2, "'2026-13' is no month; write it as 2026-11"),
+        (["--month", "--of", "2026-W01"], 2, "is no month"),
         (["--month", "--of", "2026-13"], 2, "'2026-13' is no month; write it as 2026-11"),
         (["--week", "--month"], 2, "--week and --month: give one of them"),
         (["--of", "2199-W01"], 2, "is reported when it is over"),
@@ -330,6 +332,21 @@ def test_what_is_asked_for_wrongly_is_told_with_its_remedy(
 ) -> None:
     done = run(simulated, *options)
     assert done.exit_code == code and message in done.output.replace("\n", " ")
+
+
+async def test_a_report_is_read_while_somebody_writes_and_changes_no_store(simulated: Path, tmp_path: Path) -> None:
+    writer = await Store.open(str(simulated))
+    async with writer.transaction():  # SQLite lets one in
+        made = await asyncio.to_thread(told, simulated, "--of", "2026-W38")
+    assert made["users"] == 60
+    await writer.close()
+    older = tmp_path / "older.db"
+    store = await Store.open(str(older))
+    async with store.transaction() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+    await store.close()
+    done = await asyncio.to_thread(run, older, "--of", "2026-W38")
+    assert done.exit_code == 1 and "start the gateway once to upgrade it" in done.output.replace("\n", " ")
 
 
 async def test_names_of_teams_are_text_and_fewer_than_five_people_are_nothing(tmp_path: Path) -> None:

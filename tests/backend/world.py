@@ -195,13 +195,15 @@ async def gateway(
     tokenizer: Tokenizer = TOKENIZER,
     with_profile: Profile | None = None,
     bounds: Mapping[str, Any] | None = None,
+    sections: Mapping[str, Any] | None = None,
     **app_options: Any,
 ) -> AsyncGenerator[World]:
-    """A gateway on a free port of loopback; `bounds` are further fields of `[gateway]`."""
+    """A gateway on a free port of loopback; `bounds` are further fields of `[gateway]`, `sections` further sections."""
     config = Config(
         gateway=GatewayConfig(port=0, hosts=tuple(hosts), origins=tuple(origins), **(bounds or {})),
         limits=limits or LimitsConfig(abort_grace_ms=200, retry_wait_ms=500),
         token=token,
+        **(sections or {}),
     )
     engine = engine or scripted()
     await engine.start()

@@ -32,6 +32,7 @@ __all__ = [
     "CLOSE_FORBIDDEN",
     "Gatekeeper",
     "GuardMiddleware",
+    "is_owner",
     "needed",
     "principal_of",
     "refusal",
@@ -43,7 +44,12 @@ CLOSE_FORBIDDEN: Final = 4403
 
 _PROBES: Final = frozenset({"/livez", "/readyz"})
 """They answer under any Host: a kubelet asks the pod by its address, a load balancer under a name of its own. They tell one word."""
-_PAGES: Final = frozenset({"/playground", "/playground/app.js", "/playground/style.css", "/playground/login"})
+_PAGES: Final = frozenset(
+    {
+        *("/playground", "/playground/app.js", "/playground/style.css", "/playground/login"),
+        *("/admin", "/admin/app.js", "/admin/style.css"),
+    }
+)
 _OPEN_PATHS: Final = _PROBES | _PAGES | {"/healthz", "/health"}
 _DOCUMENT: Final = frozenset({"/openapi.json", "/docs"})
 """Open on a private gateway, which is on loopback; what a team's is made of is its operators' to read."""
@@ -69,6 +75,11 @@ def principal_of(scope: Mapping[str, object]) -> Principal:
     """Whom :class:`GuardMiddleware` let in."""
     principal = scope.get(_PRINCIPAL)
     return principal if isinstance(principal, Principal) else _ANYBODY
+
+
+def is_owner(principal: Principal) -> bool:
+    """Whether this is the gateway's own token, or nobody asks for one: whoever has a key of their own has a tenant."""
+    return principal.credential in ("", _OWNER.credential)
 
 
 def turn_of(scope: Mapping[str, object]) -> Turn | None:

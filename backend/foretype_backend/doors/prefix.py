@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from foretype_backend.doors.answers.errors import GatewayError
 from foretype_backend.doors.answers.operators import Cached, Purge
+from foretype_backend.doors.auth import is_owner
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.http import read_body
 from foretype_backend.errors import PurgeError
@@ -120,7 +121,7 @@ class PrefixDoor:
         statistics = self._pool.pool_statistics()
         named = _shown_as(principal, list(statistics.replicas))
         replicas = {named[name]: one._asdict() for name, one in statistics.replicas.items()}
-        if not _owner(principal):
+        if not is_owner(principal):
             replicas = {name: {**one, "reason": ""} for name, one in replicas.items()}
         return JSONResponse(
             {
@@ -146,16 +147,12 @@ def _sharing(teams: Mapping[str, list[str]], apart: Mapping[str, list[str]], rep
 
 def _tenant(principal: Principal, named: str | None) -> str:
     """An administrator sees their own tenant; the owner's token, and a gateway without credentials, any."""
-    return named if _owner(principal) and named is not None else principal.tenant
-
-
-def _owner(principal: Principal) -> bool:
-    return principal.credential in ("", "token")
+    return named if is_owner(principal) and named is not None else principal.tenant
 
 
 def _shown_as(principal: Principal, names: list[str]) -> dict[str, str]:
     """The owner sees addresses; a tenant's administrator tells replicas apart by their numbers."""
-    return {name: name if _owner(principal) else f"replica {at}" for at, name in enumerate(names)}
+    return {name: name if is_owner(principal) else f"replica {at}" for at, name in enumerate(names)}
 
 
 def _refused(field: str | None, message: str) -> JSONResponse:

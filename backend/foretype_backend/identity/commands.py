@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -22,7 +20,7 @@ from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.directory import KeyRecord, Scope, Tenant, Tier, User, is_name
 from foretype_backend.identity.keys import mint
 from foretype_backend.identity.limits_option import parse_limits
-from foretype_backend.identity.usage_report import usage_report
+from foretype_backend.identity.listing import key_row, keys_of, usage_of
 
 if TYPE_CHECKING:
     from foretype_backend.identity.store import IdentityStore
@@ -189,7 +187,7 @@ def create_key(
         expires_ms = None if days is None else now_ms + int(days * _DAY_MS)
         record = KeyRecord(id=key.id, hash=key.hash, tenant=tenant, user=user, scopes=scopes, expires_ms=expires_ms)
         await opened.add_key(key, record, now_ms)
-        return {"key": key.text} | _key(record)
+        return {"key": key.text} | key_row(record)
 
     _show(with_store(work, store, profile), json)
 
@@ -204,8 +202,7 @@ def list_keys(
     """Show keys: ids, rights and times, never secrets."""
 
     async def work(opened: IdentityStore) -> list[dict[str, Any]]:
-        rows = await opened.key_rows(tenant)
-        return [_key(row.record) | {"created": _iso(row.created_ms), "successor": row.successor} for row in rows]
+        return await keys_of(opened, tenant)
 
     found = with_store(work, store, profile)
     if json:
@@ -235,7 +232,7 @@ def rotate_key(
             raise StoreError("--overlap-hours: must be 0 to 8760")
         key = mint(secrets.token_bytes)
         record = await opened.rotate_key(_id(id), key, _now_ms(), int(overlap_hours * 3_600_000))
-        return {"key": key.text} | _key(record)
+        return {"key": key.text} | key_row(record)
 
     _show(with_store(work, store, profile), json)
 
@@ -259,13 +256,9 @@ def usage(
     json: JsonOption = False,
 ) -> None:
     """Tokens, engine-seconds and cost of a month, per tenant, team and user."""
-    wanted = month or datetime.now(UTC).strftime("%Y-%m")
 
     async def work(opened: IdentityStore) -> dict[str, Any]:
-        if re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", wanted) is None:
-            raise StoreError(f"--month: {wanted!r} is no month; write it as 2026-09")
-        rows = await opened.usage_of(wanted)
-        return usage_report(wanted, [row for row in rows if tenant in (None, row[0][0])], _config(profile).prices)
+        return await usage_of(opened, month, tenant, _config(profile).prices)
 
     report = with_store(work, store, profile)
     if json:
@@ -280,7 +273,7 @@ def usage(
         "engine_seconds",
         "cost",
     )
-    table = Table("tenant", "team", "user", *columns, title=f"usage {wanted}")
+    table = Table("tenant", "team", "user", *columns, title=f"usage {report['month']}")
     for row in report["users"]:
         table.add_row(row["tenant"], row["team"], row["user"], *(f"{row[name]:,}" for name in columns))
     console().print(table)
@@ -309,21 +302,6 @@ def _id(text: str) -> str:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _iso(unix_ms: int | None) -> str | None:
-    return None if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).isoformat(timespec="seconds")
-
-
-def _key(record: KeyRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "tenant": record.tenant,
-        "user": record.user,
-        "scopes": sorted(record.scopes),
-        "expires": _iso(record.expires_ms),
-        "revoked": _iso(record.revoked_ms),
-    }
 
 
 def _plain(value: Any) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from starlette.responses import Response
 from foretype_backend.admission.degradation import RUNGS
 from foretype_backend.chat.door import ChatDoor
 from foretype_backend.doors.answers.operators import Status
+from foretype_backend.doors.auth import is_owner
 from foretype_backend.doors.contract import Asks, DocumentedAnswer, DocumentedApp
 from foretype_backend.doors.health import gateway_version
 from foretype_backend.doors.stream import StreamDoor
+from foretype_backend.identity.directory import Principal
 from foretype_backend.operations.worker_peers import WorkerAddress, WorkerPeers
 from foretype_backend.serving.service import CompletionService
 
@@ -65,15 +67,20 @@ class AdminDoor:
 
         An administrator of a tenant sees of others how many they are; who they are, and what their templates are called, the owner.
         """
+        report = await self.seen_by(principal)
+        body = msgspec.json.encode(report)
+        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    async def seen_by(self, principal: Principal) -> dict[str, Any]:
+        """Of all workers, as far as it is this administrator's to see."""
         report = await self.peers.status()
-        if principal.credential not in ("", "token"):
+        if not is_owner(principal):
             rungs = report["rungs"]
             report["rungs"] = {name: rung for name, rung in rungs.items() if name == principal.tenant}
             report["other_rungs"] = len(rungs) - len(report["rungs"])
             report["chat_templates"] = []
             report["retention"] = [one for one in report["retention"] if one["tenant"] == principal.tenant]
-        body = msgspec.json.encode(report)
-        return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+        return report
 
     def report(self) -> dict[str, Any]:
         """Of this process."""

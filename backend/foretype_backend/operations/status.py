@@ -18,8 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from foretype_backend.admission.degradation import RUNGS
-from foretype_backend.admission.outcomes import SHED
 from foretype_backend.config.load import read_token
+from foretype_backend.operations.pool_figures import figures
 
 __all__ = ["fetch", "status", "table"]
 
@@ -90,7 +90,7 @@ def table(report: dict[str, Any]) -> Group:
     grid = Table("", *report["pools"])
     rows: dict[str, list[str]] = {}
     for pool in report["pools"].values():
-        for name, shown in _figures(pool).items():
+        for name, shown in figures(pool).items():
             rows.setdefault(name, []).append(shown)
     for name, values in rows.items():
         grid.add_row(name, *values)
@@ -111,22 +111,3 @@ def table(report: dict[str, Any]) -> Group:
             told = f"template {template['template']}: its beginning changes after {template['stable_characters']} characters"
             parts.append(Text(told))
     return Group(*parts)
-
-
-def _figures(pool: dict[str, Any]) -> dict[str, str]:
-    decisions: dict[str, dict[str, int]] = pool["decisions"]
-    shed = {class_: sum(count for name, count in of.items() if name in SHED) for class_, of in decisions.items()}
-    hit_rate = pool["hit_rate"]
-    return {
-        "model": str(pool["model"]),
-        "replicas": str(pool["replicas"]),
-        "running / slots": f"{pool['running']} / {pool['slots']}",
-        "waiting": str(pool["waiting"]),
-        "queued tokens": f"{pool['queued_uncached_tokens']:,}",
-        "KV use": "–" if pool["engine"].get("kv_use") is None else f"{pool['engine']['kv_use']:.0%}",
-        "cache hit rate": "–" if hit_rate is None else f"{hit_rate:.1%}",
-        "p99 TTFT ms": ", ".join(f"{name} {ms:g}" for name, ms in pool["p99_ttft_ms"].items()) or "–",
-        "shedding level": str(pool["shedding_level"]),
-        "shed": ", ".join(f"{name} {count}" for name, count in shed.items() if count) or "0",
-        "restarts": str(pool["engine"]["restarts"]),
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,18 +11,14 @@ import typer
 from foretype_context.terminal import console, say, say_json
 from rich.table import Column, Table
 
-from foretype_backend.admission.metering import UsageRow
 from foretype_backend.config.load import Config, load_config
-from foretype_backend.config.state_files import identity_url, telemetry_url
-from foretype_backend.database import is_there
 from foretype_backend.errors import ConfigError, StoreError
 from foretype_backend.identity.directory import DEFAULT_TENANT
 from foretype_backend.reports.page import document
-from foretype_backend.reports.period import Period
-from foretype_backend.reports.period import month as month_of
+from foretype_backend.reports.period import named
 from foretype_backend.reports.period import week as week_of
-from foretype_backend.reports.report import SUPPRESSED, make_report
-from foretype_backend.reports.words import told
+from foretype_backend.reports.reading import read_report
+from foretype_backend.reports.words import SUPPRESSED, told
 
 __all__ = ["report"]
 
@@ -47,9 +43,9 @@ def report(
         if week and month:
             raise ValueError("--week and --month: give one of them")
         today = datetime.now(UTC).date()
-        period = _period(of, month=month, week=week, today=today)
+        period = named(of, months=month, today=today) if month or not week else week_of(of, today=today)
         config = load_config(profile=profile) if profile is not None else Config()
-        made = asyncio.run(_read(config, store, period, tenant, team))
+        made = asyncio.run(read_report(config, period, tenant=tenant, team=team, url=store))
         if page is not None:
             page.write_text(document(made), "utf-8")
     except (ValueError, StoreError, OSError) as error:
@@ -61,41 +57,6 @@ def report(
         say(page)
     else:
         _show(made)
-
-
-def _period(of: str, *, month: bool, week: bool, today: date) -> Period:
-    """Raises ValueError."""
-    by_month = month or (bool(of) and not week and "W" not in of)
-    return month_of(of, today=today) if by_month else week_of(of, today=today)
-
-
-async def _read(config: Config, url: str | None, period: Period, tenant: str, team: str | None) -> dict[str, Any]:
-    from foretype_backend.telemetry.store import Store
-
-    place = url or telemetry_url(config)
-    if not is_there(place, "--store"):
-        raise StoreError(
-            f"{place} is not there: no gateway has kept anything in it; give --store URL or --profile FILE"
-        )
-    opened = await Store.open(place)
-    try:
-        usage = await _usage(config, period, tenant) if config.prices.engine_hour else None
-        return await make_report(opened, period, tenant=tenant, team=team, prices=config.prices, usage=usage)
-    finally:
-        await opened.close()
-
-
-async def _usage(config: Config, period: Period, tenant: str) -> UsageRow | None:
-    """Of a gateway that knows its users; the others count no engine's time."""
-    from foretype_backend.identity.store import IdentityStore
-
-    if not is_there(identity_url(config), "identity.url"):
-        return None
-    opened = await IdentityStore.open(identity_url(config))
-    try:
-        return await opened.used(tenant, period.first, period.last)
-    finally:
-        await opened.close()
 
 
 def _show(made: dict[str, Any]) -> None:

@@ -7,8 +7,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, cast
 
-from foretype_backend.reports.report import SUPPRESSED
-from foretype_backend.reports.words import told
+from foretype_backend.reports.words import SUPPRESSED, told
 
 __all__ = ["document", "part", "style", "table"]
 

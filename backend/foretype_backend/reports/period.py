@@ -10,7 +10,7 @@ import re
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
-__all__ = ["Period", "month", "week"]
+__all__ = ["Period", "month", "named", "week"]
 
 _WEEK: Final = timedelta(days=7)
 
@@ -66,6 +66,12 @@ def month(given: str, *, today: date | None = None) -> Period:
     if found is None or not 1 < int(found[1]) < 9999:
         raise ValueError(f"{given!r} is no month; write it as 2026-11, or leave it out for the last one")
     return _over(_weeks_of(int(found[1]), int(found[2])), today)
+
+
+def named(given: str, *, today: date, months: bool = False) -> Period:
+    """The period that a name stands for; without one the last week that is over, or with `months` the last month. Raises as `week`."""
+    by_month = months or re.fullmatch(r"\d{4}-\d{2}", given) is not None
+    return month(given, today=today) if by_month else week(given, today=today)
 
 
 def _weeks_of(year: int, number: int) -> Period:

@@ -10,11 +10,11 @@ from foretype_backend.reports.figures import DEFINITIONS, Costs, feelings, figur
 from foretype_backend.reports.period import Period
 from foretype_backend.reports.sums import SPLITS, Sums, answers, sums, users
 from foretype_backend.reports.suppression import LEAST_USERS, Place, hidden_in
+from foretype_backend.reports.words import SUPPRESSED
 from foretype_backend.telemetry.store import Store
 
-__all__ = ["SUPPRESSED", "make_report"]
+__all__ = ["make_report"]
 
-SUPPRESSED: Final = "suppressed"
 _FEW: Final = f"fewer than {LEAST_USERS} users, or what would tell of so few by subtraction"
 _NOT_ALLOWED: Final = "single users are shown where their tenant allows it: foretype privacy set --user-reports"
 _TOLD_APART: Final = tuple(split for split in SPLITS if split != "user")

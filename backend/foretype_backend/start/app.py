@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,6 +34,8 @@ from foretype_backend.engines.port import Engine
 from foretype_backend.identity.accounts import Accounts
 from foretype_backend.identity.directory import Denial, Directory
 from foretype_backend.operations.admin import AdminDoor
+from foretype_backend.pages.door import PagesDoor
+from foretype_backend.pages.parts import Fleet
 from foretype_backend.playground.door import PlaygroundDoor
 from foretype_backend.playground.logins import BrowserLogins
 from foretype_backend.prefix.salt import SaltBook
@@ -181,7 +183,8 @@ def create_app(
     app = DocumentedApp([guard])
     app.router.routes.append(WebSocketRoute("/v1/stream", stream.__call__))
     playground = PlaygroundDoor(tokenizer, stream.profile_of, keeper)
-    for door in (openai, chat, infill, health, admin, playground, DocumentDoor(app.openapi)):
+    pages = PagesDoor(config, admin, functools.partial(_fleet, pools))
+    for door in (openai, chat, infill, health, admin, pages, playground, DocumentDoor(app.openapi)):
         door.register(app)
     app.state.requests = requests
     app.state.late = service.metrics.watch_loop()
@@ -192,6 +195,12 @@ def create_app(
     app.state.peers = admin.peers
     app.state.use = functools.partial(_use, service, stream, keeper, requests)
     return app
+
+
+def _fleet(pools: Mapping[str, CompletionService]) -> Fleet:
+    """Replicas of the pools that have any, by name."""
+    found = {name: getattr(service.engine, "pool_statistics", None) for name, service in pools.items()}
+    return {name: ask().replicas for name, ask in found.items() if ask is not None}
 
 
 def _use(

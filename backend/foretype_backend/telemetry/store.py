@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from foretype_backend.database import mapped, open_database, place_of
+from foretype_backend.database import mapped, open_database, open_to_read, place_of
 from foretype_backend.telemetry.consent import Consent
 from foretype_backend.telemetry.migrate import SCHEMA
 from foretype_backend.telemetry.schema import EVENT_COLUMNS, daily, daily_survival, events, metadata, tenants
@@ -44,6 +44,11 @@ class Store:
                 its version says they are.
         """
         return cls(await open_database(url, SCHEMA, upgrade=upgrade))
+
+    @classmethod
+    async def open_to_read(cls, url: str) -> Store:
+        """Open without a change, beside a gateway that writes. Raises StoreError, for a store of another version too."""
+        return cls(await open_to_read(url, SCHEMA))
 
     async def close(self) -> None:
         await self.engine.dispose()

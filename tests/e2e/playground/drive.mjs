@@ -37,6 +37,7 @@ const commands = {
     page.waitForFunction(
       (wanted) => document.querySelector(wanted)?.textContent.trim() && performance.now(), selector, { timeout, polling: 'raf' },
     ).then((handle) => handle.jsonValue(), () => null),
+  again: () => page.reload({ waitUntil: 'commit' }).then(() => null),
   evaluate: ({ expression }) => page.evaluate(expression),
   press: async ({ keys }) => {
     for (const key of keys) {
