@@ -38,14 +38,15 @@ export class StatusItem implements vscode.Disposable {
     const latency = counts.lastLatencyMs === null ? '' : ` ${Math.round(counts.lastLatencyMs)} ms${share}`;
     const lines = [
       status.model && `model: ${status.model}`,
-      status.advice ?? '',
       status.gateway && `gateway: ${status.gateway}`,
       !vscode.workspace.isTrusted && 'this folder is not trusted: nothing in it is read but what is open',
       counts.cachedShare !== null && `prompt tokens not computed: ${Math.round(counts.cachedShare * 100)} %`,
       `suggestions: ${counts.suggested}, accepted: ${counts.accepted}`,
       ...status.problems.map((problem) => `setting ${problem}`),
     ];
-    this.draw(status.state, status.state === 'ready' ? latency : '', status.detail, lines);
+    // With the advice, such as that no good model is configured: who hears the item, and does not hover over it, is told, too.
+    const said = [status.detail, status.advice].filter(Boolean).join('; ');
+    this.draw(status.state, status.state === 'ready' ? latency : '', said, lines);
   }
 
   /** The state in words, for the command. */

@@ -45,6 +45,8 @@ const commands = {
     }, shown, { timeout: 60_000 }).then(() => null),
   // The palette's first row is this one.
   picked: ({ text }) => page.locator('.quick-input-list .monaco-list-row').first().filter({ hasText: text }).waitFor({ timeout: 60_000 }),
+  // What the palette, or a menu in its place, offers: the text of each row.
+  rows: () => page.evaluate(() => [...document.querySelectorAll('.quick-input-list .monaco-list-row')].map((row) => row.textContent)),
   press: async ({ keys }) => {
     for (const key of keys) {
       await page.keyboard.press(key);
