@@ -53,11 +53,6 @@ class Interval(NamedTuple):
     n_items: int
     n_clusters: int
 
-    @property
-    def above_zero(self) -> bool:
-        """Whether the whole interval is; an estimate without one shows nothing."""
-        return self.low is not None and self.low > 0
-
     def ends(self, digits: int = 4) -> list[float] | None:
         """Both bounds, rounded, as reports hold them."""
         return None if self.low is None or self.high is None else [round(self.low, digits), round(self.high, digits)]

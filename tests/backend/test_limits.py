@@ -22,7 +22,7 @@ def test_a_reservation_gives_back_what_was_not_used() -> None:
     assert budgets.reserve(["tenant"], 20, 0.0) == Denied("tenant", 1.0)
     budgets.settle(claim, 40, 0.0)
     budgets.settle(claim, 40, 0.0)  # a second time changes nothing
-    budgets.abandon(claim, 0.0)
+    budgets.settle(claim, 0, 0.0)
     assert budgets.statistics(0.0)["tenant"] == (60.0, 0, 40, 1)
 
 
@@ -32,7 +32,7 @@ def test_all_budgets_or_none() -> None:
     assert budgets.statistics(0.0)["tenant"].level == 100
     claim = reserved(budgets, ["tenant", "user", "user"], 10)
     assert budgets.statistics(0.0)["user"].level == 0
-    budgets.abandon(claim, 0.0)
+    budgets.settle(claim, 0, 0.0)
     assert budgets.statistics(0.0)["user"].level == 10
 
 
@@ -104,7 +104,7 @@ def test_what_is_granted_never_exceeds_burst_and_time(steps: list[tuple[str, lis
             assert granted[name] + claimed <= budget.burst_tokens + now * budget.tokens_per_s + 1e-6
             assert state[name].level <= budget.burst_tokens
     for claim in live:
-        budgets.abandon(claim, now)
+        budgets.settle(claim, 0, now)
     assert all(one.reserved == 0 for one in budgets.statistics(now).values())
 
 

@@ -109,7 +109,7 @@ def test_a_difference_without_spread_has_no_interval(
 ) -> None:
     found = paired_difference(first, second, clusters)
     assert found.estimate == pytest.approx(sum(first) / len(first) - sum(second) / len(second))
-    assert (found.low, found.high, found.ends(), found.above_zero) == (None, None, None, False)
+    assert (found.low, found.high, found.ends()) == (None, None, None)
     assert found.rounded() == {"estimate": round(found.estimate, 4), "low": None, "high": None}
 
 

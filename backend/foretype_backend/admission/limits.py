@@ -171,10 +171,6 @@ class Budgets:
                 bucket.used += used_tokens
                 bucket.fill(now)
 
-    def abandon(self, reservation: Reservation, now: float) -> None:
-        """The request never ran: everything goes back."""
-        self.settle(reservation, 0, now)
-
     def lease(self, now: float) -> list[tuple[str, Budget]]:
         """From now on levels are granted from outside (:meth:`grant`) and do not fill by themselves. Returns the new ones."""
         fresh: list[tuple[str, Budget]] = []

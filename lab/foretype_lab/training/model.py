@@ -176,7 +176,3 @@ class LanguageModel(nn.Module):
         """Mean cross-entropy in nats over targets that are not -100; both (batch, length)."""
         logits = self(ids)
         return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=-100)
-
-    def parameters_count(self) -> int:
-        """Number of parameters, the tied matrix once."""
-        return sum(parameter.numel() for parameter in self.parameters())
