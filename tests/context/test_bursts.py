@@ -67,11 +67,22 @@ def test_undo_and_redo_are_no_evidence() -> None:
     world = World("value = 1\n")
     world.change(Edit(0, 5, "count"))
     world.change(Edit(8, 9, "2"))
-    world.change(Edit(8, 9, "1"))  # undo
-    assert world.bursts.open is None
-    world.change(Edit(8, 9, "2"))  # redo
-    assert world.bursts.open is None
+    world.change(Edit(8, 9, "1"))  # undo of what is open: it came to nothing
+    assert world.bursts.open is None and not world.bursts.undone
+    world.change(Edit(0, 5, "value"))  # undo of what is over
+    assert world.bursts.open is None and world.bursts.undone
+    world.change(Edit(0, 5, "count"))  # redo
+    assert world.bursts.open is None and world.bursts.undone
+    world.change(Edit(0, 5, "total"))
+    assert world.bursts.open is not None and not world.bursts.undone
     assert [burst.edit.text for burst in world.ended] == ["count"]
+
+
+def test_what_is_deleted_and_typed_again_is_no_undo() -> None:
+    world = World("f(a.x)\n")
+    world.delete(5, 2)
+    world.type(3, ".x.y")
+    assert world.bursts.open is not None and world.bursts.open.edit == Edit(5, 5, ".y")
 
 
 @pytest.mark.parametrize(

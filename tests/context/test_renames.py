@@ -8,7 +8,7 @@ import pytest
 from foretype_context.edits.bursts import Bursts
 from foretype_context.edits.name_rules import RULES
 from foretype_context.edits.names import OCCURRENCES_MAX
-from foretype_context.edits.renames import Rename, rename_in, sites_of
+from foretype_context.edits.renames import Rename, is_free, rename_in, sites_of
 from foretype_context.syntax.languages import LANGUAGES
 from foretype_context.syntax.parsing import parse_bounded
 from foretype_context.text.document import Edit
@@ -35,7 +35,8 @@ def sites(marked: str, language: str, old: str = "width") -> tuple[list[Edit], l
             start = mark.start() - marks
             start += (len(NEW) - len(old)) if start > at else 0
             wanted.append(Edit(start, start + len(old), NEW))
-    return sites_of(rename, tree.root_node, source, text, language), wanted, text
+    free = is_free(rename, tree.root_node, source, text, language)
+    return sites_of(rename, tree.root_node, source, text, language) if free else [], wanted, text
 
 
 def _typed(before: str, at: int, old: str):

@@ -1,6 +1,6 @@
 """Keystrokes become bursts: what a developer did in one place before going on elsewhere, as one replacement. Pure, with injected time.
 
-What was not typed is known as such and is no evidence: undo and redo give back a text that was there before, a formatter changes blanks
+What was not typed is known as such and is no evidence: undo and redo give back a text from before the burst, a formatter changes blanks
 or many places at once, a paste brings lines, a suggestion is announced by who applied it.
 """
 
@@ -58,7 +58,10 @@ class Bursts:
         self._start = self._end = 0  # of the burst's text, in what the text is now
         self._how: How = How.TYPED
         self._ended_s = 0.0
-        self._seen = deque[bytes]([_digest(text)], _REMEMBERED)
+        self._past = deque[bytes](maxlen=_REMEMBERED)  # texts before this burst
+        self._passed = [_digest(text)]  # of this burst
+        self.undone = False
+        """The last change gave back a text from before the burst that was open."""
 
     @property
     def open(self) -> Burst | None:
@@ -79,14 +82,17 @@ class Bursts:
         how = self._told(edits, after, accepted=accepted)
         joins = self._base != self._text and how is self._how is How.TYPED and self._touches(edits)
         ended = None if joins or self._base == self._text else self._burst()
+        self.undone = how is How.UNDONE
         if not joins:
+            self._past += self._passed
+            self._passed.clear()
             self._base, self._how = self._text, how
             self._start = self._end = edits[0].start if edits else 0
         for edit in edits:
             self._grow(edit)
         self._text, self._ended_s = after, now_s
-        self._seen.append(_digest(after))
-        if how is How.UNDONE:  # what was taken back is no evidence, and what it gives back is none either
+        self._passed.append(_digest(after))
+        if self.undone:  # what was taken back is no evidence, and what it gives back is none either
             self._base = after
             return None
         return ended
@@ -100,7 +106,7 @@ class Bursts:
     def _told(self, edits: Sequence[Edit], after: str, *, accepted: bool) -> How:
         if accepted:
             return How.ACCEPTED
-        if _digest(after) in self._seen:
+        if after != self._base and _digest(after) in self._past:
             return How.UNDONE
         inserted = "".join(edit.text for edit in edits)
         if len(edits) > 2 or _same_but_blanks(self._text, after):

@@ -15,7 +15,7 @@ from foretype_context.edits.bursts import Burst, How
 from foretype_context.edits.names import Place, is_named_near, places_renamed
 from foretype_context.text.document import Edit
 
-__all__ = ["Rename", "rename_in", "sites_of"]
+__all__ = ["Rename", "is_free", "rename_in", "sites_of"]
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64
@@ -51,17 +51,25 @@ def rename_in(burst: Burst) -> Rename | None:
     return Rename(old, new, start - head)
 
 
+def is_free(rename: Rename, root: Node, source: bytes, text: str, language: str) -> bool:
+    """Whether the new name stood for nothing else around its declaration. To be asked before anything follows it."""
+    at = _byte(text, rename.at)
+    return not is_named_near(root, source, language, at, rename.new, but=at)
+
+
 def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str) -> list[Edit]:
     """What the rename leaves to do, in order of the text; nothing where that is not certain.
 
     Args:
         root, source: of `text`, as it is now.
     """
-    at = len(text[: rename.at].encode("utf-8", "surrogatepass"))
+    at = _byte(text, rename.at)
     places = places_renamed(root, source, language, at, old=rename.old, new=rename.new)
-    if not places or is_named_near(root, source, language, at, rename.new, but=at):
-        return []
-    return [_edit(place, rename, source) for place in places]
+    return [_edit(place, rename, source) for place in places or ()]
+
+
+def _byte(text: str, at: int) -> int:
+    return len(text[:at].encode("utf-8", "surrogatepass"))
 
 
 def _edit(place: Place, rename: Rename, source: bytes) -> Edit:

@@ -1,0 +1,179 @@
+"""The next edit of a document as a developer meets it: keys go in, at most one place comes out."""
+
+from __future__ import annotations
+
+from foretype_context.edits.next_edit import SETTLED_S, Evidence, NextEdit, NextEdits
+from foretype_context.syntax.parsing import parse_bounded
+from foretype_context.text.document import Edit
+from hypothesis import given
+from hypothesis import strategies as st
+
+RENAMED = "def area(width, height):\n    if width < 0:\n        return 0\n    return width * height\n"
+LIKE = "def f(a, b, c):\n    print(a.x)\n    print(b.x)\n    print(c.x)\n    # print(c.x)\n    s = 'print(c.x)'\n"
+
+
+class Editor:
+    def __init__(self, text: str, language: str = "python") -> None:
+        self.text, self.language = text, language
+        self.edits = NextEdits(language, text)
+        self.now_s = 0.0
+
+    def change(self, *edits: Edit, accepted: bool = False, pause_s: float = 0.1) -> None:
+        tree = parse_bounded(self.text.encode(), self.language)
+        for start, end, text in edits:
+            self.text = self.text[:start] + text + self.text[end:]
+        self.now_s += pause_s
+        self.edits.changed(
+            edits, self.text, self.now_s, root=None if tree is None else tree.root_node, accepted=accepted
+        )
+
+    def replace(self, old: str, new: str, nth: int = 0) -> None:
+        """Delete key by key, then type."""
+        at = -1
+        for _ in range(nth + 1):
+            at = self.text.index(old, at + 1)
+        for end in range(at + len(old), at, -1):
+            self.change(Edit(end - 1, end, ""))
+        for offset, character in enumerate(new):
+            self.change(Edit(at + offset, at + offset, character))
+
+    def next(self, cursor: int = 0, wait_s: float = 2 * SETTLED_S) -> NextEdit | None:
+        source = self.text.encode()
+        tree = parse_bounded(source, self.language)
+        assert tree is not None
+        before = tree.root_node.has_error
+
+        def parses(edit: Edit) -> bool:
+            after = self.text[: edit.start] + edit.text + self.text[edit.end :]
+            copy = parse_bounded(after.encode(), self.language)
+            return copy is not None and (before or not copy.root_node.has_error)
+
+        return self.edits.next(self.text, tree.root_node, source, cursor, self.now_s + wait_s, parses)
+
+    def take(self, one: NextEdit) -> None:
+        self.change(one.edit, accepted=True)
+
+
+def test_a_renamed_declaration_is_followed_from_place_to_place_and_then_there_is_silence() -> None:
+    editor = Editor(RENAMED)
+    editor.replace("width", "size")
+    left = list[int]()
+    cursor = 0
+    while (one := editor.next(cursor)) is not None:
+        assert one.evidence is Evidence.RENAME
+        left.append(one.left)
+        editor.take(one)
+        cursor = one.edit.start
+    assert left == [1, 0]
+    assert editor.text == RENAMED.replace("width", "size")
+
+
+def test_the_nearest_place_below_comes_first_then_those_above() -> None:
+    editor = Editor("def f(width):\n    a(width)\n    b(width)\n    c(width)\n")
+    editor.replace("width", "size")
+    one = editor.next(editor.text.index("b("))
+    assert one is not None and one.edit.start == editor.text.index("width", editor.text.index("b("))
+    editor.text = editor.text  # nothing was taken
+    one = editor.next(len(editor.text))
+    assert one is not None and one.edit.start == editor.text.rindex("width")
+
+
+def test_while_somebody_types_nothing_is_said() -> None:
+    editor = Editor(RENAMED)
+    editor.replace("width", "size")
+    assert editor.next(wait_s=SETTLED_S / 2) is None
+    assert editor.next() is not None
+
+
+def test_after_an_undo_nothing_is_said() -> None:
+    editor = Editor(RENAMED)
+    editor.change(Edit(9, 14, "size"))
+    editor.change(Edit(9, 13, "width"))
+    assert editor.text == RENAMED and editor.next() is None
+    editor.change(Edit(9, 14, "size"))
+    editor.change(Edit(len(editor.text), len(editor.text), "x"), pause_s=1)
+    assert editor.next() is not None
+    editor.change(Edit(len(editor.text) - 1, len(editor.text), ""))
+    editor.change(Edit(9, 13, "width"))
+    assert editor.text == RENAMED and editor.next() is None
+
+
+def test_what_was_refused_is_not_offered_again_there() -> None:
+    editor = Editor(RENAMED)
+    editor.replace("width", "size")
+    first = editor.next()
+    assert first is not None
+    editor.edits.refused(editor.text, first.edit)
+    second = editor.next()
+    assert second is not None and second.edit.start > first.edit.start
+    editor.edits.refused(editor.text, second.edit)
+    assert editor.next() is None
+
+
+def test_a_rename_follows_its_declaration_when_lines_above_it_move() -> None:
+    editor = Editor(RENAMED)
+    editor.replace("width", "size")
+    editor.change(Edit(0, 0, "import math\n"))
+    one = editor.next()
+    assert one is not None and editor.text[one.edit.start : one.edit.end] == "width"
+    editor.replace("size", "extent")  # it was renamed once more: from the last name, which nobody else has
+    assert editor.next() is None
+
+
+def test_two_edits_that_are_alike_are_offered_where_code_is_the_same_and_not_in_text() -> None:
+    editor = Editor(LIKE)
+    editor.replace("print", "log", 0)
+    assert editor.next() is None  # one example is none
+    editor.replace("print", "log", 0)
+    one = editor.next()
+    assert one is not None and one.evidence is Evidence.LIKE_EDITS
+    editor.take(one)
+    assert editor.text == LIKE.replace("    print(", "    log(")
+    assert editor.next() is None
+
+
+def test_examples_in_comments_are_followed_in_comments() -> None:
+    editor = Editor("# see a.old\n# see b.old\n# see c.old\n")
+    for _ in range(2):
+        editor.replace("old", "new")
+    one = editor.next()
+    assert one is not None and one.edit.start == editor.text.index("old")
+
+
+def test_what_would_not_parse_is_not_offered() -> None:
+    editor = Editor("f(a.x)\nf(b.x)\nf(c.x)\n")
+    for line in range(2):
+        editor.replace(".x", ".x.y", line)
+    one = editor.next()
+    assert one is not None
+    source = editor.text.encode()
+    tree = parse_bounded(source, "python")
+    assert tree is not None
+    said = editor.edits.next(editor.text, tree.root_node, source, 0, editor.now_s + 1, lambda _: False)
+    assert said is None
+
+
+def test_a_template_that_fits_everywhere_says_nothing() -> None:
+    editor = Editor("".join(f"call(v{n}.old)\n" for n in range(40)))
+    for _ in range(2):
+        editor.replace(".old", ".new")
+    assert editor.next() is None
+
+
+_KEYS = st.lists(
+    st.tuples(st.integers(0, 80), st.integers(0, 3), st.sampled_from(["", "x", "width", "\n", "(", " é"])), max_size=12
+)
+
+
+@given(_KEYS, st.sampled_from(["python", "javascript", "go", "ruby", "sql"]))
+def test_any_keys_give_an_edit_of_the_text_or_nothing(keys: list[tuple[int, int, str]], language: str) -> None:
+    editor = Editor(RENAMED, language)
+    for at, length, text in keys:
+        start = min(at, len(editor.text))
+        editor.change(Edit(start, min(start + length, len(editor.text)), text))
+        source = editor.text.encode()
+        tree = parse_bounded(source, language)
+        if tree is None:
+            continue
+        one = editor.edits.next(editor.text, tree.root_node, source, start, editor.now_s + 1, lambda _: True)
+        assert one is None or 0 <= one.edit.start < one.edit.end <= len(editor.text)
