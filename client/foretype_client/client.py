@@ -45,6 +45,7 @@ from foretype_client.private_gateway.starting import ensure_gateway
 from foretype_client.session.session import Session
 from foretype_client.sources.all_sources import Sources
 from foretype_client.sources.loading import host
+from foretype_client.telemetry.feeling import Feeling
 from foretype_client.telemetry.observer import FlowObserver, Observers
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.sender import Telemetry, head_of
@@ -216,6 +217,7 @@ class Client:
     flow: CompletionFlow
     assemblers: Assemblers
     sources: Sources
+    feeling: Feeling | None = None
 
     @property
     def assembler(self) -> Assembler | None:
@@ -310,6 +312,7 @@ async def open_client(
     session.profiles.add(assemblers.follow)
     feedback = Feedback.of(policy.switches)
     telemetry: Telemetry | None = None
+    feeling: Feeling | None = None
     if options.telemetry:
         # Unique across users and restarts; `rng` may be seeded, and then is not.
         recorder = Recorder(secrets.token_hex(12), feedback, clock=clock, wall_ms=_wall_ms(), editor=options.editor)
@@ -322,6 +325,7 @@ async def open_client(
             head_of=head_of if options.trusted else lambda uri: "",
         )
         session.acknowledged.add(telemetry.acknowledged)
+        feeling = Feeling(recorder, telemetry_dir, clock=clock, wall_s=lambda: _wall_ms() / 1000)
     gateway: Gateway = session
     observers: list[FlowObserver] = [] if telemetry is None else [telemetry.recorder]
     if tracing is not None:
@@ -355,7 +359,7 @@ async def open_client(
         background.append(asyncio.create_task(telemetry.run(), name="foretype telemetry"))
         background[-1].add_done_callback(_telemetry_ended)
     try:
-        yield Client(session, flow, assemblers, asked)
+        yield Client(session, flow, assemblers, asked, feeling)
     finally:
         for task in background:
             task.cancel()

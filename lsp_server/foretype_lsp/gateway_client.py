@@ -19,6 +19,7 @@ from foretype_client.flow.suggestion import FlowState
 from foretype_client.policy.trigger import PolicyOptions
 from foretype_wire.messages import ErrorCode
 
+from foretype_lsp.feeling import HowItFeels
 from foretype_lsp.indexing import Indexing
 from foretype_lsp.options import Options, Problem
 from foretype_lsp.parts import Parts
@@ -52,6 +53,7 @@ class GatewayClient:
         self._changed = asyncio.Event()  # something about the connection is different
         self._indexing = Indexing(parts.editor, parts.settings, parts.documents)
         self._indexing.changed.add(self._changed.set)
+        self._question = HowItFeels(parts.editor)
         parts.settings.changed.add(self._changed.set)
 
     async def run(self) -> None:
@@ -62,6 +64,7 @@ class GatewayClient:
         try:
             await self._serve(module, tracing)
         finally:
+            await self._question.close()
             await self._indexing.close()
             if tracing is not None:
                 await tracing.close()
@@ -95,6 +98,7 @@ class GatewayClient:
         while not _needs_another_client(options, parts.settings.options):
             self._report(client)
             parts.status.indexed(parts.documents.sources_status())
+            self._question.look(client.feeling, allowed=parts.settings.options.ask_how_it_feels)
             self._changed.clear()
             try:
                 async with asyncio.timeout(STATUS_POLL_S if client.session.connected else STATUS_POLL_S / 4):

@@ -61,6 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         ask_early: the editor asks some time after each key: when the debounce ends the model is asked, before the editor asks.
         policies: parts of the client's policy, each a boolean (`foretype_client.policy.switches`).
         telemetry: tell the gateway what became of suggestions: ids, times and lengths (docs/telemetry.md).
+        ask_how_it_feels: ask, every twelve weeks at most, whether completions feel instant; the answer goes where telemetry goes.
         trusted: the user trusts who made the open folders. If not, nothing in them is read: what the editor has open is all
             that is known, and no git runs. Whatever is no boolean counts as `false`.
     """
@@ -83,6 +84,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ask_early: bool = False
     policies: Switches = Switches()
     telemetry: bool = True
+    ask_how_it_feels: bool = False
     trusted: bool = True
 
     def enabled(self, language: str) -> bool:

@@ -5,7 +5,8 @@ Definitions: research on evaluation, section 5.1; the events and their fields: :
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import math
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -24,6 +25,7 @@ from foretype_wire.telemetry import (
     DismissKind,
     Display,
     Event,
+    Feel,
     Opportunity,
     Request,
     Result,
@@ -84,6 +86,26 @@ class _About:
     arm: _Arm
 
 
+class Latencies:
+    """Milliseconds from asking to showing of the last suggestions, and how many there were in all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def add(self, ms: float) -> None:
+        self.count += 1
+        self._last.append(ms)
+
+    def at(self, share: float) -> float:
+        """Nearest rank; 0 before the first."""
+        ordered = sorted(self._last)
+        return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+
 @dataclass(slots=True)
 class _Typed:
     """What was typed by hand in one language since `since_s` (monotonic seconds)."""
@@ -129,6 +151,8 @@ class Recorder:
         self._arm = _Arm()
         self._editor = _name("-".join(editor.lower().split()))
         self.dropped: int = 0
+        self.shown = Latencies()
+        self.changed_s = -math.inf
         self.survival: Survival = Survival()
         self._feedback = feedback
         self._clock = clock
@@ -183,6 +207,8 @@ class Recorder:
             parses = result.parses if found else False if result is Outcome.BROKEN else None
             self._opportunity(question, current, result.source if found else str(result), parses)
         if isinstance(result, Suggestion):
+            if (ms := result.timings_ms.get("shown")) is not None:
+                self.shown.add(max(0.0, ms))
             texts = None
             if self.texts:
                 text, at = snapshot.text, question.offset
@@ -288,6 +314,7 @@ class Recorder:
             self.survival.accepted(graft)
 
     def changed(self, snapshot: Snapshot) -> None:
+        self.changed_s: float = self._clock()
         former = self.survival.text(snapshot.uri)
         if former is not None:
             self._count(snapshot, former)
@@ -296,6 +323,11 @@ class Recorder:
     def closed(self, uri: str) -> None:
         self.survival.closed(uri)
         self._current.pop(uri, None)
+
+    def felt(self, answer: str) -> None:
+        """What was answered to the question whether completions feel instant."""
+        p50_ms, p95_ms = (round(self.shown.at(share), 3) for share in (0.5, 0.95))
+        self._add(Feel, self._clock(), "", answer=answer, p50_ms=p50_ms, p95_ms=p95_ms, suggestions=len(self.shown))
 
     # What becomes of accepted text
 

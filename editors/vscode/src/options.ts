@@ -1,7 +1,7 @@
 import * as vscode from 'vscode';
 
 /** Names of the settings that the server knows by the same names as initialization options. */
-const SHARED = ['debounceMs', 'multiLine', 'inComments', 'inStrings', 'excludedGlobs', 'gatewayUrl', 'tokenInClear', 'logLevel'] as const;
+const SHARED = ['debounceMs', 'multiLine', 'inComments', 'inStrings', 'excludedGlobs', 'gatewayUrl', 'tokenInClear', 'logLevel', 'askHowItFeels'] as const;
 
 /** What the server gets: at start, and again whenever a setting changes. */
 export function serverOptions(on: boolean, token: string): Record<string, unknown> {
