@@ -5,11 +5,13 @@ import json
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from backend.world import TOKEN, TOKENIZER, TOKENIZER_PATH, gateway, profile, scripted, until
 from context.tiny import tiny
 from foretype_backend.engines.scripted import ScriptedEngine, fixed
 from foretype_backend.errors import EngineUnavailableError
+from foretype_context.grammars.grammar import grammar
 
 FIM = {"prompt": "def f(x):\n    ret", "suffix": "\nprint(f(1))\n", "max_tokens": 32}
 
@@ -81,6 +83,16 @@ async def test_token_ids_are_a_prompt_too() -> None:
         ids = TOKENIZER.encode("def f():\n")
         await http.post("/v1/completions", json={"prompt": ids})
         assert list(world.engine.requests[-1]) == ids
+
+
+async def test_what_ends_a_text_in_the_models_grammar_ends_it_at_every_door() -> None:
+    rules = msgspec.to_builtins(msgspec.structs.replace(grammar("foretype-1"), id="ends-1", stops=("\nthree",)))
+    served = profile(grammar="ends-1", grammar_rules=rules)
+    async with gateway(scripted("one\ntwo\nthree"), with_profile=served) as world, world.http() as http:
+        answer = (await http.post("/v1/completions", json=FIM | {"stop": ["zzz"]})).json()
+        assert answer["choices"][0]["text"] == "one\ntwo"
+        answer = (await http.post("/infill", json={"input_prefix": "def f(", "input_suffix": "", "prompt": ""})).json()
+        assert answer["content"] == "one\ntwo"
 
 
 async def test_stop_and_max_tokens_are_kept() -> None:

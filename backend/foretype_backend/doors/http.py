@@ -163,7 +163,8 @@ class HttpJobs:
             received=received,
             deadline=asyncio.get_running_loop().time() + limits.max_deadline_ms / 1000,
             max_tokens=max(1, min(max_tokens, limits.max_tokens, room)),
-            stop=stop,
+            # Clients of the stream get the grammar's own in the profile.
+            stop=msgspec.structs.replace(stop, strings=[*stop.strings, *self.renderer.grammar.stops]),
             principal=principal,
             objective="fim",
             temperature=temperature,
