@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from foretype_backend.config.load import load_config
 from foretype_context.text.document import Edit, Snapshot
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
@@ -17,7 +18,7 @@ from foretype_lab.errors import PeerResultError
 from foretype_lab.peer.assistants import LlamaVimAssistant, buffer_of
 from foretype_lab.peer.page import table_of, write_page
 from foretype_lab.peer.recorded_typist import Offer, RecordedTypist, TypistTally
-from foretype_lab.peer.run import PeerOptions, _part, _row  # pyright: ignore[reportPrivateUsage]
+from foretype_lab.peer.run import PeerOptions, _part, _row, profile_over  # pyright: ignore[reportPrivateUsage]
 from foretype_lab.peer.steps import Step, steps_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -241,3 +242,11 @@ def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     path.write_text('{"systems": {"a": {}}}')
     with pytest.raises(PeerResultError, match=r"one\.json"):
         write_page(page, [path], counters=None, parity=[])
+
+
+def test_our_gateway_before_llama_cpps_server_has_the_layout_and_places_that_are_asked_for(tmp_path: Path) -> None:
+    asked = PeerOptions(source=tmp_path, layout="psm_line_last", places=0)
+    config = load_config(profile=profile_over("http://127.0.0.1:8012", tmp_path, asked))
+    assert (config.engine.name, config.engine.model) == ("llama-cpp", "http://127.0.0.1:8012")
+    assert config.model.layout == "psm_line_last"
+    assert config.model.strategy_rules is not None and config.model.strategy_rules.places == 0

@@ -33,7 +33,7 @@ from foretype_lab.peer.recorded_typist import RecordedTypist, TypistTally
 from foretype_lab.peer.steps import Step, steps_of
 from foretype_lab.prefill.typed_commits import record_commits
 
-__all__ = ["SYSTEMS", "PeerOptions", "run_peer"]
+__all__ = ["OVER_THEIRS", "SYSTEMS", "PeerOptions", "profile_over", "run_peer"]
 
 SYSTEMS: Final = ("llama_vim", "foretype_network", "foretype")
 OVER_THEIRS: Final = "foretype_llama_cpp"
@@ -103,7 +103,7 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
             with (
                 LlamaServer(model, threads=threads, arguments=SERVER_ARGUMENTS, binary=binary) as server,
                 tempfile.TemporaryDirectory() as folder,
-                LiveGateway(GatewayOptions(profile=_over(server, Path(folder), options))) as side,
+                LiveGateway(GatewayOptions(profile=profile_over(server.url, Path(folder), options))) as side,
             ):
                 rows[system] = _typed(
                     steps, options, lambda loop, side=side, system=system: _foretype(side, loop, options, system)
@@ -134,9 +134,9 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
     }
 
 
-def _over(server: LlamaServer, folder: Path, options: PeerOptions) -> Path:
-    """Profile of a gateway before this server."""
-    lines = ["[engine]", 'name = "llama-cpp"', f'model = "{server.url}"', "[model]"]
+def profile_over(url: str, folder: Path, options: PeerOptions) -> Path:
+    """Profile of a gateway before the server at this address."""
+    lines = ["[engine]", 'name = "llama-cpp"', f'model = "{url}"', "[model]"]
     lines += [] if options.layout is None else [f'layout = "{options.layout}"']
     if options.places is not None:
         lines += [f'strategy = "places-{options.places}"', "[model.strategy_rules]", f'id = "places-{options.places}"']
