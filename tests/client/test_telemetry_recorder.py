@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 from client.scripted_gateway import Script, ScriptedGateway
-from client.typing_desk import Desk, profile
+from client.typing_desk import URI, Desk, profile
 from foretype_client.feedback.feedback import Feedback
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.survival import measure
+from foretype_context.text.document import Document
 from foretype_wire.telemetry import (
     Accept,
     Dismiss,
@@ -53,6 +54,22 @@ class Recorded(Desk):
 
 def run(scenario: Any) -> None:
     virtual.run(scenario)
+
+
+@pytest.mark.parametrize(("says", "outcome", "parses"), [("a + 1", "network", True), ("return a", "broken", False)])
+def test_whether_what_was_found_parses_is_told_shown_or_not(says: str, outcome: str, parses: bool) -> None:
+    async def scenario() -> None:
+        async with Recorded(ScriptedGateway(Script([(0.02, says)]))) as desk:
+            desk.document = Document(URI, "def f(a):\n    return\n", language="python", path="a.py")
+            desk.flow.document_opened(desk.document.snapshot())
+            desk.move("return")
+            desk.type(" ")
+            shown = await desk.ask()
+            (opportunity,) = desk.of(Opportunity)
+            assert (opportunity.outcome, opportunity.parses) == (outcome, parses)
+            assert (shown is not None) is parses
+
+    run(scenario)
 
 
 def test_a_suggestion_that_is_asked_for_shown_and_accepted() -> None:

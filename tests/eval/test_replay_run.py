@@ -12,6 +12,7 @@ from eval.git_repo import git
 from foretype_eval.cli import app
 from foretype_eval.errors import LatencyTraceError, RepositoryError
 from foretype_eval.gateway import GatewayOptions
+from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.recorded import load_recorded
 from foretype_eval.replay.run import ReplayOptions, run_replay
 from foretype_eval.replay.trace import LatencyTrace, TraceRow
@@ -60,6 +61,34 @@ def test_what_repeats_is_saved_and_the_empty_row_saves_nothing(repo: Path) -> No
     assert systems["copy_line"]["keys_without"] == systems["empty"]["keys_with"]
     low, high = systems["copy_line"]["ci"]["ksr"]
     assert low <= systems["copy_line"]["ksr"] <= high
+
+
+def test_what_is_learned_of_a_developer_goes_from_commit_to_commit(repo: Path, tmp_path: Path) -> None:
+    options = ReplayOptions(repo=repo, commits=2, systems=("adaptive",), decide_ms=0, learn=True, out=tmp_path / "out")
+    found = run_replay(options, progress=quiet)
+    learned = found["learned"]["adaptive"]["python"]
+    assert learned["taken"] > 1 and learned["looks"] >= learned["taken"]
+    (items,) = (tmp_path / "out").glob("items-*.jsonl")
+    rows = items.read_text().splitlines()
+    items.write_text(rows[-1] + "\n")
+    again = run_replay(options, progress=quiet)
+    assert again["learned"] == found["learned"], "a row that is missing is not made with what later ones taught"
+    never = run_replay(msgspec.structs.replace(options, rule=Rule.NEVER), progress=quiet)
+    assert never["systems"]["adaptive"]["ksr"] == 0
+    assert never["learned"]["adaptive"].get("python", {"taken": 0})["taken"] == 0
+
+
+def test_suggestions_are_booked_by_where_they_stand_and_whether_they_parse(repo: Path, tmp_path: Path) -> None:
+    options = ReplayOptions(repo=repo, commits=2, systems=("adaptive",), in_strings=True, out=tmp_path / "out")
+    run_replay(options, progress=quiet)
+    (items,) = (tmp_path / "out").glob("items-*.jsonl")
+    slices: dict[str, int] = {}
+    for line in items.read_text().splitlines():
+        for name, (sessions, _, _) in json.loads(line)["slices"].items():
+            slices[name] = slices.get(name, 0) + sessions
+    assert slices["parses:yes"] > 0 and "parses:no" not in slices
+    within = {name: count for name, count in slices.items() if name.startswith("within:")}
+    assert sum(within.values()) == sum(count for name, count in slices.items() if name.startswith("parses:"))
 
 
 @pytest.mark.engine

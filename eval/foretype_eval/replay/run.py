@@ -123,7 +123,12 @@ def run_replay(options: ReplayOptions, *, progress: Callable[[str, int, int], No
         side = real or simulator
         # How many commits, which systems and where things are written change no row; of a trace its rows count, not its name.
         settings = msgspec.structs.replace(
-            options, out=None, save_trace=None, commits=0, systems=(), latency_trace=None
+            options,
+            out=None,
+            save_trace=None,
+            commits=options.commits if options.learn else 0,  # what was learned comes from those before
+            systems=(),
+            latency_trace=None,
         )
         profile, laid = None if side is None else side.profile, None if trace is None else trace.rows
         journal = FinishedRows(options.out, (settings, options.repo.resolve(), profile, laid))
