@@ -66,6 +66,7 @@ def test_who_takes_what_the_chances_say_has_the_rule_for_all() -> None:
     assert seen(200, 100).rule("python") is SHOW_RULE
     assert seen(8, 8).rule("python") is SHOW_RULE, "eight are too few to know anybody by"
     assert seen(200, 50).rule("python") is SHOW_RULE, "who takes half as much would lose the half that he takes"
+    assert seen(300, 15).rule("python") is SHOW_RULE, "so would who takes a tenth"
 
 
 def test_who_takes_more_is_shown_more_in_that_language_alone() -> None:

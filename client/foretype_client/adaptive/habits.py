@@ -3,7 +3,7 @@
 The rule of showing (:mod:`foretype_client.adaptive.threshold`) compares a text's chance of being right with what a look at it costs, alike
 for everybody. Some take more than that chance says, half a line or a word of it, or write what repeats; some take nothing.
 Looks and takes are counted, the takes that the chances promised beside them, and a bound of their ratio scales the rule: for whoever surely takes
-more, texts are shown from a lower chance on; for whoever surely takes next to nothing, from a higher one. In between the rule
+more, texts are shown from a lower chance on; for whoever surely takes nothing, from a higher one. In between the rule
 is the one for all. Counts stay on this machine: numbers by language, no text, no times.
 """
 
@@ -31,9 +31,9 @@ _Z: Final = 1.28
 """Of a one-sided bound, 90 %."""
 
 _MOST: Final = 2.0
-_NOTHING: Final = 0.25
-"""Below this share of the usual takes, surely, somebody takes next to nothing. Above it no rule is raised: whoever takes half as much
-as others would lose the half that he takes."""
+_NOTHING: Final = 0.05
+"""Below this share of the usual takes, surely, somebody takes nothing. Above it no rule is raised: whoever takes a tenth of what others
+do, the long texts say, would lose that tenth."""
 
 _LOOK_MS: Final = 300.0
 """A text that went sooner was not looked at."""

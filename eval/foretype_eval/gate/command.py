@@ -163,7 +163,7 @@ def _print(whole: Verdict, verdicts: list[Verdict]) -> None:
     screen.print(_line(whole), highlight=False, soft_wrap=True)
     table = Table(box=None)
     for column in ("metric", "baseline", "candidate", "difference", "low", "high", "margin", "verdict"):
-        table.add_column(column, justify="left" if column in ("metric", "verdict") else "right")
+        table.add_column(column, justify="left" if column in ("metric", "verdict") else "right", no_wrap=True)
     for one in verdicts:
         points = [f"{100 * value:+.2f}" for value in (one.difference, one.low, one.high)]
         table.add_row(

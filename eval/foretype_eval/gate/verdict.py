@@ -191,9 +191,9 @@ def _verdict(
         reason = f"too few: {interval.n_items:,} items of {clusters:,} problems or commits; about {needed:,} would do"
     return Verdict(
         metric=metric,
-        difference=round(difference, 6),
-        low=round(low, 6),
-        high=round(high, 6),
+        difference=round(difference, 6) + 0.0,
+        low=round(low, 6) + 0.0,
+        high=round(high, 6) + 0.0,
         margin=margin,
         passes=told == "passes",
         verdict=told,
