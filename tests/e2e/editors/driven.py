@@ -102,6 +102,9 @@ class InNeovim(InTerminal):
     def start_of_buffer(self):
         return "\n".join(self.it.ask("vim.api.nvim_buf_get_lines(0, 0, 3, false)"))
 
+    def end_of_buffer(self):
+        return "\n".join(self.it.ask("vim.api.nvim_buf_get_lines(0, -3, -1, false)"))
+
     def open(self, file):
         self.press("Escape")
         self.type(f":edit! {file}")
@@ -144,6 +147,9 @@ class InEmacs(InTerminal):
 
     def start_of_buffer(self):
         return self.it.ask("(buffer-substring-no-properties 1 (min 100 (point-max)))")
+
+    def end_of_buffer(self):
+        return self.it.ask("(buffer-substring-no-properties (max 1 (- (point-max) 100)) (point-max))")
 
     def open(self, file):
         self.press("C-x", "C-f", "C-a", "C-k")

@@ -121,7 +121,7 @@ def test_ten_megabytes_are_edited_and_completed_without_a_message_and_without_a_
     editor.type("value = ", pause_s=0.02)
     editor.it.until(lambda _: "# scripted" in editor.it.ghost())
     editor.press("Tab")
-    editor.it.until(lambda _: editor.buffer().endswith("value = value =  # scripted"))
+    editor.it.until(lambda _: editor.end_of_buffer().endswith("value = value =  # scripted"))
     assert editor.complaints() == []
 
 
