@@ -24,6 +24,7 @@ from foretype_context.text.document import Document
 from foretype_lab.errors import LlamaServerError
 from foretype_lab.other_engines.llama_server import LlamaServer, find_llama_server
 from foretype_models.artifacts import locate
+from foretype_models.servers import probe
 from foretype_wire.errors import RequestRefusedError
 from foretype_wire.messages import Done, Usage
 
@@ -133,6 +134,13 @@ async def test_a_cancelled_request_frees_its_slot(tmp_path: Path) -> None:
                     await asyncio.sleep(0.01)
             assert (await asked(client, "a.py", "x = ")).raw.startswith("abcd")
             assert await written(server) - before < 900
+
+
+def test_it_is_found_with_its_slots_and_the_context_of_each() -> None:
+    with llama_server(locate().path) as server:
+        (found,) = probe((1, int(server.url.rpartition(":")[2]), 2), limit_s=30)
+    assert (found.kind, found.engine, found.slots, found.context_tokens) == ("llama.cpp", "llama-cpp", 2, 2048)
+    assert found.model_path == str(locate().path)
 
 
 async def test_more_documents_than_slots_are_all_answered(tmp_path: Path) -> None:
