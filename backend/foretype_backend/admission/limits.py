@@ -1,8 +1,8 @@
-"""Budgets in tokens: reserve → settle → abandon, so that no disconnect can leak one. Pure; time is passed in.
+"""Budgets in tokens: reserve → settle, so that no disconnect can leak one. Pure; time is passed in.
 
 A request reserves what it may use at most (prompt and `max_tokens`) from every budget it falls under, all or none: first by the length of
 its texts, before anything is done for it, then, once they are counted, exactly. When it is over it
-settles what it did use, or abandons; either may be said twice and does no harm. A budget is a bucket that fills at a rate up to
+settles what it did use, nothing where it never ran; saying it twice does no harm. A budget is a bucket that fills at a rate up to
 a burst, so that a quiet minute pays for a busy one. What was used beyond a reservation is taken all the same: the bucket goes into
 debt, and the next request waits for it.
 """
@@ -38,7 +38,7 @@ class Denied(NamedTuple):
 
 
 class Reservation(NamedTuple):
-    """A claim on budgets, until it is settled or abandoned."""
+    """A claim on budgets, until it is settled."""
 
     number: int
     tokens: int
