@@ -1,0 +1,55 @@
+"""How it feels, through the whole of it: the language server asks its editor, the answer stands in the gateway's store."""
+
+import asyncio
+
+import pytest
+from e2e.lsp_support import editor, gateway
+from foretype_backend.telemetry.store import Store
+from lsprotocol import types
+from sqlalchemy import text
+
+SOURCE = "def f(a):\n    x = 1\n\ndef g(b):\n    return \n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_who_opted_in_is_asked_in_a_pause_and_the_answer_is_kept_with_their_own_times(tmp_path):
+    events = tmp_path / "events.db"
+    more = f'[telemetry]\nurl = "{events}"\n'
+    with gateway(tmp_path, more=more, options=("--state-dir", tmp_path / "gateway")) as running:
+        state = tmp_path / "state"
+        given = {"askHowItFeels": True, "stateDir": str(state)}
+        async with editor(tmp_path, "--gateway", running.url, options=given) as it:
+            asked = asyncio.get_running_loop().create_future()
+
+            def answer(params):
+                asked.set_result(params)
+                return types.MessageActionItem("Mostly")
+
+            it.client.protocol.fm.features[types.WINDOW_SHOW_MESSAGE_REQUEST] = answer
+            it.open(SOURCE)
+            for _ in range(200):
+                assert await it.suggestion(4, 11) is not None
+            assert not asked.done()
+            async with asyncio.timeout(120):
+                question = await asked
+            assert "instant" in question.message and [one.title for one in question.actions] == ["Yes", "Mostly", "No"]
+            row = await _kept(events)
+            assert row.label == "mostly" and row.lines == 200 and row.value_ms > 0
+            assert row.characters >= row.value_ms * 1000  # the p95, in microseconds
+            assert (state / "telemetry/asked").exists()
+
+
+async def _kept(path):
+    store = await Store.open_to_read(str(path))
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                async with store.reading() as connection:
+                    rows = (await connection.execute(text("SELECT * FROM events WHERE kind = 'feel'"))).all()
+                if rows:
+                    (row,) = rows
+                    return row
+                await asyncio.sleep(0.2)
+    finally:
+        await store.close()
