@@ -157,6 +157,8 @@ def test_commits_are_selected_by_number_or_range(repo: Path) -> None:
         (Rule.WORD, "return item", "return items", Accepted(6, keys=1)),
         (Rule.WORD, "return item", "return item.name", Accepted(11, keys=2)),
         (Rule.WORD, "ab", "ab", None),
+        (Rule.LONG, "x" * 20, "x" * 20 + "\n", Accepted(20)),
+        (Rule.LONG, "x" * 19, "x" * 19 + "\n", None),
     ],
 )
 def test_accept_rules(rule: Rule, suggestion: str, remaining: str, expected: Accepted | None) -> None:
