@@ -90,7 +90,7 @@ class Latencies:
     """Milliseconds from asking to showing of the last suggestions, and how many there were in all."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._last: deque[float] = deque(maxlen=_REMEMBERED)
 
     def add(self, ms: float) -> None:
@@ -152,7 +152,7 @@ class Recorder:
         self._editor = _name("-".join(editor.lower().split()))
         self.dropped: int = 0
         self.shown = Latencies()
-        self.changed_s = -math.inf
+        self.changed_s: float = -math.inf
         self.survival: Survival = Survival()
         self._feedback = feedback
         self._clock = clock
