@@ -8,7 +8,7 @@ after the first text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from foretype_context.prompt.segments import PlacedSegment, Scope
 from foretype_wire.messages import RequestClass, Timings, Usage
@@ -76,7 +76,7 @@ class StageMetrics:
         """Count the network's part of what clients waited, from their events."""
         for event in events:
             stages = event.get("stages_ms") if event.get("event") == "result" else None
-            network_ms = stages.get("network") if isinstance(stages, Mapping) else None
+            network_ms = cast("Mapping[str, object]", stages).get("network") if isinstance(stages, Mapping) else None
             if isinstance(network_ms, int | float):
                 self._observe("network", _NO_CLASS, network_ms / 1000)
 
