@@ -151,7 +151,7 @@ class Recorder:
         self._arm = _Arm()
         self._editor = _name("-".join(editor.lower().split()))
         self.dropped: int = 0
-        self.shown = Latencies()
+        self.shown: Latencies = Latencies()
         self.changed_s: float = -math.inf
         self.survival: Survival = Survival()
         self._feedback = feedback
