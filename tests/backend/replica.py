@@ -74,13 +74,16 @@ class Replica:
     async def start(self) -> None:
         self.starts += 1
         self.cache.clear()
-        listener = self._bound(self.port)
+        listener = self._listener()
         config = uvicorn.Config(self._app(), log_level="critical", lifespan="off", timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
         self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
         while not self._server.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.005)
+
+    def _listener(self) -> socket.socket:
+        return self._bound(self.port)
 
     def _bound(self, port: int) -> socket.socket:
         made = socket.socket()
