@@ -105,6 +105,7 @@ async def test_names_that_clients_gave_are_shown_to_an_operator(tmp_path: Path) 
         "block_tokens": 16,
         "documents": [row | {"since_s": 1, "last_used_s": 1}],
         "replicas": replicas,
+        "sharing": [{"repository": HOSTILE, "teams": [HOSTILE], "apart": [HOSTILE]}],
     }
     with gateway(answer) as url:
         code, said = await foretype(tmp_path, "prefix", "show", "--gateway", url)

@@ -163,7 +163,7 @@ async def test_a_large_first_index_shows_progress_and_keeps_nobody_waiting(tmp_p
         keeping() as kept,
         editor(tmp_path, "--gateway", kept.url, options=options(tmp_path), folders=[root], progress=True) as it,
     ):
-        it.open("x = 1\n", uri=(root / "m1.py").as_uri())
+        it.open("x = a\n", uri=(root / "m1.py").as_uri())
         assert (await it.suggestion(0, 5, uri=(root / "m1.py").as_uri())) is not None
         await indexed(it, "definitions, ready")
         assert "0 definitions" not in (await it.status())["index"].replace("000 definitions", "")
@@ -190,7 +190,7 @@ async def test_a_first_index_can_be_cancelled(tmp_path):
         (token,) = it.client.progress_reports
         it.client.window_work_done_progress_cancel(types.WorkDoneProgressCancelParams(token))
         await indexed(it, "indexing was cancelled")
-        it.open("x = 1\n", uri=(root / "m1.py").as_uri())
+        it.open("x = a\n", uri=(root / "m1.py").as_uri())
         assert (await it.suggestion(0, 5, uri=(root / "m1.py").as_uri())) is not None
 
 

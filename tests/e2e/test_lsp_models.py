@@ -72,8 +72,8 @@ async def test_an_editor_lists_models_and_takes_one_while_its_user_types(tmp_pat
                 answered += 1
                 await asyncio.sleep(0.02)
             done = await taking
-            assert done["model"] == "tiny-coder.gguf" and done["canary"].startswith("3 of 3") and done["replaced"]
-            status = await until_model(it, "tiny-coder.gguf")
+            assert done["model"] == "tiny-coder" and done["canary"].startswith("3 of 3") and done["replaced"]
+            status = await until_model(it, "tiny-coder")
             assert status["advice"] == ""
             assert answered > 10
 
