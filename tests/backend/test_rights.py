@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import hmac
@@ -156,10 +157,12 @@ async def test_who_lacks_the_right_learns_of_nobodys_text_and_a_planted_leak_is_
             assert (await http.get("/admin/prefix", headers=it.keys["bob"])).status_code == 403
 
         # The control: were rights not looked at, bob would be told of ann's text.
-        it.world.service.salts.rights = CacheRights()  # type: ignore[union-attr]
-        async with it.editor("bob") as bob:
-            assert await cached(bob) > 0
-            assert replica.bodies[-1]["cache_salt"] == salts_of[0]
+        async with it.editor("bob") as bob, asyncio.timeout(20):
+            told = ""
+            while told != salts_of[0]:  # the store's next look may give him his own back before he asks
+                it.world.service.salts.rights = CacheRights()  # type: ignore[union-attr]
+                assert await cached(bob) > 0
+                told = replica.bodies[-1]["cache_salt"]
 
 
 async def test_a_revoked_right_ends_at_a_running_gateway_and_an_opened_repository_is_everybodys(tmp_path: Path) -> None:

@@ -75,13 +75,13 @@ class Store:
             await connection.exec_driver_sql(_TAKE_IN)
 
     async def consent(self, tenant: str) -> Consent:
-        async with self._mapped(), self.engine.connect() as connection:
+        async with self.reading() as connection:
             row = (await connection.execute(select(tenants).where(tenants.c.tenant == tenant))).one_or_none()
         return Consent(tenant) if row is None else Consent(*row)
 
     async def consents(self) -> list[Consent]:
         """Of every tenant that has said something or has events."""
-        async with self._mapped(), self.engine.connect() as connection:
+        async with self.reading() as connection:
             said = {row.tenant: Consent(*row) for row in await connection.execute(select(tenants))}
             names = await connection.execute(select(events.c.tenant).distinct())
             for name in names.scalars():
@@ -101,19 +101,19 @@ class Store:
         query = select(func.count()).select_from(events)
         for name, value in where.items():
             query = query.where(events.c[name] == value)
-        async with self._mapped(), self.engine.connect() as connection:
+        async with self.reading() as connection:
             return int((await connection.execute(query)).scalar_one())
 
     async def oldest_days(self) -> dict[str, str]:
         """Of each tenant with events, the day (UTC, YYYY-MM-DD) of its oldest."""
         query = select(events.c.tenant, func.min(events.c.day)).group_by(events.c.tenant)
-        async with self._mapped(), self.engine.connect() as connection:
+        async with self.reading() as connection:
             return {row[0]: row[1] for row in await connection.execute(query)}
 
     async def keys(self, session: str) -> set[int]:
         """Sequence numbers that are stored of one client session."""
         query = select(events.c.seq).where(events.c.session == session)
-        async with self._mapped(), self.engine.connect() as connection:
+        async with self.reading() as connection:
             return set((await connection.execute(query)).scalars())
 
     async def delete(self, *, tenant: str, user: str | None = None) -> int:
