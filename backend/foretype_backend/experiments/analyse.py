@@ -181,8 +181,8 @@ def _checks(trial: Sequence[UserDay], control: str, treatment: str, options: AbO
         by_user[row.user].add(row.variant)
     mixed = sum(len(names) > 1 for names in variants.values())
     if mixed > MIXED_SHARE * len(variants):
-        when = "at midnight" if options.block_hours == 24 else "between blocks"
-        reasons.append(f"{mixed} of {len(variants)} user-days saw both variants; a variant may change {when} only")
+        unit, when = ("user-days", "at midnight") if options.block_hours == 24 else ("user-blocks", "between blocks")
+        reasons.append(f"{mixed} of {len(variants)} {unit} saw both variants; a variant may change {when} only")
     if options.design is Design.BETWEEN:
         crossed = sum(len(names) > 1 for names in by_user.values())
         if crossed:

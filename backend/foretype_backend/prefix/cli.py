@@ -55,7 +55,7 @@ def show(
         )
     screen = console()
     screen.print(table)
-    for one in found["sharing"]:
+    for one in found.get("sharing", ()):  # a gateway from before rights says nothing of it
         teams = "the whole tenant" if one["teams"] is None else ", ".join(one["teams"]) or "nobody"
         own = f"; on their own: {', '.join(one['apart'])}" if one["apart"] else ""
         screen.print(f"{one['repository'] or '(no repository)'} is shared by {teams}{own}")
