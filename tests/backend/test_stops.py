@@ -72,6 +72,7 @@ def test_scanner_equals_brute_force_whatever_the_chunks(chunks: list[str], stop:
 
 
 @given(st.lists(st.text(ALPHABET, max_size=6), max_size=10), STOPS)
+@example(["#\r", "\n"], Stop(max_lines=2, opened=Opened(endings=["#"], max_lines=1, max_tokens=9, min_indent=None)))
 def test_what_was_delivered_is_never_taken_back(chunks: list[str], stop: Stop) -> None:
     scanner = StopScanner(stop)
     expected, _ = oracle("".join(chunks), stop)

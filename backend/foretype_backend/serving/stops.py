@@ -138,7 +138,8 @@ class StopScanner:
         if self._min_indent is not None and self._in_indent:
             hold = min(hold, self._blank_from)
         last_line = self._max_lines is not None and self._lines == self._max_lines - 1
-        if self._previous == "\r" and (last_line or self._min_indent is not None):
+        # A first line that opens a block brings rules of its own, which may end the text at this very line ending.
+        if self._previous == "\r" and (last_line or self.in_first_line or self._min_indent is not None):
             hold = min(hold, self._seen - 1)
         return hold
 
