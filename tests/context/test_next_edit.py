@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from foretype_context.edits.next_edit import SETTLED_S, Evidence, NextEdit, NextEdits
+from context.typing_editor import Editor
+from foretype_context.edits.next_edit import SETTLED_S, Evidence
 from foretype_context.syntax.parsing import parse_bounded
 from foretype_context.text.document import Edit
 from hypothesis import given
@@ -10,48 +11,6 @@ from hypothesis import strategies as st
 
 RENAMED = "def area(width, height):\n    if width < 0:\n        return 0\n    return width * height\n"
 LIKE = "def f(a, b, c):\n    print(a.x)\n    print(b.x)\n    print(c.x)\n    # print(c.x)\n    s = 'print(c.x)'\n"
-
-
-class Editor:
-    def __init__(self, text: str, language: str = "python") -> None:
-        self.text, self.language = text, language
-        self.edits = NextEdits(language, text)
-        self.now_s = 0.0
-
-    def change(self, *edits: Edit, accepted: bool = False, pause_s: float = 0.1) -> None:
-        tree = parse_bounded(self.text.encode(), self.language)
-        for start, end, text in edits:
-            self.text = self.text[:start] + text + self.text[end:]
-        self.now_s += pause_s
-        self.edits.changed(
-            edits, self.text, self.now_s, root=None if tree is None else tree.root_node, accepted=accepted
-        )
-
-    def replace(self, old: str, new: str, nth: int = 0) -> None:
-        """Delete key by key, then type."""
-        at = -1
-        for _ in range(nth + 1):
-            at = self.text.index(old, at + 1)
-        for end in range(at + len(old), at, -1):
-            self.change(Edit(end - 1, end, ""))
-        for offset, character in enumerate(new):
-            self.change(Edit(at + offset, at + offset, character))
-
-    def next(self, cursor: int = 0, wait_s: float = 2 * SETTLED_S) -> NextEdit | None:
-        source = self.text.encode()
-        tree = parse_bounded(source, self.language)
-        assert tree is not None
-        before = tree.root_node.has_error
-
-        def parses(edit: Edit) -> bool:
-            after = self.text[: edit.start] + edit.text + self.text[edit.end :]
-            copy = parse_bounded(after.encode(), self.language)
-            return copy is not None and (before or not copy.root_node.has_error)
-
-        return self.edits.next(self.text, tree.root_node, source, cursor, self.now_s + wait_s, parses)
-
-    def take(self, one: NextEdit) -> None:
-        self.change(one.edit, accepted=True)
 
 
 def test_a_renamed_declaration_is_followed_from_place_to_place_and_then_there_is_silence() -> None:

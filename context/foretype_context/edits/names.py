@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
+from foretype_context.edits.imports import Imported
 from foretype_context.edits.name_rules import RULES, NameRules
 
-__all__ = ["OCCURRENCES_MAX", "Place", "is_named_near", "places_renamed"]
+__all__ = ["OCCURRENCES_MAX", "Place", "is_global", "is_named_near", "places_elsewhere", "places_renamed"]
 
 OCCURRENCES_MAX: Final = 500
 """Of one name in a file; what is named oftener is not followed, for that would take too long between two keys."""
+
+
+_IMPORTS: Final = frozenset({"import_statement", "import_from_statement", "import_declaration"})
+_MEMBERS: Final = frozenset({"attribute", "member_expression", "selector_expression"})
 
 
 class Place(NamedTuple):
@@ -93,6 +99,66 @@ def is_named_near(root: Node, source: bytes, language: str, start: int, name: st
     return home is None or any(home in one.scopes or one.home == home for one in others)
 
 
+def is_global(root: Node, language: str, start: int) -> bool:
+    """Whether what is declared at byte `start` is declared for the whole file, so that others may import it."""
+    rules = RULES.get(language)
+    one = None if rules is None else _occurrence(root, _down(root, start), rules)
+    return one is not None and one.place.declares and one.home == one.scopes[0]
+
+
+def places_elsewhere(
+    root: Node, source: bytes, language: str, seen: Imported, *, old: str, new: str
+) -> list[Place] | None:
+    """The places of a file that still name as `old` what another file declares as `new`, in order of the source.
+
+    None where nothing is certain: a name that something poisons or declares again, or a new name that stands for something here.
+
+    Args:
+        seen: what this file has of the other.
+    """
+    rules = RULES.get(language)
+    ours = {one.start for one in seen.specifiers}
+    named = [one for one in seen.specifiers if one.name in (old, new)]
+    if rules is None or any(one.local == old and one.name not in (old, new) for one in seen.specifiers):
+        return None
+    places = [Place(one.start, one.end, declares=True, shorthand=False) for one in named if one.name == old]
+    if seen.whole or any(one.local == one.name for one in named):
+        left = _occurrences(root, source, rules, old, lambda at, _: at in ours)
+        fresh = _occurrences(root, source, rules, new, lambda at, _: at in ours)
+        if left is None or fresh is None or (places and fresh):
+            return None
+        homes = {one.home for one in left if one.place.declares}
+        free = [one for one in left if _bound(one, homes, rules) is None]
+        taken = {one.home for one in fresh if one.place.declares}
+        if _Scope(root.start_byte, root.end_byte, root.type) in homes | taken:
+            return None
+        if any(scope in taken for one in free for scope in one.scopes):
+            return None
+        places += [one.place for one in free]
+    known = {one.start for one in seen.modules}
+    for module in seen.modules:
+        owner = _occurrences(root, source, rules, module.local.split(".")[0], lambda at, inside: inside or at in known)
+        if owner is None or any(one.place.declares for one in owner):
+            return None
+        places += _members(root, source, old, f"{module.local}.".encode())
+    return sorted(places)
+
+
+def _members(root: Node, source: bytes, name: str, prefix: bytes) -> Iterator[Place]:
+    for seen, match in enumerate(_words(source, name)):
+        if seen >= OCCURRENCES_MAX:
+            return
+        path = _down(root, match.start())
+        if len(path) < 2 or (path[-1].start, path[-1].end) != match.span() or path[-2].kind not in _MEMBERS:
+            continue
+        if path[-2].end == match.end() and source[path[-2].start : match.start()] == prefix:
+            yield Place(match.start(), match.end(), declares=False, shorthand=False)
+
+
+def _words(source: bytes, name: str) -> Iterator[re.Match[bytes]]:
+    return re.finditer(rb"(?<![\w\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w\x80-\xff])", source)
+
+
 def _bound(one: _Occurrence, homes: AbstractSet[_Scope], rules: NameRules) -> _Scope | None:
     if one.place.declares:
         return one.home
@@ -102,17 +168,23 @@ def _bound(one: _Occurrence, homes: AbstractSet[_Scope], rules: NameRules) -> _S
     return None
 
 
-def _occurrences(root: Node, source: bytes, rules: NameRules, name: str) -> list[_Occurrence] | None:
-    """None where the name is poisoned or occurs too often."""
+def _occurrences(
+    root: Node, source: bytes, rules: NameRules, name: str, skip: Callable[[int, bool], bool] = lambda _, __: False
+) -> list[_Occurrence] | None:
+    """None where the name is poisoned or occurs too often.
+
+    Args:
+        skip: whether the name at a byte, in an import statement or not, is known and to be left out.
+    """
     found: list[_Occurrence] = []
-    for seen, match in enumerate(
-        re.finditer(rb"(?<![\w\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w\x80-\xff])", source)
-    ):
+    for seen, match in enumerate(_words(source, name)):
         if seen >= OCCURRENCES_MAX:
             return None
         path = _down(root, match.start())
         leaf = path[-1]
         if (leaf.start, leaf.end) != match.span() or leaf.kind not in rules.names:
+            continue
+        if skip(match.start(), any(step.kind in _IMPORTS for step in path)):
             continue
         one = _occurrence(root, path, rules)
         if one is None:

@@ -6,16 +6,19 @@ name whose declaration is gone is an error until it follows.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
 from foretype_context.edits.bursts import Burst, How
-from foretype_context.edits.names import Place, is_named_near, places_renamed
+from foretype_context.edits.elsewhere import OtherFile, Site
+from foretype_context.edits.imports import imported
+from foretype_context.edits.names import Place, is_global, is_named_near, places_elsewhere, places_renamed
 from foretype_context.text.document import Edit
 
-__all__ = ["Rename", "is_free", "rename_in", "sites_of"]
+__all__ = ["Rename", "is_free", "is_seen_elsewhere", "rename_in", "sites_elsewhere", "sites_of"]
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64
@@ -66,6 +69,21 @@ def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str
     at = _byte(text, rename.at)
     places = places_renamed(root, source, language, at, old=rename.old, new=rename.new)
     return [_edit(place, rename, source) for place in places or ()]
+
+
+def is_seen_elsewhere(rename: Rename, root: Node, text: str, language: str) -> bool:
+    """Whether other files may name what was renamed."""
+    return is_global(root, language, _byte(text, rename.at))
+
+
+def sites_elsewhere(rename: Rename, path: str, file: OtherFile) -> list[Site]:
+    """What the rename leaves to do in a file that imports the name from the one at `path`; nothing where that is not certain."""
+    listed = "__all__" in file.text and re.search(rf"""["']{re.escape(rename.old)}["']""", file.text) is not None
+    if listed or posixpath.basename(file.path) == "__init__.py":
+        return []  # it hands the name on, who knows to whom
+    seen = imported(file.root, file.source, file.language, file.path, path)
+    places = places_elsewhere(file.root, file.source, file.language, seen, old=rename.old, new=rename.new)
+    return [Site(_edit(place, rename, file.source)) for place in places or ()]
 
 
 def _byte(text: str, at: int) -> int:
