@@ -153,5 +153,5 @@ def _counted(text: str, stage: str, class_: str = "interactive") -> int:
 
 def _promises(text: str) -> dict[tuple[str, str], float]:
     rows = re.findall(r'^foretype_objective_total{class="(\w+)",outcome="(\w+)"} (\S+)$', text, re.MULTILINE)
-    assert len(rows) == 18
+    assert len(rows) == 21
     return {(class_, outcome): float(count) for class_, outcome, count in rows if float(count)}

@@ -174,7 +174,7 @@ async def test_prompts_that_no_replica_takes_are_refused_here(replica: Replica, 
 async def test_warming_computes_and_generates_one_token(replica: Replica) -> None:
     engine = await started(replica)
     await engine.warm(PROMPT, salt="s")
-    assert (replica.bodies[0]["max_tokens"], replica.bodies[0]["priority"]) == (1, 4)
+    assert (replica.bodies[0]["max_tokens"], replica.bodies[0]["priority"]) == (1, 5)
     assert (await collect(engine, salt="s"))[-1].cached_tokens == 48
     await engine.warm([VOCABULARY + 5])  # refused there; nothing to tell anybody
     await engine.close()

@@ -23,6 +23,7 @@ from foretype_wire.messages import (
     GatewayMessage,
     Hello,
     Need,
+    NextEdit,
     Profile,
     Timings,
     Usage,
@@ -71,6 +72,7 @@ class Peer:
 
 
 Behaviour = Callable[[Peer, Complete], Awaitable[None]]
+EditBehaviour = Callable[[Peer, NextEdit], Awaitable[None]]
 
 
 async def answer(peer: Peer, message: Complete) -> None:
@@ -91,8 +93,16 @@ async def until_cancelled(peer: Peer, message: Complete) -> None:
 class WireServer:
     """Use as an async context manager."""
 
-    def __init__(self, behaviour: Behaviour = answer, *, token: str | None = None, profile: Profile = PROFILE) -> None:
+    def __init__(
+        self,
+        behaviour: Behaviour = answer,
+        *,
+        on_next_edit: EditBehaviour | None = None,
+        token: str | None = None,
+        profile: Profile = PROFILE,
+    ) -> None:
         self.behaviour = behaviour
+        self.on_next_edit = on_next_edit
         self.token = token
         self.profile = profile
         self.received: list[ClientMessage] = []
@@ -168,6 +178,8 @@ class WireServer:
                     await peer.send(Need(id=message.id, digests=missing))
                 else:
                     await self.behaviour(peer, message)
+            case NextEdit() if self.on_next_edit is not None:
+                await self.on_next_edit(peer, message)
             case Cancel():
                 await peer.send(Done(id=message.id, finish=Finish.CANCELLED))
             case Feedback():

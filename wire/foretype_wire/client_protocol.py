@@ -40,6 +40,7 @@ from foretype_wire.messages import (
     Complete,
     Delta,
     Done,
+    Edited,
     Error,
     ErrorCode,
     Feedback,
@@ -48,6 +49,7 @@ from foretype_wire.messages import (
     Goaway,
     Hello,
     Need,
+    NextEdit,
     Profile,
     WireSegment,
     Workspace,
@@ -94,7 +96,7 @@ class BadFrame:
     reason: str
 
 
-Event = Profile | Delta | Done | Ack | Goaway | Failed | Refused | BadFrame
+Event = Profile | Delta | Edited | Done | Ack | Goaway | Failed | Refused | BadFrame
 
 
 class ProtocolStatistics(NamedTuple):
@@ -111,7 +113,7 @@ class ProtocolStatistics(NamedTuple):
 
 @dataclass(slots=True)
 class _Running:
-    call: Complete[Segment]
+    call: Complete[Segment] | NextEdit
     cancelled: bool = False
     sent_again: bool = False
 
@@ -179,8 +181,8 @@ class ClientProtocol:
         cleaned = [Workspace(root=scrub(w.root), repository=scrub(w.repository)) for w in workspaces]
         self._send(Hello(v=VERSION, client=scrub(client), user=scrub(user), workspaces=cleaned, knobs=list(knobs)))
 
-    def complete(self, call: Complete[Segment]) -> None:
-        """Ask for a completion. Ids must be unique on a connection.
+    def complete(self, call: Complete[Segment] | NextEdit) -> None:
+        """Ask for a completion, or for the next edit. Ids must be unique on a connection.
 
         Raises:
             ValueError: a call of this id is running. Every other failure is a `Failed` event.
@@ -197,7 +199,7 @@ class ClientProtocol:
             self._fail(call.id, GatewayGoneError(_WHY_NOT[self.state]))
         else:
             self._running[call.id] = _Running(call)
-            self._send_call(call, digests=True)
+            self._send_question(call) if isinstance(call, NextEdit) else self._send_call(call, digests=True)
 
     def cancel(self, id: str) -> None:
         """Stop a call. Idempotent; for an id not asked for yet, the later `complete` ends at once."""
@@ -273,30 +275,30 @@ class ClientProtocol:
                     self._events.append(message)
             case Error(id=None):
                 self._events.append(Refused(_error_of(message)))
-            case Delta() | Done() | Need() | Error():
+            case Delta() | Edited() | Done() | Need() | Error():
                 running = self._running.get(message.id or "")
                 if running is None:
                     self._late += 1
                 else:
                     self._receive_for(running, message)
 
-    def _receive_for(self, running: _Running, message: Delta | Done | Need | Error) -> None:
-        id = running.call.id
+    def _receive_for(self, running: _Running, message: Delta | Edited | Done | Need | Error) -> None:
+        id, call = running.call.id, running.call
         match message:
             case Need():
                 self._needs += 1
                 self._cache.clear()
-                if running.sent_again:
+                if running.sent_again or (isinstance(call, NextEdit) and not running.cancelled):
                     if not running.cancelled:
                         self._send(Cancel(id=id))
                     self._fail(id, _invalid("digests", "the gateway asks for segments that it was just sent as text"))
-                elif not running.cancelled:
+                elif not running.cancelled and not isinstance(call, NextEdit):
                     running.sent_again = True
-                    self._send_call(running.call, digests=False)
+                    self._send_call(call, digests=False)
                 else:  # the gateway cannot start it any more, and need not
                     self._end(Done(id=id, finish=Finish.CANCELLED))
-            case Delta():
-                if not running.cancelled:
+            case Delta() | Edited():
+                if not running.cancelled and isinstance(message, Edited) is isinstance(call, NextEdit):
                     self._events.append(message)
             case Done():
                 if running.cancelled and message.finish is not Finish.CANCELLED:
@@ -335,6 +337,13 @@ class ClientProtocol:
 
     def _send(self, message: ClientMessage) -> None:
         self._frames.append(self._codec.encode(message))
+
+    def _send_question(self, call: NextEdit) -> None:
+        """A text that UTF-8 cannot write is not asked about: what replaced it would count other characters."""
+        try:
+            self._frames.append(self._codec.encode(call))
+        except (UnicodeEncodeError, OverflowError, ValueError) as error:
+            self._fail(call.id, _invalid("question", str(error)))
 
     def _send_call(self, call: Complete[Segment], *, digests: bool) -> None:
         try:

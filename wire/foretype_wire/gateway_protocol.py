@@ -32,6 +32,8 @@ from foretype_wire.messages import (
     ErrorCode,
     GatewayMessage,
     Hello,
+    NextEdit,
+    RequestClass,
     WireSegment,
 )
 from foretype_wire.segment_cache import SegmentCache
@@ -42,6 +44,7 @@ __all__ = [
     "Outbox",
     "OutboxStatistics",
     "check_complete",
+    "check_next_edit",
     "check_stop",
     "invalid",
     "is_id",
@@ -128,13 +131,29 @@ def check_complete(message: Complete[WireSegment], *, max_tokens: int) -> None:
     """Check the plain fields of a `complete`. Raises InvalidRequestError."""
     if not is_id(message.id):
         raise InvalidRequestError("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
+    if message.class_ is RequestClass.NEXT_EDIT:
+        raise InvalidRequestError("class", "the next edit is asked for with a `next_edit`, not with a `complete`")
     if not 0 <= message.max_tokens <= max_tokens:
         raise InvalidRequestError("max_tokens", f"must be 0 (prefill only) to {max_tokens}")
-    if not math.isfinite(message.deadline_ms) or message.deadline_ms <= 0:
-        raise InvalidRequestError("deadline_ms", "must be a number of milliseconds above zero")
+    _check_deadline(message.deadline_ms)
     check_stop(message.stop.strings, message.stop.max_lines, message.stop.min_indent, prefix="stop.")
     if message.stop.opened is not None:
         _check_opened(message.stop.opened, max_tokens)
+
+
+def check_next_edit(message: NextEdit) -> None:
+    """Check the plain fields of a `next_edit`. Raises InvalidRequestError."""
+    if not is_id(message.id):
+        raise InvalidRequestError("id", f"must be 1 to {MAX_ID_CHARS} visible ASCII characters")
+    _check_deadline(message.deadline_ms)
+    wrong = message.question.wrong()
+    if wrong is not None:
+        raise InvalidRequestError(f"question.{wrong[0]}", wrong[1])
+
+
+def _check_deadline(deadline_ms: float) -> None:
+    if not math.isfinite(deadline_ms) or deadline_ms <= 0:
+        raise InvalidRequestError("deadline_ms", "must be a number of milliseconds above zero")
 
 
 def _check_opened(opened: Opened, max_tokens: int) -> None:
@@ -271,14 +290,17 @@ class GatewaySession:
         self.hello = hello
         self._placed = ("", "")
 
-    def admit(self, message: Complete[WireSegment], now: float) -> bool:
-        """Take a `complete` whose segments went through the cache; False when its cancel came before it.
+    def admit(self, message: Complete[WireSegment] | NextEdit, now: float) -> bool:
+        """Take a `complete` whose segments went through the cache, or a `next_edit`; False when its cancel came before it.
 
         Raises InvalidRequestError or BadFrameError (for an id that is live: the answer must not end the live one).
         """
         if self.hello is None:
             raise InvalidRequestError("type", "say `hello` first")
-        check_complete(message, max_tokens=self._max_tokens)
+        if isinstance(message, NextEdit):
+            check_next_edit(message)
+        else:
+            check_complete(message, max_tokens=self._max_tokens)
         if message.id in self.live:
             raise BadFrameError(f"id {message.id!r} is live already; ids are unique per connection", field="id")
         early = self._early_cancels.pop(message.id, None)

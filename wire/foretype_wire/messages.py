@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
+from foretype_context.edit_models.question import EditQuestion, WindowEdit
 from foretype_context.prompt.profile import Profile, Stop
 from foretype_context.prompt.segments import Kind, Scope, Source
 
@@ -28,6 +29,7 @@ __all__ = [
     "Complete",
     "Delta",
     "Done",
+    "Edited",
     "Error",
     "ErrorCode",
     "Feedback",
@@ -36,6 +38,7 @@ __all__ = [
     "Goaway",
     "Hello",
     "Need",
+    "NextEdit",
     "Profile",
     "RequestClass",
     "Stop",
@@ -61,6 +64,7 @@ class RequestClass(StrEnum):
     """Classes of work, highest first."""
 
     INTERACTIVE = "interactive"
+    NEXT_EDIT = "next_edit"
     BLOCK = "block"
     CHAT = "chat"
     SPECULATIVE = "speculative"
@@ -160,6 +164,23 @@ class Complete(_Message, Generic[SegmentT_co], frozen=True, kw_only=True, tag="c
     traceparent: str = ""
 
 
+class NextEdit(_Message, frozen=True, kw_only=True, tag="next_edit"):
+    """Ask for the next edit; its class is `next_edit`. For a gateway whose profile says `next_edit`: another refuses it.
+
+    Attributes:
+        supersedes, deadline_ms, traceparent: as of :class:`Complete`.
+    """
+
+    id: str
+    supersedes: str | None = None
+    document: str = ""
+    version: int = 0
+    language: str = ""
+    question: EditQuestion
+    deadline_ms: float = 10_000.0
+    traceparent: str = ""
+
+
 class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
     id: str
 
@@ -188,6 +209,19 @@ class Delta(_Message, frozen=True, kw_only=True, tag="delta"):
     text: str
     logprob: float = 0.0
     tokens: int = 0
+
+
+class Edited(_Message, frozen=True, kw_only=True, tag="edited"):
+    """The answer to a `next_edit`; `done` follows.
+
+    Attributes:
+        edit: of the window; None where there is none.
+        reason: why there is none (:class:`foretype_context.edit_models.answer.Nothing`); "" beside an edit.
+    """
+
+    id: str
+    edit: WindowEdit | None = None
+    reason: str = ""
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,5 +282,5 @@ class Error(_Message, frozen=True, kw_only=True, tag="error"):
     retry_after_ms: float | None = None
 
 
-ClientMessage = Hello | Complete[WireSegment] | Cancel | Changed | Feedback
-GatewayMessage = Profile | Need | Delta | Done | Ack | Goaway | Error
+ClientMessage = Hello | Complete[WireSegment] | NextEdit | Cancel | Changed | Feedback
+GatewayMessage = Profile | Need | Delta | Edited | Done | Ack | Goaway | Error

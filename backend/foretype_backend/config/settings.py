@@ -56,7 +56,7 @@
 | `identity.oidc.refresh_s` | 300 | how often the keys are fetched |
 | `admission.shed` | true, but for `embedded`, `llama-cpp`, `lm-studio`, `ollama` | refuse early when an objective is in danger |
 | `admission.refuse_share`, `resume_share` | 0.8, 0.6 | of an objective: above the one shedding begins, below the other it ends |
-| `admission.objectives_ms.*` | interactive 100, fim 150, block 500, chat 2000, speculative 150, warm 1000 | p99 of the time to first token |
+| `admission.objectives_ms.*` | interactive 100, fim 150, next_edit 300, block 500, chat 2000, speculative 150, warm 1000 | p99 of the time to first token |
 | `admission.chat_ttft_ms` | 700 | p99 of the time to first token of chat on the quality pool |
 | `admission.chat_tpot_paid_ms`, `chat_tpot_free_ms` | 40, 60 | p99 of its time per token after the first |
 | `admission.reserved.*` | none | slots that lower classes never take |
@@ -227,6 +227,7 @@ class ObjectivesMs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     interactive: float = 100.0
     fim: float = 150.0
+    next_edit: float = 300.0
     block: float = 500.0
     chat: float = 2000.0
     speculative: float = 150.0
@@ -235,6 +236,7 @@ class ObjectivesMs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 class ReservedSlots(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     interactive: int = 0
+    next_edit: int = 0
     block: int = 0
     chat: int = 0
     speculative: int = 0

@@ -24,6 +24,7 @@ from foretype_wire.messages import (
     Feedback,
     GatewayMessage,
     Hello,
+    NextEdit,
     Profile,
 )
 from foretype_wire.redaction import log_fault
@@ -177,6 +178,8 @@ class StreamConnection:
         match message:
             case Complete():
                 self._completions.take(message)
+            case NextEdit():
+                raise InvalidRequestError("type", "this gateway has no model that predicts next edits")
             case Cancel():
                 if self.session.cancel(message, self._loop.time()):
                     self._completions.cancel(message.id)

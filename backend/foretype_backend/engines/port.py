@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from foretype_context.prompt.segments import PlacedSegment
+from foretype_wire.messages import RequestClass
 
 __all__ = [
+    "WARM_PRIORITY",
     "Capabilities",
     "Chunk",
     "Engine",
@@ -20,6 +22,9 @@ __all__ = [
     "GenerationRequest",
     "Origin",
 ]
+
+WARM_PRIORITY: Final = len(RequestClass) - 1
+"""The lowest, of what nobody waits for."""
 
 
 class EngineFinish(StrEnum):
@@ -70,7 +75,7 @@ class GenerationRequest(msgspec.Struct, frozen=True):
         id: unique among live requests of the engine; `abort` names it.
         token_ids: the prompt; not changed by anybody from here on.
         prompt_text: the same prompt as text, for engines that refuse token ids.
-        priority: lower runs first (0 interactive … 4 warm).
+        priority: lower runs first (0 interactive … 5 warm).
         salt: isolates the prefix cache; None shares it.
         deadline: on the event loop's clock, seconds; work not started by then is dropped.
         origin: what the prompt is made of, for engines that route or keep tiers.

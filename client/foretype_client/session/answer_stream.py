@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from typing import Generic, TypeVar
 
 import msgspec
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
-from foretype_wire.messages import Delta, Done, Timings
+from foretype_wire.messages import Delta, Done, Edited, Timings
 
 __all__ = ["AnswerStream", "with_network"]
 
 
-class AnswerStream:
-    """Deltas of one completion, then exactly one `Done` or one exception; for one consumer.
+_ItemT = TypeVar("_ItemT", Delta, Edited)
+
+
+class AnswerStream(Generic[_ItemT]):
+    """Deltas of one completion, or one `Edited`, then exactly one `Done` or one exception; for one consumer.
 
     `put` never blocks: an answer is bounded by `max_tokens`, so there is nothing to push back against.
     """
@@ -22,7 +26,7 @@ class AnswerStream:
     def __init__(self, id: str, cancel: Callable[[str], None]) -> None:
         self._id = id
         self._cancel = cancel
-        self._items: deque[Delta | Done | RequestRefusedError | GatewayGoneError] = deque()
+        self._items: deque[_ItemT | Done | RequestRefusedError | GatewayGoneError] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._over = False
 
@@ -33,15 +37,15 @@ class AnswerStream:
     def cancel(self) -> None:
         self._cancel(self._id)
 
-    def put(self, item: Delta | Done | RequestRefusedError | GatewayGoneError) -> None:
+    def put(self, item: _ItemT | Done | RequestRefusedError | GatewayGoneError) -> None:
         self._items.append(item)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def __aiter__(self) -> AsyncIterator[Delta | Done]:
+    def __aiter__(self) -> AsyncIterator[_ItemT | Done]:
         return self
 
-    async def __anext__(self) -> Delta | Done:
+    async def __anext__(self) -> _ItemT | Done:
         while not self._items:
             if self._over:
                 raise StopAsyncIteration
@@ -51,8 +55,9 @@ class AnswerStream:
             finally:
                 self._waiter = None
         item = self._items.popleft()
-        if not isinstance(item, Delta):
-            self._over = True
+        if isinstance(item, Delta | Edited):
+            return item
+        self._over = True
         if isinstance(item, RequestRefusedError | GatewayGoneError):
             raise item
         return item

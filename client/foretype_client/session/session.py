@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 import platformdirs
+from foretype_context.edit_models.question import WindowEdit
 from foretype_context.prompt.segments import Segment
 from foretype_wire.client_protocol import BadFrame, ClientProtocol, Event, Failed, Refused, State
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
@@ -29,8 +30,10 @@ from foretype_wire.messages import (
     Complete,
     Delta,
     Done,
+    Edited,
     ErrorCode,
     Goaway,
+    NextEdit,
     Profile,
     Workspace,
 )
@@ -43,13 +46,26 @@ from foretype_client.session.answer_stream import AnswerStream, with_network
 from foretype_client.session.connecting import Backoff, check_url, is_loopback, mapped, without_credentials
 from foretype_client.session.tokenizers import TokenizerStore
 
-__all__ = ["Session", "SessionStatistics"]
+__all__ = ["EditAnswer", "Session", "SessionStatistics"]
 
 _logger = logging.getLogger(__name__)
 
 _OPEN_TIMEOUT_S: Final = 10.0
 _CLOSE_TIMEOUT_S: Final = 1.0
 _MAX_GRACE_MS: Final = 600_000.0
+
+
+class EditAnswer(NamedTuple):
+    """What a model said of the next edit.
+
+    Attributes:
+        edit: of the question's window, and within it; None where there is none.
+        reason: why there is none; "" beside an edit.
+    """
+
+    edit: WindowEdit | None
+    reason: str
+    done: Done
 
 
 class SessionStatistics(NamedTuple):
@@ -130,7 +146,7 @@ class Session:
         self._tokenizers = TokenizerStore((cache_dir or platformdirs.user_cache_path("foretype")) / "tokenizers")
         self._protocol = ClientProtocol(json=json)
         self._profile: Profile | None = None
-        self._streams: dict[str, AnswerStream] = {}
+        self._streams: dict[str, AnswerStream[Delta] | AnswerStream[Edited]] = {}
         self._started_at: dict[str, float] = {}
         self._guards: dict[str, asyncio.TimerHandle] = {}
         self._outgoing = asyncio.Event()
@@ -198,12 +214,40 @@ class Session:
         """Whether this connection's gateway took us in: it sent its profile, and does not go away."""
         return self._protocol.state is State.OPEN and self._protocol.profile is not None
 
-    def complete(self, call: Complete[Segment]) -> AnswerStream:
-        stream = AnswerStream(call.id, self._cancel)
+    def complete(self, call: Complete[Segment]) -> AnswerStream[Delta]:
+        stream = AnswerStream[Delta](call.id, self._cancel)
+        self._ask(call, stream)
+        return stream
+
+    async def next_edit(self, call: NextEdit) -> EditAnswer:
+        """Ask the gateway's model for the next edit, and wait for it. Cancelling stops the model.
+
+        For a gateway whose profile says `next_edit`; :func:`foretype_context.edit_models.question.question_at` makes the question.
+
+        Raises:
+            RequestRefusedError, GatewayGoneError: there is no answer.
+        """
+        stream = AnswerStream[Edited](call.id, self._cancel)
+        self._ask(call, stream)
+        edited = Edited(id=call.id, reason="cancelled")
+        try:
+            async for item in stream:
+                if isinstance(item, Done):
+                    edit = edited.edit
+                    if edit is not None and not 0 <= edit.start <= edit.end <= len(call.question.window):
+                        return EditAnswer(None, "outside", item)
+                    return EditAnswer(edit, edited.reason, item)
+                edited = item
+        except asyncio.CancelledError:
+            stream.cancel()  # nobody waits for it any more: the engine stops at once
+            raise
+        raise RuntimeError("an answer ended without its end")
+
+    def _ask(self, call: Complete[Segment] | NextEdit, stream: AnswerStream[Delta] | AnswerStream[Edited]) -> None:
         if call.id in self._streams:
             error = RequestRefusedError(ErrorCode.INVALID_REQUEST, "id: a call of this id is running", field="id")
             stream.put(error)
-            return stream
+            return
         self._streams[call.id] = stream
         self._started_at[call.id] = self._clock()
         self._protocol.complete(call)
@@ -212,7 +256,6 @@ class Session:
             # The gateway keeps the deadline; this is for a gateway that answers nothing at all.
             delay_s = max(0.0, call.deadline_ms / 1e3) + 1.0
             self._guards[call.id] = asyncio.get_running_loop().call_later(delay_s, self._expire, call.id)
-        return stream
 
     def changed(self, documents: Sequence[str], reason: ChangeReason) -> None:
         self._protocol.changed(documents, reason)
@@ -274,11 +317,11 @@ class Session:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case Delta():
+            case Delta() | Edited():
                 if (guard := self._guards.pop(event.id, None)) is not None:
                     guard.cancel()  # it does answer
                 if (stream := self._streams.get(event.id)) is not None:
-                    stream.put(event)
+                    stream.put(event)  # pyright: ignore[reportArgumentType] - the protocol tells only what was asked
             case Done():
                 started_at = self._started_at.get(event.id, self._clock())
                 elapsed_ms = (self._clock() - started_at) * 1e3

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from foretype_context.edit_models.question import EditWindow
 from foretype_context.prompt.strategy import Strategy
 
 __all__ = ["KNOBS", "Budgets", "MinMeanLogprob", "Opened", "Profile", "Service", "Stop", "StopRules"]
@@ -148,6 +149,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
         speculative: whether what comes after a suggestion is asked for; None leaves that to the client.
         service: what a loaded gateway has to leave out; the budgets say the same in tokens.
         strategy_rules: the strategy itself, where clients may not know it by name.
+        next_edit: the model that predicts next edits, and how it is asked; None where there is none, and nothing is asked.
     """
 
     model: str
@@ -170,3 +172,4 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="
     local_min_confidence: float = 0.9
     drop_broken: bool = True
     service: Service = Service.FULL
+    next_edit: EditWindow | None = None

@@ -18,6 +18,7 @@ from foretype_backend.engines.embedded.config import EmbeddedConfig
 from foretype_backend.engines.embedded.ipc import Cancel, Ended, EngineLoad, Output, Ready, Report, Submit
 from foretype_backend.engines.embedded.process import EngineProcess
 from foretype_backend.engines.port import (
+    WARM_PRIORITY,
     Capabilities,
     Chunk,
     EngineFinish,
@@ -32,7 +33,6 @@ from foretype_backend.errors import EngineStartError, EngineUnavailableError, Pr
 __all__ = ["EmbeddedEngine"]
 
 _logger = logging.getLogger(__name__)
-_WARM_PRIORITY = 4
 
 
 @dataclass(slots=True, eq=False)
@@ -303,7 +303,7 @@ class EmbeddedEngine:
             await self._submit(
                 job_id,
                 stream,
-                GenerationRequest("", token_ids, GenerationParams(max_tokens=1), priority=_WARM_PRIORITY),
+                GenerationRequest("", token_ids, GenerationParams(max_tokens=1), priority=WARM_PRIORITY),
                 warm=True,
             )
             while (await stream.next()).finish is None:

@@ -36,7 +36,7 @@ class EngineJob:
 
     Attributes:
         keys: chained block keys of the prompt, from :func:`foretype_backend.engines.embedded.shadow_cache.block_keys`.
-        priority: lower first (0 interactive … 4 warm).
+        priority: lower first (0 interactive … 5 warm).
         deadline: on the caller's clock, seconds; None waits for ever.
         warm: computes the prefix for later; nobody waits for it.
     """
@@ -75,7 +75,7 @@ class StepLimits:
     chunk_tokens: int = 128
     max_sequences: int = 8
     reserved_sequences: int = 2
-    reserved_below: int = 2
+    reserved_below: int = 3
     pool_blocks: int = 3000
     max_overtakes: int = 6
     head_start_tokens: int = 16

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from foretype_backend.engines.aborted_ids import AbortLedger
 from foretype_backend.engines.draft_acceptance import Acceptance, AcceptanceBook, AcceptanceCollector, Guesses
 from foretype_backend.engines.port import (
+    WARM_PRIORITY,
     Capabilities,
     Chunk,
     EngineFinish,
@@ -44,8 +45,6 @@ from foretype_backend.engines.vllm.request import (
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
 
 __all__ = ["VllmEngine"]
-
-_WARM_PRIORITY: Final = 4
 
 
 class VllmEngine:
@@ -247,7 +246,7 @@ class VllmEngine:
         if self._waiting:
             return  # under load it is dropped
         name, one = f"warm-{next(self._next_id)}", GenerationParams(max_tokens=1)
-        request = GenerationRequest(name, token_ids, one, priority=_WARM_PRIORITY, salt=salt, origin=origin)
+        request = GenerationRequest(name, token_ids, one, priority=WARM_PRIORITY, salt=salt, origin=origin)
         async for _ in self.generate(request):
             pass
 

@@ -19,6 +19,7 @@ from foretype_backend.engines.openai.events import Event, OpenAIConfig, ServerFe
 from foretype_backend.engines.openai.http_stream import StreamedResponse
 from foretype_backend.engines.openai.streaming import Stream
 from foretype_backend.engines.port import (
+    WARM_PRIORITY,
     Capabilities,
     Chunk,
     EngineFinish,
@@ -35,7 +36,6 @@ __all__ = ["ReplicaIdentity", "VllmServerEngine"]
 _DRAIN_S: Final = 0.25
 """How long an aborted stream may take to end by itself; then its connection is closed."""
 
-_WARM_PRIORITY: Final = 4
 
 TransferParameters = Callable[[Origin, str], Mapping[str, Any]]
 """Origin and salt of a request to its `kv_transfer_params`; empty for none."""
@@ -225,7 +225,7 @@ class VllmServerEngine(OpenAIEngine):
         await self.keep_apart()
         body = self._body(list(token_ids), 1, {"temperature": 0.0})
         one = GenerationParams(max_tokens=1)
-        self._mark(body, GenerationRequest("", token_ids, one, priority=_WARM_PRIORITY, salt=salt, origin=origin))
+        self._mark(body, GenerationRequest("", token_ids, one, priority=WARM_PRIORITY, salt=salt, origin=origin))
         with contextlib.suppress(PromptRefusedError):
             await self._request("POST", "completions", body)
 
