@@ -24,6 +24,9 @@ __all__ = [
     "ExecuteCommand",
     "Identifier",
     "InlineCompletion",
+    "InlineEdit",
+    "NextEditEnded",
+    "NextEditJumped",
     "PartiallyAccepted",
     "Range",
     "Rested",
@@ -168,6 +171,33 @@ class PartiallyAccepted(Params, frozen=True):
 
     item: ShownItem
     accepted_length: Annotated[int, Meta(ge=0)]
+
+
+class VersionedIdentifier(Params, frozen=True):
+    """A document at a version: what is asked is about no other."""
+
+    uri: str
+    version: int
+
+
+class InlineEdit(Params, frozen=True):
+    """A request for the next edit."""
+
+    text_document: VersionedIdentifier
+    position: Point
+
+
+class NextEditJumped(Params, frozen=True):
+    """The cursor went to where a next edit is, by the user's key."""
+
+    id: str
+
+
+class NextEditEnded(Params, frozen=True):
+    """A next edit that was shown is not on the screen any more; `rejected` is the user's own Esc."""
+
+    id: str
+    reason: Literal["rejected", "typed", "moved", "replaced", "hidden"]
 
 
 def read(params: object, type_: type[_Struct]) -> _Struct:

@@ -15,7 +15,7 @@ from foretype_client.policy.switches import Switches
 from foretype_client.session.connecting import without_credentials
 from msgspec import Meta
 
-__all__ = ["IndexOptions", "LogLevel", "Options", "Problem", "parse"]
+__all__ = ["Eagerness", "IndexOptions", "LogLevel", "NextEditOptions", "Options", "Problem", "parse"]
 
 
 class LogLevel(StrEnum):
@@ -39,6 +39,25 @@ class IndexOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
     cache_dir: str = ""
 
 
+class Eagerness(StrEnum):
+    """How sure a next edit must be to be shown: each level shows what the one before shows, and more.
+
+    `low`: renames and changed signatures. `medium`: what two edits that are alike say. `high`: what one example says whose whole
+    neighbourhood recurs, and what a model says.
+    """
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class NextEditOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Suggestions beyond the cursor: the edit that the last ones call for (docs/next-edit.md)."""
+
+    enabled: bool = True
+    eagerness: Eagerness = Eagerness.MEDIUM
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Options and their defaults.
 
@@ -55,6 +74,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         state_dir: where the private gateway says that it runs; empty is the platform's place.
         model: model file for a private gateway; empty is the shipped one.
         index: other files as context; a single boolean means `enable`.
+        next_edit: edits beyond the cursor; a single boolean means `enabled`.
         log_level: of the server's own log; warnings, because editors show standard error as errors (Neovim, Helix).
         suggestion_grew: the client understands `foretype/suggestionGrew`: it is answered with the beginning of a line, and told
             when there is more.
@@ -79,6 +99,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state_dir: str = ""
     model: str = ""
     index: IndexOptions = IndexOptions()
+    next_edit: NextEditOptions = NextEditOptions()
     log_level: LogLevel = LogLevel.WARNING
     suggestion_grew: bool = False
     ask_early: bool = False
@@ -109,6 +130,8 @@ class Problem(msgspec.Struct, frozen=True, rename="camel"):
 
 _OF_THE_CLIENT: Final = frozenset({"trace", "server", "statusBar"})
 _BY_LANGUAGE: Final = frozenset({"enable", "in_comments", "in_strings"})
+_BY_SWITCH: Final = {"index": "enable", "next_edit": "enabled"}
+"""What a single boolean means."""
 _FIELDS: Final = {field.encode_name: field for field in msgspec.structs.fields(Options)}
 _PARTIAL: Final = frozenset(name for name, field in _FIELDS.items() if isinstance(field.default, msgspec.Struct))
 """What is a table of its own: who names one entry leaves the others as they are."""
@@ -120,8 +143,8 @@ def parse(
     """Read options from what an editor sent; never raises.
 
     Args:
-        overrides: options that win over the editor's (the command line's). Of `index` and `policies` they set the entries that
-            they name, and leave the editor's others.
+        overrides: options that win over the editor's (the command line's). Of tables (`index`, `policies`) they set the entries
+            that they name, and leave the editor's others.
         trusted: the option of that name where nothing is said about it.
 
     Returns:
@@ -151,13 +174,13 @@ def _taken(options: Options, given: Mapping[Any, object]) -> tuple[Options, list
                 problems.append(Problem(str(name), f"unknown; the options are {', '.join(sorted(_FIELDS))}"))
             continue
         if value is None or (
-            value == [] and (field.name in _BY_LANGUAGE or field.name in ("index", "policies"))
+            value == [] and (field.name in _BY_LANGUAGE or name in _PARTIAL)
         ):  # how Lua and Lisp clients spell "not set"
             continue
         if field.name in _BY_LANGUAGE and isinstance(value, bool):
             value = {"*": value}
-        if field.name == "index" and isinstance(value, bool):
-            value = {"enable": value}
+        if field.name in _BY_SWITCH and isinstance(value, bool):
+            value = {_BY_SWITCH[field.name]: value}
         if field.name == "log_level" and isinstance(value, str):
             value = value.lower()
         own = getattr(options, field.name)

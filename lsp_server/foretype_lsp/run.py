@@ -45,6 +45,7 @@ async def run(server: Server, in_fd: int, out_fd: int) -> int:
         finally:
             for task in background:
                 task.cancel()
+            server.next_edits.close()
             await asyncio.gather(*background, return_exceptions=True)
     _log.info("ended, exit code %d", server.exit_code)
     return server.exit_code

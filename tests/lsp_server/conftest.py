@@ -74,11 +74,13 @@ class Client:
         self.server.protocol.set_writer(self)
         self.flow = ScriptedFlow()
         self.messages = []
+        self.arrived = asyncio.Event()
         self._framing = Framing()
         self._id = 0
 
     def write(self, data):
         self.messages += map(json.loads, self._framing.feed(data))
+        self.arrived.set()
 
     def send(self, message):
         self.server.protocol.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())

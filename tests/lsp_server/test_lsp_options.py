@@ -1,5 +1,5 @@
 from foretype_client.policy.switches import Switches
-from foretype_lsp.options import IndexOptions, Options, parse
+from foretype_lsp.options import Eagerness, IndexOptions, NextEditOptions, Options, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,3 +134,12 @@ def test_trust_is_given_by_a_boolean_alone_and_stays_where_nothing_is_said():
         assert not parse(silent, trusted=False)[0].trusted
     assert parse({"trusted": True}, trusted=False)[0].trusted
     assert not parse({"trusted": True}, {"trusted": False})[0].trusted
+
+
+def test_next_edits_have_a_switch_and_three_levels():
+    assert parse({"nextEdit": False})[0].next_edit == NextEditOptions(enabled=False)
+    assert parse({"nextEdit": {"eagerness": "high"}})[0].next_edit == NextEditOptions(eagerness=Eagerness.HIGH)
+    assert parse({"nextEdit": []}) == (Options(), [])
+    for wrong, named in (({"eagerness": "loud"}, "eagerness"), ({"eager": "low"}, "eager"), (3, "nextEdit")):
+        options, problems = parse({"nextEdit": wrong})
+        assert options == Options() and named in str(problems[0])

@@ -113,6 +113,9 @@ class Document:
         language: LSP language id; if empty, told from `path`.
         path: shown in prompts, relative to its repository where that is known.
         version: of the text, as the editor counts.
+
+    Attributes:
+        edits: of the last :meth:`apply`, as they were taken.
     """
 
     def __init__(
@@ -128,6 +131,7 @@ class Document:
         self.path = path
         self.language = language or language_of(path)
         self.version = version
+        self.edits: tuple[Edit, ...] = ()
         self._text = well_formed(text)
         self._lines = LineIndex.of(self._text)
         self._around = Neighbourhood(self.language)
@@ -162,3 +166,4 @@ class Document:
         for before, edit in steps:
             self._around.edited(before, *edit)
         self._text, self._lines, self.version = text, lines, version
+        self.edits = tuple(edit for _, edit in steps)

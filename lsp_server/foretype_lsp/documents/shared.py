@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from foretype_client.sources.all_sources import Sources
+from foretype_wire.subscriptions import Subscribers
 
 from foretype_lsp.documents.documents import (
     MAX_DOCUMENT_BYTES,
@@ -30,6 +31,9 @@ class SharedDocuments:
     """Documents that others follow; one that gets no suggestions is told to nobody.
 
     The flow and the sources may come late and go again: who comes learns of what is open.
+
+    Attributes:
+        opening, changing, closing: told of a document that is open now, was changed (`Document.edits`), or is not open any more.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -38,6 +42,9 @@ class SharedDocuments:
         self._notebooks = Notebooks(self._documents)
         self._flow: Flow | None = None
         self._sources = Sources.none()
+        self.opening: Subscribers[[Held]] = Subscribers()
+        self.changing: Subscribers[[Held]] = Subscribers()
+        self.closing: Subscribers[[Held]] = Subscribers()
 
     @property
     def flow(self) -> Flow | None:
@@ -167,6 +174,7 @@ class SharedDocuments:
         self._sources.opened(held.document.uri, held.document.text)
         if self._flow is not None:
             self._flow.document_opened(held.snapshot())
+        self.opening.tell(held)
         return None
 
     def changed(self, held: Held, offset: int | None) -> None:
@@ -179,12 +187,14 @@ class SharedDocuments:
             self._flow.document_changed(snapshot)
             if self._settings.options.ask_early and offset is not None:
                 self._flow.typed(snapshot, offset)
+        self.changing.tell(held)
 
     def closed(self, held: Held) -> None:
         """Tell that a document is not open any more."""
         self._sources.closed(held.document.uri)
         if self._flow is not None:
             self._flow.document_closed(held.snapshot())
+        self.closing.tell(held)
 
     def _useful(self) -> Iterator[Held]:
         return (held for held in self._documents if self.obstacle(held) is None)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 from foretype_client.flow.suggestion import SelectedCompletion
 from foretype_client.policy.trigger import Trigger
+from foretype_wire.subscriptions import Subscribers
 from lsprotocol import types
 
 from foretype_lsp import messages
@@ -18,10 +19,11 @@ from foretype_lsp.documents.documents import Open
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.editor import Editor
 from foretype_lsp.errors import InvalidParamsError
+from foretype_lsp.next_edit.on_screen import OnScreen
 from foretype_lsp.settings import Settings
 from foretype_lsp.status import StatusMachine
 from foretype_lsp.suggestions.items import ACCEPT_COMMAND, EXPLAIN_COMMAND, cursor_line, menu_item
-from foretype_lsp.suggestions.waiting_requests import WaitingRequest, WaitingRequests
+from foretype_lsp.suggestions.waiting_requests import Flow, WaitingRequest, WaitingRequests
 
 __all__ = ["Suggestions"]
 
@@ -48,15 +50,25 @@ class Suggestions:
         question: the method by which the editor asks, and `question_options`, with which it is advertised. One of the two that
             there are: an editor that knows both would ask both, and one question would void the other.
         counts: how questions ended (:class:`foretype_lsp.suggestions.waiting_requests.WaitingRequests`), and how many suggestions were `accepted`.
+        accepted: told the document in which a suggestion was taken, right after the change.
     """
 
     def __init__(
-        self, editor: Editor, settings: Settings, documents: SharedDocuments, status: StatusMachine, *, popup: bool
+        self,
+        editor: Editor,
+        settings: Settings,
+        documents: SharedDocuments,
+        status: StatusMachine,
+        on_screen: OnScreen,
+        *,
+        popup: bool,
     ) -> None:
         self._editor = editor
         self._settings = settings
         self._documents = documents
         self._status = status
+        self._on_screen = on_screen
+        self.accepted: Subscribers[[str]] = Subscribers()
         self._waiting = WaitingRequests()
         self._grew_s: dict[str, float] = {}
         self._asked_as: dict[str, str] = {}  # by the document's URI, which for a cell is its notebook's
@@ -121,8 +133,18 @@ class Suggestions:
         invoked = request.context.trigger_kind == _INVOKED and not told
         trigger = Trigger.INVOKED if invoked else Trigger.AUTOMATIC
         selected = _selected(held, info) if info is not None else None
-        waiting = WaitingRequest(held, snapshot, line, offset, trigger, selected, superseded)
-        return self._waiting.answer(flow, waiting, multi_line=self._settings.options.multi_line)
+        return self._answer(flow, WaitingRequest(held, snapshot, line, offset, trigger, selected, superseded))
+
+    async def _answer(self, flow: Flow, asked: WaitingRequest) -> dict[str, Any] | None:
+        """Nothing where a next edit is on the screen, unless the user asked by hand: one of both is visible."""
+        uri, version = asked.snapshot.uri, asked.snapshot.version
+        answer = await self._waiting.answer(flow, asked, multi_line=self._settings.options.multi_line)
+        if answer is None:
+            return None
+        if asked.trigger is Trigger.AUTOMATIC and self._on_screen.has_next_edit(uri, version):
+            return {"items": []}
+        self._on_screen.inline_answered(uri, version, asked.offset, found=bool(answer["items"]))
+        return answer
 
     def _on_rested(self, params: object) -> None:
         rested = messages.read(params, messages.Rested)
@@ -147,6 +169,8 @@ class Suggestions:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
             raise InvalidParamsError(f"{ACCEPT_COMMAND} takes [id]: the argument of the item's own command")
         self.counts["accepted"] += 1
+        if (uri := self._waiting.document_of(arguments[0])) is not None:
+            self.accepted.tell(uri)
         if self._documents.flow is not None:
             self._documents.flow.accepted(arguments[0])
 

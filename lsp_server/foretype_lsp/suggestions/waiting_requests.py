@@ -44,6 +44,14 @@ class Flow(Protocol):
     def status(self) -> FlowStatus: ...
 
 
+class _Sent(NamedTuple):
+    """A suggestion as it was given; `typed` of its characters stood in the document."""
+
+    uri: str
+    insert_text: str
+    typed: int
+
+
 class WaitingRequest(NamedTuple):
     """One request for a suggestion, by value: the document moves on while the answer is awaited.
 
@@ -71,7 +79,7 @@ class WaitingRequests:
         self.counts: Counter[str] = Counter()
         self._live: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[Suggestion | None]] = set()
-        self._sent: OrderedDict[str, tuple[str, int]] = OrderedDict()  # insert text, characters typed, by id
+        self._sent: OrderedDict[str, _Sent] = OrderedDict()
 
     def supersede(self, uri: str) -> asyncio.Future[None]:
         """Make the waiting request of a document void; the future says the same of the one that takes its place."""
@@ -83,7 +91,12 @@ class WaitingRequests:
     def accepted_characters(self, id: str, accepted_utf16: int) -> int | None:
         """Characters of a suggestion that an `acceptedLength` stands for; None if it was never given, or long ago."""
         sent = self._sent.get(id)
-        return None if sent is None else accepted_characters(*sent, accepted_utf16)
+        return None if sent is None else accepted_characters(sent.insert_text, sent.typed, accepted_utf16)
+
+    def document_of(self, id: str) -> str | None:
+        """The document that a suggestion was given for; None if it was never given, or long ago."""
+        sent = self._sent.get(id)
+        return None if sent is None else sent.uri
 
     async def answer(self, flow: Flow, asked: WaitingRequest, *, multi_line: bool) -> dict[str, Any] | None:
         """An LSP `InlineCompletionList`, or None if the question is void. Raises CancelledError alone.
@@ -111,7 +124,8 @@ class WaitingRequests:
         if not text:
             return {"items": []}
         made = item(asked.line, suggestion.id, text, suggestion.replaces)
-        self._remember(suggestion.id, made["insertText"], len(made["insertText"]) - len(text))
+        insert_text = made["insertText"]
+        self._remember(suggestion.id, _Sent(asked.snapshot.uri, insert_text, len(insert_text) - len(text)))
         self.counts["suggested"] += 1
         return {"items": [made]}
 
@@ -135,8 +149,8 @@ class WaitingRequests:
         self.counts["superseded"] += 1
         return None
 
-    def _remember(self, id: str, insert_text: str, typed: int) -> None:
-        self._sent[id] = (insert_text, typed)
+    def _remember(self, id: str, sent: _Sent) -> None:
+        self._sent[id] = sent
         self._sent.move_to_end(id)
         if len(self._sent) > _SENT_KEPT:
             self._sent.popitem(last=False)

@@ -17,6 +17,7 @@ import asyncio
 import inspect
 import json
 import logging
+from collections.abc import Generator
 from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from typing import Any, ClassVar, Final, TypeVar, cast
@@ -25,7 +26,7 @@ from foretype_wire.redaction import log_fault
 from foretype_wire.subscriptions import Subscribers
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound, JsonRpcRequestCancelled
-from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol
+from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol, lsp_method
 
 from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.transport.framing import frame
@@ -83,9 +84,18 @@ class Protocol(LanguageServerProtocol):
         super().__init__(server, converter)  # looks at every attribute, properties too
         self._initialized = False
         self.disconnected: Subscribers[[]] = Subscribers()
+        self.experimental: dict[str, Any] = {}
+        """What the server says of itself beside the standard's capabilities."""
         builtin = cast("dict[str, object]", self.fm.builtin_features)  # pyright: ignore[reportUnknownMemberType]
         for method in _OWN_HANDLERS:  # the server's features take the place of pygls' own
             builtin.pop(method, None)
+
+    @lsp_method(types.INITIALIZE)
+    def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
+        """The answer of pygls, and what it has no place for."""
+        result = yield from super().lsp_initialize(params)
+        result.capabilities.experimental = self.experimental or None
+        return result
 
     @property
     def shut_down(self) -> bool:

@@ -1,0 +1,1 @@
+"""The next edit beyond the cursor: `textDocument/copilotInlineEdit` and what the editor tells of its answers."""

@@ -1,0 +1,121 @@
+"""The engine of next edits on one document, with the tree of its whole text. Pure, with injected time; for one thread at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from foretype_context.edits.next_edit import SETTLED_S, NextEdit, NextEdits
+from foretype_context.syntax.languages import parser_for
+from foretype_context.syntax.neighbourhood import edited_tree
+from foretype_context.syntax.parsing import PARSE_STEPS, parse_in_steps
+from foretype_context.text.document import Edit
+from tree_sitter import Node, Tree
+
+__all__ = ["MAX_CHARS", "Change", "Followed", "applied"]
+
+MAX_CHARS: Final = 1_000_000
+"""Of a document; a larger one gets no next edits: its tree takes thirty times its size."""
+
+
+class Change(NamedTuple):
+    """What one notification of the editor made of the text.
+
+    Attributes:
+        edits: each in the coordinates that the one before it left.
+        at_s: when it came.
+        accepted: it is a suggestion, or a next edit, that was taken.
+    """
+
+    edits: tuple[Edit, ...]
+    at_s: float
+    accepted: bool = False
+
+
+class Followed:
+    """Args are those of the document when it was opened."""
+
+    def __init__(self, language: str, text: str) -> None:
+        self.text: str = text
+        self._language = language
+        self._engine = NextEdits(language, text)
+        self._parser = parser_for(language)
+        self._tree: Tree | None = None
+        self._fresh = False  # the tree is of the text, and not only told of its edits
+        self._slow = False  # it took too long to parse: not tried again before the text is another
+        self._errors: int | None = None
+        self._ends = -1  # of the change before
+        self._last_s = float("-inf")
+
+    def changed(self, change: Change) -> None:
+        """The text changed. Raises ValueError where the edits do not fit it: this is no text of theirs."""
+        text = applied(self.text, change.edits)
+        starts = min(edit.start for edit in change.edits) if change.edits else self._ends
+        elsewhere = abs(starts - self._ends) > 1 and self._ends >= 0
+        root = self._root() if elsewhere else None
+        before = self.text
+        for edit in change.edits:
+            if self._tree is not None:
+                self._tree = edited_tree(self._tree, before, *edit)
+            before = applied(before, (edit,))
+            self._ends = edit.start + len(edit.text)
+        self._fresh = self._slow = False
+        self._errors = None
+        self.text, self._last_s = text, change.at_s
+        self._engine.changed(change.edits, text, change.at_s, root=root, accepted=change.accepted)
+
+    def refused(self, text: str, edit: Edit) -> None:
+        """The developer did not want this edit of `text`."""
+        self._engine.refused(text, edit)
+
+    def next(self, cursor: int) -> NextEdit | None:
+        """What is likely wanted next. Whoever asks has waited for as long as it takes."""
+        root = self._root()
+        if root is None:
+            return None
+        settled_s = self._last_s + 2 * SETTLED_S
+        return self._engine.next(self.text, root, self.text.encode(), cursor, settled_s, self._parses)
+
+    def forget_tree(self) -> None:
+        """It is made anew when somebody asks."""
+        self._tree, self._fresh = None, False
+
+    def _root(self) -> Node | None:
+        """Of the text as it is now; None: no grammar, or too slow."""
+        if self._parser is None or self._slow:
+            return None
+        if not self._fresh:
+            self._tree = parse_in_steps(self._parser, self.text.encode(), PARSE_STEPS, self._tree)
+            self._fresh, self._slow = self._tree is not None, self._tree is None
+        return None if self._tree is None else self._tree.root_node
+
+    def _parses(self, edit: Edit) -> bool:
+        """Whether the text has no more errors of syntax with an edit than without."""
+        if self._parser is None or self._tree is None:
+            return False
+        if self._errors is None:
+            self._errors = _errors(self._tree)
+        copy = edited_tree(self._tree, self.text, *edit)
+        after = parse_in_steps(self._parser, applied(self.text, (edit,)).encode(), PARSE_STEPS, copy)
+        return after is not None and _errors(after) <= self._errors
+
+
+def applied(text: str, edits: Sequence[Edit]) -> str:
+    """A text after edits, each in the coordinates that the one before it left. Raises ValueError where one lies outside."""
+    for start, end, new in edits:
+        if not 0 <= start <= end <= len(text):
+            raise ValueError(f"edit [{start}, {end}) outside a text of {len(text)} characters")
+        text = f"{text[:start]}{new}{text[end:]}"
+    return text
+
+
+def _errors(tree: Tree) -> int:
+    """Nodes that are errors, or missing; only what holds any is looked into."""
+    count, left = 0, [tree.root_node]
+    while left:
+        node = left.pop()
+        if node.is_error or node.is_missing:
+            count += 1
+        if node.has_error:
+            left += [child for child in node.children if child.has_error]
+    return count

@@ -1,0 +1,93 @@
+"""Next edits that were given to the editor: their items, and what is known of each until it has ended."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from foretype_context.edits.next_edit import NextEdit
+from foretype_context.text.document import Edit
+
+from foretype_lsp.documents.positions import Lines
+from foretype_lsp.next_edit.policy import Told
+
+__all__ = ["ACCEPT_COMMAND", "Offer", "Offers", "item"]
+
+ACCEPT_COMMAND: Final = "foretype.nextEdit.accept"
+
+_KEPT: Final = 64
+
+
+@dataclass(slots=True, eq=False)
+class Offer:
+    """One that was given.
+
+    Attributes:
+        uri: of the document that it is an edit of; `asked_in` of the one that was asked about.
+        version: of the text in characters of which `found` is.
+        text: that text.
+        told: by what a refusal is remembered.
+    """
+
+    id: str
+    uri: str
+    asked_in: str
+    version: int
+    text: str
+    found: NextEdit
+    told: Told
+    given_s: float
+    shown_s: float | None = None
+    jumped: bool = False
+    accepted: bool = False
+    ended: bool = False
+
+
+class Offers:
+    """By their ids; the newest `_KEPT`."""
+
+    def __init__(self) -> None:
+        self._all: OrderedDict[str, Offer] = OrderedDict()
+        self._count = 0
+
+    def new_id(self) -> str:
+        self._count += 1
+        return f"n{self._count}"
+
+    def add(self, offer: Offer) -> None:
+        self._all[offer.id] = offer
+        if len(self._all) > _KEPT:
+            self._all.popitem(last=False)
+
+    def get(self, id: str) -> Offer | None:
+        return self._all.get(id)
+
+    def live(self, uri: str) -> Offer | None:
+        """The newest of a document that has not ended."""
+        return next((one for one in reversed(self._all.values()) if one.asked_in == uri and not one.ended), None)
+
+
+def item(id: str, uri: str, version: int | None, found: NextEdit, lines: Lines, start: int) -> dict[str, Any]:
+    """What the editor gets.
+
+    Args:
+        lines: the text by the editor's positions, `start` the characters of the document before it.
+    """
+    edit = Edit(found.edit.start - start, found.edit.end - start, found.edit.text)
+    first, last = lines.position_at(edit.start), lines.position_at(edit.end)
+    return {
+        "text": edit.text,
+        "range": {
+            "start": {"line": first.line, "character": first.character},
+            "end": {"line": last.line, "character": last.character},
+        },
+        "textDocument": {"uri": uri, "version": version},
+        "command": {"title": "Accept next edit", "command": ACCEPT_COMMAND, "arguments": [id]},
+        "data": {
+            "id": id,
+            "evidence": str(found.evidence),
+            "left": found.left,
+            "jumpOnly": bool(getattr(found, "jump_only", False)),
+        },
+    }

@@ -1,0 +1,168 @@
+"""What was typed in the open documents, told to the engine of next edits in a thread of its own: a key notes what it changed, no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+from foretype_context.edits.next_edit import NextEdit
+from foretype_context.text.document import Document, Edit
+
+from foretype_lsp.documents.documents import Held
+from foretype_lsp.documents.shared import SharedDocuments
+from foretype_lsp.next_edit.followed import MAX_CHARS, Change, Followed
+
+__all__ = ["Tracking"]
+
+_WAITING_MOST: Final = 256
+"""Changes that wait for somebody to ask, at most."""
+
+_TREES: Final = 3
+"""Documents whose trees are kept: those that were asked about last."""
+
+
+@dataclass(slots=True, eq=False)
+class _Tracked:
+    """One document.
+
+    Attributes:
+        base: its text before what `waiting` says.
+        expected: what it is when the edit that was offered is taken.
+        engine: of the thread alone; None until somebody asks.
+    """
+
+    document: Document
+    base: str
+    waiting: list[Change] = field(default_factory=list[Change])
+    expected: str | None = None
+    accepted_s: float = float("-inf")
+    changed_s: float = float("-inf")
+    engine: Followed | None = None
+
+
+class Tracking:
+    """The documents that may get next edits: not those that get no suggestions, nor what is larger than `MAX_CHARS`.
+
+    Args:
+        clock: monotonic seconds.
+
+    Attributes:
+        asked: somebody has asked: who never does pays for nothing.
+    """
+
+    def __init__(self, documents: SharedDocuments, clock: Callable[[], float]) -> None:
+        self.asked = False
+        self._clock = clock
+        self._all: dict[str, _Tracked] = {}
+        self._pool = ThreadPoolExecutor(1, "next-edit")
+        self._trees = deque[_Tracked]()  # of the thread alone
+        documents.opening.add(self._opened)
+        documents.changing.add(self._changed)
+        documents.closing.add(lambda held: self._all.pop(held.document.uri, None))
+
+    def follows(self, document: Document) -> bool:
+        """Whether there may be next edits in a document."""
+        tracked = self._all.get(document.uri)
+        return tracked is not None and tracked.document is document
+
+    def since_change(self, uri: str) -> float:
+        """Seconds since a document was changed."""
+        tracked = self._all.get(uri)
+        return float("inf") if tracked is None else self._clock() - tracked.changed_s
+
+    def follows_acceptance(self, uri: str) -> bool:
+        """Whether the last change of a document was a next edit that was taken."""
+        tracked = self._all.get(uri)
+        return tracked is not None and tracked.accepted_s == tracked.changed_s > float("-inf")
+
+    def expect(self, uri: str, text: str | None) -> None:
+        """The change that makes this of a document is an edit that was taken."""
+        if (tracked := self._all.get(uri)) is not None:
+            tracked.expected = text
+
+    def accepted(self, uri: str) -> None:
+        """The last change was a suggestion that was taken; too late where the thread knows of it already."""
+        tracked = self._all.get(uri)
+        if tracked is not None and tracked.waiting:
+            tracked.waiting[-1] = tracked.waiting[-1]._replace(accepted=True)
+
+    async def next(self, document: Document, cursor: int) -> NextEdit | None:
+        """What is likely wanted next in a document as it is now, in characters of it."""
+        self.asked = True
+        tracked = self._all.get(document.uri)
+        if tracked is None or tracked.document is not document:
+            return None
+        catch_up = self._catching_up(tracked)
+
+        def ask() -> NextEdit | None:
+            catch_up()
+            self._keep_tree(tracked)
+            return None if tracked.engine is None else tracked.engine.next(cursor)
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, ask)
+
+    def refused(self, uri: str, text: str, edit: Edit) -> None:
+        """The developer did not want this edit of `text`."""
+        tracked = self._all.get(uri)
+        if tracked is not None:
+            self._pool.submit(lambda: None if tracked.engine is None else tracked.engine.refused(text, edit))
+
+    def close(self) -> None:
+        """What is computed now is nothing to anybody."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # What the documents tell
+
+    def _opened(self, held: Held) -> None:
+        document = held.document
+        if held.window is None and len(document.text) <= MAX_CHARS:
+            self._all[document.uri] = _Tracked(document, document.text)
+        else:
+            self._all.pop(document.uri, None)
+
+    def _changed(self, held: Held) -> None:
+        document = held.document
+        tracked = self._all.get(document.uri)
+        if tracked is None or tracked.document is not document or len(document.text) > MAX_CHARS:
+            self._opened(held)
+            return
+        now_s = tracked.changed_s = self._clock()
+        accepted = tracked.expected is not None and tracked.expected == document.text
+        if accepted:
+            tracked.accepted_s = now_s
+        tracked.expected = None
+        tracked.waiting.append(Change(document.edits, now_s, accepted))
+        if len(tracked.waiting) < _WAITING_MOST:
+            return
+        if self.asked:
+            self._pool.submit(self._catching_up(tracked))
+        else:
+            tracked.base = document.text
+            tracked.waiting.clear()
+
+    def _catching_up(self, tracked: _Tracked) -> Callable[[], None]:
+        """What the thread has to do to know what is known now."""
+        document, base, text = tracked.document, tracked.base, tracked.document.text
+        changes, tracked.waiting, tracked.base = tracked.waiting, [], text
+
+        def catch_up() -> None:
+            engine = tracked.engine or Followed(document.language, base)
+            try:
+                for change in changes:
+                    engine.changed(change)
+            except ValueError:  # what was changed was more than was told, as where a text came whole
+                engine = Followed(document.language, text)
+            tracked.engine = engine if engine.text == text else Followed(document.language, text)
+
+        return catch_up
+
+    def _keep_tree(self, tracked: _Tracked) -> None:
+        if tracked in self._trees:
+            self._trees.remove(tracked)
+        self._trees.append(tracked)
+        if len(self._trees) > _TREES and (engine := self._trees.popleft().engine) is not None:
+            engine.forget_tree()
