@@ -8,6 +8,8 @@ GPU_PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PIP_FLAGS := --disable-pip-version-check -q --progress-bar on -c requirements/lock.txt
 export PYTHONUTF8 := 1
+# Where it is set, each of the tests' many hundred processes compiles all our modules, and each worker rewrites all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock dashboard openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean

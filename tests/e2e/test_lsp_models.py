@@ -28,10 +28,10 @@ def state(tmp_path):
     folder.mkdir(mode=0o700)
     (folder / "private.toml").write_text(SCRIPTED.format(decode_s=0.0, name="before") + NOTHING_GOOD)
     yield folder
-    pid = json.loads((folder / "gateway.json").read_text())["pid"]
-    (folder / "gateway.json").unlink()
     try:
-        psutil.Process(pid).wait(30)
+        gateway = psutil.Process(json.loads((folder / "gateway.json").read_text())["pid"])
+        gateway.terminate()
+        gateway.wait(30)
     except psutil.NoSuchProcess:
         pass
 
@@ -101,15 +101,21 @@ class Trouble(NamedTuple):
     breaks_after: tuple[int, ...] = ()
     announced_bytes: int = 0
     data: str = "data"
+    marks: tuple[pytest.MarkDecorator, ...] = ()
 
 
+PATIENT = (
+    pytest.mark.slow,
+)  # 25 s of pauses between attempts, which tests/models/test_use_download.py has without waiting
 TROUBLES = {
-    "no network": Trouble(r"127\.0\.0\.1.* cannot be reached.*check the network", url="http://127.0.0.1:9/file.gguf"),
+    "no network": Trouble(
+        r"127\.0\.0\.1.* cannot be reached.*check the network", url="http://127.0.0.1:9/file.gguf", marks=PATIENT
+    ),
     "a page to log in": Trouble(
         "a web page came in place of the file", b"<html>Welcome</html>", content_type="text/html"
     ),
     "half a file": Trouble(
-        r"cannot be reached.*stay, and the next attempt goes on", breaks_after=(1_000_000, *[0] * 20)
+        r"cannot be reached.*stay, and the next attempt goes on", breaks_after=(1_000_000, *[0] * 20), marks=PATIENT
     ),
     "too large for memory": Trouble("take a smaller one", announced_bytes=900_000_000_000),
     "a full disk": Trouble("MB free and .* needs .*; make room", data="small"),
@@ -130,7 +136,7 @@ def small_disk(folder):
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
+@pytest.mark.parametrize("trouble", [pytest.param(one, id=name, marks=one.marks) for name, one in TROUBLES.items()])
 async def test_a_download_that_fails_is_one_sentence_in_the_editor_and_suggestions_go_on(
     trouble, tmp_path, state, monkeypatch
 ):
@@ -165,6 +171,7 @@ async def test_a_model_that_the_options_name_is_not_chosen_over(tmp_path):
             await command(it, USE, "shipped")
 
 
+@pytest.mark.slow  # the server is looked at every five seconds; tests/backend/test_engine_openai.py has it without waiting
 @pytest.mark.timeout(240)
 async def test_a_server_that_changes_its_model_under_our_feet_is_told_and_not_asked(tmp_path, state):
     tiny = write_tiny_gguf(tmp_path / "tiny-coder.gguf", controls=CONTROLS)
