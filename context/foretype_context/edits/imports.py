@@ -24,13 +24,14 @@ class Specifier(NamedTuple):
     """A name that an import statement brings in, in bytes of the source.
 
     Attributes:
-        local: what it is called in this file.
+        local: what it is called in this file, by a name at byte `bound`.
     """
 
     start: int
     end: int
     name: str
     local: str
+    bound: int
 
 
 class Imported(NamedTuple):
@@ -73,7 +74,7 @@ def _python(root: Node, source: bytes, path: str, other: str) -> Imported:
 
 def _is_python_module(name: str, module: str, path: str) -> bool:
     """Whether `name`, as the file at `path` imports it, is `module`: a path without its ending."""
-    folder = posixpath.dirname(path)
+    folder: str = posixpath.dirname(path)
     dots = len(name) - len(name.lstrip("."))
     if dots:
         for _ in range(dots - 1):
@@ -147,7 +148,7 @@ def _go(root: Node, source: bytes, path: str, other: str) -> Imported:
         if folder and where.endswith(f"/{folder}"):
             name = spec.child_by_field_name("name")
             local = posixpath.basename(where) if name is None else node_text(name, source)
-            modules.append(Specifier(spec.start_byte, spec.end_byte, where, local))
+            modules.append(Specifier(spec.start_byte, spec.end_byte, where, local, spec.start_byte))
     return Imported(modules=tuple(modules))
 
 
@@ -162,7 +163,8 @@ def _aliased(statement: Node, source: bytes) -> Iterator[Specifier]:
 
 
 def _specifier(name: Node, alias: Node | None, source: bytes) -> Specifier:
-    return Specifier(name.start_byte, name.end_byte, node_text(name, source), node_text(alias or name, source))
+    own = alias or name
+    return Specifier(name.start_byte, name.end_byte, node_text(name, source), node_text(own, source), own.start_byte)
 
 
 def _of_type(node: Node, types: set[str], *, depth: int) -> Iterator[Node]:

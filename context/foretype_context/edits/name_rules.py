@@ -87,7 +87,7 @@ _JAVASCRIPT: Final = NameRules(
     others=_set("property_signature.name namespace_import_name"),
     poisons=_set(
         "import_specifier.name import_specifier.alias import_clause namespace_import export_specifier.name export_specifier.alias "
-        "class.name internal_module.name import_require_clause import_alias with_statement.object decorator"
+        "class.name internal_module.name function_signature.name import_require_clause import_alias with_statement.object decorator"
     ),
     scopes=_set(
         "program function_declaration function_expression arrow_function method_definition generator_function_declaration "

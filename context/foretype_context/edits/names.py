@@ -17,7 +17,18 @@ from tree_sitter import Node
 from foretype_context.edits.imports import Imported
 from foretype_context.edits.name_rules import RULES, NameRules
 
-__all__ = ["OCCURRENCES_MAX", "Place", "is_global", "is_named_near", "places_elsewhere", "places_renamed"]
+__all__ = [
+    "OCCURRENCES_MAX",
+    "Place",
+    "is_global",
+    "is_named_near",
+    "is_variable_at",
+    "places_bound",
+    "places_elsewhere",
+    "places_imported",
+    "places_renamed",
+    "words",
+]
 
 OCCURRENCES_MAX: Final = 500
 """Of one name in a file; what is named oftener is not followed, for that would take too long between two keys."""
@@ -47,11 +58,16 @@ class _Scope(NamedTuple):
 
 
 class _Occurrence(NamedTuple):
-    """A place with the scopes around it, from the outermost in; `home` is the one that a declaration belongs to."""
+    """A place with the scopes around it, from the outermost in; `home` is the one that a declaration belongs to.
+
+    Attributes:
+        outside: it is the name of a function or a class, not a variable.
+    """
 
     place: Place
     scopes: tuple[_Scope, ...]
     home: _Scope
+    outside: bool = False
 
 
 class _Step(NamedTuple):
@@ -82,20 +98,22 @@ def places_renamed(root: Node, source: bytes, language: str, start: int, *, old:
     return [one.place for one in left if _bound(one, homes, rules) == declared.home]
 
 
-def is_named_near(root: Node, source: bytes, language: str, start: int, name: str, *, but: int) -> bool:
+def is_named_near(
+    root: Node, source: bytes, language: str, start: int, name: str, *, but: Callable[[int], bool]
+) -> bool:
     """Whether `name` stands for anything in the scope that what is declared at byte `start` belongs to, or in one inside it.
 
     A rename to it might hide that, or be hidden by it. True as well where it is not certain.
 
     Args:
-        but: the place at this byte does not count.
+        but: places that do not count, by their byte.
     """
     rules = RULES.get(language)
     found = None if rules is None else _occurrences(root, source, rules, name)
     if rules is None or found is None:
         return True
     home = next((one.home for one in found if one.place.start == start), None)
-    others = [one for one in found if one.place.start != but]
+    others = [one for one in found if not but(one.place.start)]
     return home is None or any(home in one.scopes or one.home == home for one in others)
 
 
@@ -104,6 +122,37 @@ def is_global(root: Node, language: str, start: int) -> bool:
     rules = RULES.get(language)
     one = None if rules is None else _occurrence(root, _down(root, start), rules)
     return one is not None and one.place.declares and one.home == one.scopes[0]
+
+
+def places_bound(root: Node, source: bytes, language: str, start: int, name: str) -> list[Place] | None:
+    """Every other place that means what is declared as `name` at byte `start`; None where that is not certain, or it is declared twice."""
+    rules = RULES.get(language)
+    if rules is None:
+        return None
+    declared = _occurrence(root, _down(root, start), rules)
+    found = _occurrences(root, source, rules, name)
+    if declared is None or found is None or not declared.place.declares:
+        return None
+    others = [one for one in found if one.place.start != start]
+    if any(one.place.declares and one.home == declared.home for one in others):
+        return None
+    homes = {one.home for one in others if one.place.declares} | {declared.home}
+    return [one.place for one in others if _bound(one, homes, rules) == declared.home]
+
+
+def is_variable_at(root: Node, source: bytes, language: str, name: str, at: int) -> bool:
+    """Whether a parameter or a variable of that name, declared above, is certainly seen at byte `at`."""
+    rules = RULES.get(language)
+    found = None if rules is None else _occurrences(root, source, rules, name)
+    if rules is None or not found:
+        return False
+    scopes = _scopes(_down(root, at), rules)
+    seen = [
+        one
+        for one in found
+        if one.place.declares and one.home in scopes and one.place.start < at and one.home.kind not in rules.unseen
+    ]
+    return bool(seen) and not any(one.outside for one in seen)
 
 
 def places_elsewhere(
@@ -117,45 +166,67 @@ def places_elsewhere(
         seen: what this file has of the other.
     """
     rules = RULES.get(language)
-    ours = {one.start for one in seen.specifiers}
     named = [one for one in seen.specifiers if one.name in (old, new)]
     if rules is None or any(one.local == old and one.name not in (old, new) for one in seen.specifiers):
         return None
     places = [Place(one.start, one.end, declares=True, shorthand=False) for one in named if one.name == old]
     if seen.whole or any(one.local == one.name for one in named):
-        left = _occurrences(root, source, rules, old, lambda at, _: at in ours)
-        fresh = _occurrences(root, source, rules, new, lambda at, _: at in ours)
-        if left is None or fresh is None or (places and fresh):
+        free, fresh = _free(root, source, rules, seen, old), _free(root, source, rules, seen, new)
+        if free is None or fresh is None or (places and fresh[0]):
             return None
-        homes = {one.home for one in left if one.place.declares}
-        free = [one for one in left if _bound(one, homes, rules) is None]
-        taken = {one.home for one in fresh if one.place.declares}
-        if _Scope(root.start_byte, root.end_byte, root.type) in homes | taken:
+        if any(scope in fresh[1] for one in free[0] for scope in one.scopes):
             return None
-        if any(scope in taken for one in free for scope in one.scopes):
+        places += [one.place for one in free[0]]
+    members = _members(root, source, rules, seen, old)
+    return None if members is None else sorted(places + members)
+
+
+def places_imported(root: Node, source: bytes, language: str, seen: Imported, name: str) -> list[Place] | None:
+    """The places of a file that mean what another file declares as `name`, but for import statements; None where it is not certain."""
+    rules = RULES.get(language)
+    places = None if rules is None else _members(root, source, rules, seen, name)
+    if rules is None or places is None:
+        return None
+    for local in {one.local for one in seen.specifiers if one.name == name} | ({name} if seen.whole else set[str]()):
+        free = _free(root, source, rules, seen, local)
+        if free is None:
             return None
-        places += [one.place for one in free]
-    known = {one.start for one in seen.modules}
-    for module in seen.modules:
-        owner = _occurrences(root, source, rules, module.local.split(".")[0], lambda at, inside: inside or at in known)
-        if owner is None or any(one.place.declares for one in owner):
-            return None
-        places += _members(root, source, old, f"{module.local}.".encode())
+        places += [one.place for one in free[0]]
     return sorted(places)
 
 
-def _members(root: Node, source: bytes, name: str, prefix: bytes) -> Iterator[Place]:
-    for seen, match in enumerate(_words(source, name)):
-        if seen >= OCCURRENCES_MAX:
-            return
-        path = _down(root, match.start())
-        if len(path) < 2 or (path[-1].start, path[-1].end) != match.span() or path[-2].kind not in _MEMBERS:
-            continue
-        if path[-2].end == match.end() and source[path[-2].start : match.start()] == prefix:
-            yield Place(match.start(), match.end(), declares=False, shorthand=False)
+def _free(
+    root: Node, source: bytes, rules: NameRules, seen: Imported, name: str
+) -> tuple[list[_Occurrence], set[_Scope]] | None:
+    """What no declaration of this file binds, and the scopes that declare it; None where the whole file declares it."""
+    ours = {one.bound for one in seen.specifiers} | {one.start for one in seen.specifiers}
+    found = _occurrences(root, source, rules, name, lambda at, _: at in ours)
+    homes = {one.home for one in found or () if one.place.declares}
+    if found is None or _Scope(root.start_byte, root.end_byte, root.type) in homes:
+        return None
+    return [one for one in found if _bound(one, homes, rules) is None], homes
 
 
-def _words(source: bytes, name: str) -> Iterator[re.Match[bytes]]:
+def _members(root: Node, source: bytes, rules: NameRules, seen: Imported, name: str) -> list[Place] | None:
+    """`m.name` for each `m` that stands for the other file."""
+    places: list[Place] = []
+    known = {one.bound for one in seen.modules}
+    for module in {one.local for one in seen.modules}:
+        owner = _occurrences(root, source, rules, module.split(".")[0], lambda at, inside: inside or at in known)
+        if owner is None or any(one.place.declares for one in owner):
+            return None
+        for match in itertools.islice(words(source, name), OCCURRENCES_MAX):
+            path = _down(root, match.start())
+            whole = path[-2] if len(path) > 1 and path[-2].kind in _MEMBERS else None
+            if whole is None or (path[-1].start, whole.end) != match.span():
+                continue
+            if source[whole.start : match.start()] == f"{module}.".encode():
+                places.append(Place(match.start(), match.end(), declares=False, shorthand=False))
+    return places
+
+
+def words(source: bytes, name: str) -> Iterator[re.Match[bytes]]:
+    """Where a name stands as a whole word."""
     return re.finditer(rb"(?<![\w\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w\x80-\xff])", source)
 
 
@@ -177,7 +248,7 @@ def _occurrences(
         skip: whether the name at a byte, in an import statement or not, is known and to be left out.
     """
     found: list[_Occurrence] = []
-    for seen, match in enumerate(_words(source, name)):
+    for seen, match in enumerate(words(source, name)):
         if seen >= OCCURRENCES_MAX:
             return None
         path = _down(root, match.start())
@@ -219,7 +290,7 @@ def _occurrence(root: Node, path: list[_Step], rules: NameRules) -> _Occurrence 
         while home and scopes[home].kind not in rules.functions:
             home -= 1
     shorthand = leaf.kind in rules.shorthands or (len(path) > 1 and path[-2].kind in rules.shorthands)
-    return _Occurrence(Place(leaf.start, leaf.end, declares, shorthand), scopes, scopes[home])
+    return _Occurrence(Place(leaf.start, leaf.end, declares, shorthand), scopes, scopes[home], outside)
 
 
 def _down(root: Node, byte: int) -> list[_Step]:

@@ -1,7 +1,8 @@
 """The next edit of one document: evidence from its bursts, the places where it applies, one of them at a time. Pure, with injected time.
 
-Evidence in this order: a declaration that was renamed (one example suffices), then two edits that are alike. Silent while somebody types,
-after an undo, where a file does not parse better for it, in comments and strings unless an example was, and where it was refused before.
+Evidence in this order: a declaration that was renamed (one example suffices), then parameters that changed, then two edits that are
+alike. Silent while somebody types, after an undo, where a file does not parse better for it, in comments and strings unless an example
+was, and where it was refused before.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from tree_sitter import Node
 
 from foretype_context.edits.bursts import Burst, Bursts
-from foretype_context.edits.elsewhere import Elsewhere, OtherFile, Site
+from foretype_context.edits.elsewhere import Elsewhere, Site
 from foretype_context.edits.evidence import Evidence, NextEdit, named
+from foretype_context.edits.examples import Examples, alike_elsewhere
 from foretype_context.edits.renames import (
     Rename,
     is_free,
@@ -24,23 +26,19 @@ from foretype_context.edits.renames import (
     sites_elsewhere,
     sites_of,
 )
-from foretype_context.edits.templates import SITES_MAX, LineEdit, Template, generalised, line_edit, matches
-from foretype_context.syntax.languages import LANGUAGES
+from foretype_context.edits.signatures import Signature, Signatures, signature_in
 from foretype_context.text.document import Edit
-from foretype_context.text.lexemes import is_word
 
 __all__ = ["SETTLED_S", "Evidence", "NextEdit", "NextEdits"]
 
 SETTLED_S: Final = 0.4
 """Since the last key: a name that is being typed is no name yet."""
-_EXAMPLES: Final = 8
+_DECLARATIONS: Final = 4
+"""Renames, and as many signatures, that are followed at the same time."""
 _REFUSED: Final = 256
-
-
-class _Example(NamedTuple):
-    edit: LineEdit
-    in_text: bool
-    """In a comment or a string."""
+_TOUCHED: Final = 256
+_PARSES: Final = 8
+"""Places that are tried before the answer is silence: each costs a parse."""
 
 
 class NextEdits:
@@ -53,9 +51,11 @@ class NextEdits:
     def __init__(self, language: str, text: str) -> None:
         self._language = language
         self._bursts = Bursts(text)
-        self._rename: Rename | None = None
-        self._free: Rename | None = None  # one that is known to hide nothing
-        self._examples = deque[_Example](maxlen=_EXAMPLES)
+        self._renames: list[Rename] = []  # the last one first, as with all of these
+        self._free: list[Rename] = []  # those that are known to hide nothing
+        self._signatures: list[Signature] = []
+        self._examples = Examples(language)
+        self._touched = deque[tuple[int, int]](maxlen=_TOUCHED)
         self._refused = deque[tuple[str, str]](maxlen=_REFUSED)
         self._last_s = float("-inf")
 
@@ -65,20 +65,26 @@ class NextEdits:
         """The text became `after`.
 
         Args:
-            root: of the text before, to know whether an example stood in a comment; None where there is none.
+            root: of the text before, to know where in it an example stood; None where there is none.
             accepted: it is a suggestion that was taken, a next edit among them.
         """
         ended = self._bursts.changed(edits, after, now_s, accepted=accepted)
         self._last_s = now_s
         if ended is not None:
             self._learn(ended, root)
-        self._rename, self._free = _shifted(self._rename, edits), _shifted(self._free, edits)
+        for edit in edits:
+            self._shift(edit)
         if self._bursts.undone:  # nothing that led here is wanted again
-            self._rename = None
+            self._renames.clear()
+            self._signatures.clear()
             self._examples.clear()
 
     def refused(self, text: str, edit: Edit) -> None:
-        """The developer did not want this: not here again, nor where the same line stands."""
+        """The developer did not want this: not here again, nor where the same line stands.
+
+        Args:
+            text: of the file that it is of, this document or another.
+        """
         self._refused.append(named(text, edit))
 
     def next(
@@ -88,20 +94,21 @@ class NextEdits:
 
         Args:
             root, source: of `text`, as it is now.
-            parses: whether the text has no more errors with this edit than without.
+            parses: whether the text has no more errors with this edit than without. Asked of few places.
         """
         if now_s - self._last_s < SETTLED_S:
             return None
-        rename = self._last_rename(root, source, text)
-        for evidence, found in (
-            (Evidence.RENAME, sites_of(rename, root, source, text, self._language) if rename else ()),
-            (Evidence.LIKE_EDITS, self._alike(root, text)),
-        ):
-            sites = [edit for edit in found if named(text, edit) not in self._refused and parses(edit)]
-            if sites:
-                self._rename = rename if evidence is Evidence.RENAME else self._rename
-                below = [edit for edit in sites if edit.start >= cursor]
-                return NextEdit(below[0] if below else sites[-1], evidence, len(sites) - 1)
+        tried = 0
+        for evidence, found in self._found(root, source, text):
+            for site in found:
+                if site.jump_only and site.edit.start == cursor:
+                    self.refused(text, site.edit)  # who is there has seen it
+            sites = [site for site in found if named(text, site.edit) not in self._refused]
+            below = [site for site in sites if site.edit.start >= cursor]
+            for site in below + [site for site in reversed(sites) if site.edit.start < cursor]:
+                if site.jump_only or (tried < _PARSES and parses(site.edit)):
+                    return NextEdit(site.edit, evidence, len(sites) - 1, site.jump_only)
+                tried += 1
         return None
 
     def elsewhere(self, path: str, text: str, root: Node, source: bytes, now_s: float) -> Elsewhere | None:
@@ -113,116 +120,86 @@ class NextEdits:
         """
         if now_s - self._last_s < SETTLED_S:
             return None
-        rename = self._last_rename(root, source, text)
-        if rename is not None and is_seen_elsewhere(rename, root, text, self._language):
-            return Elsewhere(Evidence.RENAME, rename.old, partial(sites_elsewhere, rename, path), self._refused)
-        found = self._template(root, text)
-        if found is not None:
-            template, in_text = found
-            sites = partial(_alike_elsewhere, template, self._language, in_text)
-            return Elsewhere(Evidence.LIKE_EDITS, _word(template), sites, self._refused)
+        for rename in self._renames_of(root, source, text):
+            if is_seen_elsewhere(rename, root, text, self._language):
+                return Elsewhere(Evidence.RENAME, rename.old, partial(sites_elsewhere, rename, path), self._refused)
+        for signature in self._signatures_of(root, source, text):
+            if signature.is_seen_elsewhere:
+                return Elsewhere(Evidence.SIGNATURE, signature.token, partial(signature.elsewhere, path), self._refused)
+        template = self._examples.template(self._bursts.open, root, text)
+        if template is not None:
+            sites = partial(alike_elsewhere, template, self._language)
+            return Elsewhere(Evidence.LIKE_EDITS, template.word, sites, self._refused)
         return None
 
-    def _last_rename(self, root: Node, source: bytes, text: str) -> Rename | None:
-        """The rename that is to be followed, if its name is still there and hides nothing."""
-        burst = self._bursts.open
-        rename = (burst and rename_in(burst)) or self._rename
-        if rename is None or text[rename.at : rename.at + len(rename.new)] != rename.new:
-            return None
-        if self._free != rename:  # asked once: what was renamed since then has the new name too
-            if not is_free(rename, root, source, text, self._language):
-                return None
-            self._free = rename
-        return rename
+    def _found(self, root: Node, source: bytes, text: str) -> Iterator[tuple[Evidence, list[Site]]]:
+        """The places of each evidence, the surest first, each in order of the text."""
+        for rename in self._renames_of(root, source, text):
+            yield Evidence.RENAME, [Site(edit) for edit in sites_of(rename, root, source, text, self._language)]
+        touched = list(self._touched)
+        for signature in self._signatures_of(root, source, text):
+            yield Evidence.SIGNATURE, signature.sites(root, source, text, touched)
+        alike = self._examples.sites(self._bursts.open, root, text)
+        yield Evidence.LIKE_EDITS, [Site(edit) for edit in alike]
 
-    def _alike(self, root: Node, text: str) -> list[Edit]:
-        """Places of the template of the last edit and the nearest one before it that is like it."""
-        found = self._template(root, text)
-        if found is None:
-            return []
-        template, in_text = found
-        return _sites_alike(template, self._language, root, text, in_text=in_text)
-
-    def _template(self, root: Node, text: str) -> tuple[Template, bool] | None:
-        """What the last edit and one before it have in common, and whether it may apply in comments and strings."""
-        examples = list(self._examples)
+    def _renames_of(self, root: Node, source: bytes, text: str) -> Iterator[Rename]:
+        """The renames that are to be followed, whose name is still there and hides nothing."""
         burst = self._bursts.open
-        if burst is not None and (own := self._example(burst, None)) is not None:
-            start = burst.edit.start + len(burst.edit.text)
-            examples.append(own._replace(in_text=_in_text(root, text, start, self._language)))
-        if len(examples) < 2:
-            return None
-        last = examples.pop()
-        while examples:
-            other = examples.pop()
-            template = generalised(last.edit, other.edit)
-            if template is not None:
-                return template, last.in_text or other.in_text
-        return None
+        now = burst and rename_in(burst)
+        for rename in [now, *self._renames] if now and not self._knows(now) else list(self._renames):
+            if rename is None or text[rename.at : rename.at + len(rename.new)] != rename.new:
+                continue
+            if rename not in self._free:  # asked once: what was renamed since then has the new name too
+                if not is_free(rename, root, source, text, self._language, self._touched):
+                    continue
+                self._free.append(rename)
+            yield rename
+
+    def _signatures_of(self, root: Node, source: bytes, text: str) -> Iterator[Signatures]:
+        burst = self._bursts.open
+        if burst is not None:
+            self._add(signature_in(burst, root, source, self._language))
+        for signature in list(self._signatures):
+            found = Signatures.of(signature, root, source, text, self._language)
+            if found is not None:
+                yield found
 
     def _learn(self, burst: Burst, root: Node | None) -> None:
         renamed = rename_in(burst)
-        known = self._rename and self._rename[:2]
-        if renamed is not None and renamed[:2] != known:  # who changes a place by hand renames nothing else
-            self._rename = renamed
-        example = self._example(burst, root)
-        if example is not None:
-            self._examples.append(example)
+        if renamed is not None and not self._knows(renamed):
+            self._renames = [renamed, *self._renames][:_DECLARATIONS]
+            if root is not None and renamed not in self._free:
+                source = burst.after.encode("utf-8", "surrogatepass")
+                if is_free(renamed, root, source, burst.after, self._language, self._touched):
+                    self._free.append(renamed)
+        if root is not None and renamed is None:
+            source = burst.after.encode("utf-8", "surrogatepass")
+            self._add(signature_in(burst, root, source, self._language))
+        self._examples.learn(burst, root)
 
-    def _example(self, burst: Burst, root: Node | None) -> _Example | None:
-        edit = line_edit(burst)
-        if edit is None or not edit.before:
-            return None
-        inside = root is not None and _in_text(root, burst.after, burst.edit.start, self._language)
-        return _Example(edit, inside)
+    def _knows(self, renamed: Rename) -> bool:
+        """Who changes a place by hand to what its declaration is called renames nothing else."""
+        return any(renamed[:2] == known[:2] for known in self._renames)
 
+    def _add(self, signature: Signature | None) -> None:
+        if signature is not None and all(signature.at != known.at for known in self._signatures):
+            self._signatures = [signature, *self._signatures][:_DECLARATIONS]
 
-def _shifted(rename: Rename | None, edits: Sequence[Edit]) -> Rename | None:
-    """Where the renamed declaration stands after edits; None where one of them touched it."""
-    for start, end, text in edits:
-        if rename is None or (start < rename.at + len(rename.new) and end > rename.at):
-            return None
-        if end <= rename.at:
-            rename = rename._replace(at=rename.at + len(text) - (end - start))
-    return rename
+    def _shift(self, edit: Edit) -> None:
+        """Everything that is remembered by its place goes where the edit moves it."""
+        start, end, text = edit
+        grown = len(text) - (end - start)
 
+        def moved(at: int, length: int) -> int | None:
+            return None if start < at + length and end > at else at + grown if end <= at else at
 
-def _places(template: Template, text: str) -> Iterator[Edit]:
-    """In lines that hold the template's longest word."""
-    word = _word(template)
-    at = text.find(word)
-    while word and at >= 0:
-        first = text.rfind("\n", 0, at) + 1
-        last = text.find("\n", at)
-        last = len(text) if last < 0 else last
-        for edit in matches(template, text[first:last]):
-            yield Edit(first + edit.start, first + edit.end, edit.text)
-        at = text.find(word, last)
-
-
-def _word(template: Template) -> str:
-    """The longest, which is the rarest."""
-    return max((one for one in template.before if one is not None and is_word(one)), key=len, default="")
-
-
-def _sites_alike(template: Template, language: str, root: Node, text: str, *, in_text: bool) -> list[Edit]:
-    """Nothing where the template fits too many places."""
-    places = [edit for edit in _places(template, text) if in_text or not _in_text(root, text, edit.start, language)]
-    return places if len(places) <= SITES_MAX else []
-
-
-def _alike_elsewhere(template: Template, language: str, in_text: bool, file: OtherFile) -> list[Site]:
-    if file.language != language:
-        return []
-    return [Site(edit) for edit in _sites_alike(template, language, file.root, file.text, in_text=in_text)]
-
-
-def _in_text(root: Node, text: str, at: int, language: str) -> bool:
-    spec = LANGUAGES.get(language)
-    byte = len(text[:at].encode("utf-8", "surrogatepass"))
-    node = root.descendant_for_byte_range(byte, byte)
-    while spec is not None and node is not None:
-        if node.type in spec.comments or node.type in spec.strings:
-            return True
-        node = node.parent
-    return False
+        for kept in (self._renames, self._free):
+            kept[:] = [one._replace(at=at) for one in kept if (at := moved(one.at, len(one.new))) is not None]
+        signatures = self._signatures
+        signatures[:] = [one._replace(at=at) for one in signatures if (at := moved(one.at, 1)) is not None]
+        for index, (first, last) in enumerate(self._touched):
+            if end <= first:
+                self._touched[index] = (first + grown, last + grown)
+            elif start < last:
+                self._touched[index] = (min(first, start), max(last, end) + grown)
+        self._touched.append((start, start + len(text)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
@@ -54,10 +55,21 @@ def rename_in(burst: Burst) -> Rename | None:
     return Rename(old, new, start - head)
 
 
-def is_free(rename: Rename, root: Node, source: bytes, text: str, language: str) -> bool:
-    """Whether the new name stood for nothing else around its declaration. To be asked before anything follows it."""
+def is_free(
+    rename: Rename, root: Node, source: bytes, text: str, language: str, touched: Sequence[tuple[int, int]] = ()
+) -> bool:
+    """Whether the new name stood for nothing else around its declaration. To be asked before anything follows it.
+
+    Args:
+        touched: spans of characters that were edited: a new name there is one that was renamed by hand.
+    """
     at = _byte(text, rename.at)
-    return not is_named_near(root, source, language, at, rename.new, but=at)
+    spans = [(_byte(text, start), _byte(text, end)) for start, end in touched]
+
+    def is_renamed(byte: int) -> bool:
+        return byte == at or any(start <= byte <= end for start, end in spans)
+
+    return not is_named_near(root, source, language, at, rename.new, but=is_renamed)
 
 
 def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str) -> list[Edit]:

@@ -1,0 +1,210 @@
+"""The parameters of a declaration changed: its calls follow, where it is certain what they become; elsewhere there is only the way to them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from tree_sitter import Node
+
+from foretype_context.edits.arguments import NOT_KNOWN, Given, fits, pairs_of, rewritten
+from foretype_context.edits.bursts import Burst, How
+from foretype_context.edits.calls import Declaration, calls_elsewhere, calls_of, declaration_around, declaration_named
+from foretype_context.edits.elsewhere import OtherFile, Site
+from foretype_context.edits.imports import imported
+from foretype_context.edits.names import is_variable_at
+from foretype_context.edits.parameters import Argument, Parameter, arguments_of, parameters_in, parameters_of
+from foretype_context.syntax.parsing import node_text
+from foretype_context.text.document import Edit
+from foretype_context.text.strings import common_prefix, common_suffix
+
+__all__ = ["Signature", "Signatures", "signature_in"]
+
+_LITERAL: Final = re.compile(r"-?\d[\w.]*|None|True|False|null|nil|true|false|undefined|\"[^\"\n]*\"|'[^'\n]*'")
+_NAME: Final = re.compile(r"[^\W\d]\w*")
+
+
+class Signature(NamedTuple):
+    """The declaration whose name begins at character `at` of the text as it is now took `old`."""
+
+    at: int
+    old: tuple[Parameter, ...]
+
+
+class _Change(NamedTuple):
+    """What a signature became, without the object that a method is bound to."""
+
+    name: str
+    declaration: Declaration
+    old: tuple[Parameter, ...]
+    new: tuple[Parameter, ...]
+
+
+def signature_in(burst: Burst, root: Node, source: bytes, language: str) -> Signature | None:
+    """The declaration whose parameters a burst changed.
+
+    Args:
+        root, source: of the text after the burst.
+    """
+    if burst.how in (How.UNDONE, How.FORMATTED):
+        return None
+    one = declaration_around(root, source, _byte(burst.after, burst.edit.start))
+    new = one and parameters_of(one.listed, source)
+    if one is None or new is None:
+        return None
+    old = parameters_in(burst.before, _char(source, one.listed.start_byte), language)
+    return None if old is None or old == new else Signature(_char(source, _name_of(one).start_byte), old)
+
+
+class Signatures:
+    """What one changed signature asks of calls."""
+
+    def __init__(self, change: _Change, language: str) -> None:
+        self._change = change
+        self._language = language
+
+    @staticmethod
+    def of(signature: Signature, root: Node, source: bytes, text: str, language: str) -> Signatures | None:
+        """None where the declaration is gone, has its old parameters again, or changed beyond what is followed."""
+        one = declaration_named(root, source, _byte(text, signature.at))
+        new = one and parameters_of(one.listed, source)
+        if one is None or new is None or new == signature.old:
+            return None
+        old = signature.old
+        if one.bound:
+            if not old or not new or old[0] != new[0]:
+                return None
+            old, new = old[1:], new[1:]
+        if pairs_of(old, new) is None:
+            return None
+        return Signatures(_Change(node_text(one.name, source), one, old, new), language)
+
+    @property
+    def token(self) -> str:
+        """What every call names."""
+        return self._change.name
+
+    @property
+    def is_seen_elsewhere(self) -> bool:
+        """Whether other files may call it by a name that they import."""
+        return self._change.declaration.owner is None or self._change.declaration.constructs
+
+    def sites(self, root: Node, source: bytes, text: str, touched: Sequence[tuple[int, int]]) -> list[Site]:
+        """The calls of the declaration's own file.
+
+        Args:
+            touched: spans of characters that changed since the text was opened; what is done there is done.
+        """
+        calls = calls_of(self._change.declaration, root, source, self._language)
+        spans = [(_byte(text, start), _byte(text, end)) for start, end in touched]
+        return self._sites(calls, OtherFile("", self._language, text, root, source), spans)
+
+    def elsewhere(self, path: str, file: OtherFile) -> list[Site]:
+        """The calls of a file that imports the name from the one at `path`."""
+        seen = imported(file.root, file.source, file.language, file.path, path)
+        return self._sites(calls_elsewhere(self._change.name, seen, file.root, file.source, file.language), file, None)
+
+    def _sites(self, calls: Sequence[Node], file: OtherFile, touched: Sequence[tuple[int, int]] | None) -> list[Site]:
+        """`touched`: spans of bytes; None where nobody knows."""
+        change = self._change
+        read = [(node, given) for node in calls if (given := arguments_of(node, file.source)) is not None]
+        shown = [
+            given
+            for node, given in read
+            if touched and _overlaps(node, touched) and fits(change.new, given) and not fits(change.old, given)
+        ]
+        sites: list[Site] = []
+        for node, given in read:
+            if fits(change.new, given) and (touched is None or _overlaps(node, touched)):
+                continue  # it is done, or nobody knows whether it is
+            said = rewritten(
+                change.old,
+                change.new,
+                given,
+                lambda wanted, node=node: self._value(wanted, node, shown, file),
+                keywords=file.language == "python",
+            )
+            if said is NOT_KNOWN and not fits(change.new, given):
+                at = _char(file.source, node.end_byte) - 1
+                sites.append(Site(Edit(at, at, ""), jump_only=True))
+            elif isinstance(said, list):
+                listed = _listed(node, given, said, file.source)
+                sites.append(
+                    Site(_shortened(_char(file.source, node.start_byte), node_text(node, file.source), listed))
+                )
+        return sites
+
+    def _value(self, wanted: Parameter, call: Node, shown: Sequence[Sequence[Argument]], file: OtherFile) -> str | None:
+        """What calls that were changed by hand give for a parameter, or a variable of its very name."""
+        root, source, language = file.root, file.source, file.language
+        texts = {text for given in shown if (text := _given_for(wanted, self._change.new, given)) is not None}
+        own = is_variable_at(root, source, language, wanted.name, call.start_byte)
+        if own and (not texts or wanted.name in texts):
+            return wanted.name
+        if len(texts) != 1:
+            return None
+        text = texts.pop()
+        if _LITERAL.fullmatch(text):
+            return text
+        is_seen = _NAME.fullmatch(text) and is_variable_at(root, source, language, text, call.start_byte)
+        return text if is_seen else None
+
+
+def _given_for(wanted: Parameter, parameters: Sequence[Parameter], given: Sequence[Argument]) -> str | None:
+    for one in given:
+        if one.keyword == wanted.name:
+            return one.value
+    index = next(index for index, one in enumerate(parameters) if one.name == wanted.name)
+    before = given[: index + 1]
+    return before[-1].value if len(before) == index + 1 and not any(one.keyword or one.many for one in before) else None
+
+
+def _listed(node: Node, given: Sequence[Argument], said: Sequence[Given], source: bytes) -> str:
+    """The brackets and what stands in them, laid out as it was."""
+    start, end = node.start_byte, node.end_byte
+    if not given:
+        return "(" + ", ".join(one.text for one in said) + ")"
+    head, tail = source[start : given[0].start].decode(), source[given[-1].end : end].decode()
+    between = [source[a.end : b.start].decode() for a, b in itertools.pairwise(given)]
+    usual = between[0] if between else "," + (head[1:] if "\n" in head else " ")
+    if not said:
+        return "()"
+    parts = [head, said[0].text]
+    for a, b in itertools.pairwise(said):
+        follows = a.index is not None and b.index == a.index + 1
+        parts += [between[a.index] if follows and a.index is not None else usual, b.text]
+    return "".join([*parts, tail])
+
+
+def _shortened(start: int, old: str, new: str) -> Edit:
+    """The least that makes `old`, which begins at `start`, into `new`, by whole words."""
+    head = common_prefix(old, new)
+    while head and (_is_word(old[head - 1]) and (_is_word(old[head : head + 1]) or _is_word(new[head : head + 1]))):
+        head -= 1
+    tail = common_suffix(old, new, min(len(old), len(new)) - head)
+    while tail and _is_word(old[-tail]) and (_is_word(old[-tail - 1]) or _is_word(new[-tail - 1])):
+        tail -= 1
+    return Edit(start + head, start + len(old) - tail, new[head : len(new) - tail])
+
+
+def _is_word(text: str) -> bool:
+    return text == "_" or text.isalnum()
+
+
+def _overlaps(node: Node, spans: Sequence[tuple[int, int]]) -> bool:
+    return any(start <= node.end_byte and end >= node.start_byte for start, end in spans)
+
+
+def _name_of(one: Declaration) -> Node:
+    """The declaration's own name, which a constructor has too."""
+    return one.node.child_by_field_name("name") or one.name
+
+
+def _byte(text: str, at: int) -> int:
+    return len(text[:at].encode("utf-8", "surrogatepass"))
+
+
+def _char(source: bytes, at: int) -> int:
+    return len(source[:at].decode("utf-8", "surrogatepass"))
