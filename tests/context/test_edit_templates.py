@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from context.typing_editor import parsed
 from foretype_context.edits.bursts import Burst, How
+from foretype_context.edits.examples import Examples
 from foretype_context.edits.templates import LineEdit, Template, generalised, line_edit, matches
 from foretype_context.text.document import Edit
 from hypothesis import given
@@ -88,6 +90,17 @@ def test_edits_that_were_not_typed_or_span_lines_are_no_examples() -> None:
     assert edit("a", "b", How.PASTED) is None and edit("a", "b", How.UNDONE) is None
     assert edit("a", "b\nc") is None and edit("a" * 600, "b") is None
     assert edit("a.b", "a.c", How.ACCEPTED) is not None
+
+
+def test_the_last_two_that_are_alike_count_and_not_the_last_two() -> None:
+    tree, _ = parsed("x.old\n", "python")
+    examples = Examples("python")
+    for old, new in (("x.old", "x.new"), ("a = 1", "a = 2"), ("y.old", "y.new")):
+        examples.learn(Burst(f"{old}\n", f"{new}\n", Edit(0, len(old), new), How.TYPED, 0.0), tree.root_node)
+    found = examples.template(None, tree.root_node, "x.old\n")
+    assert found is not None and found.word == "old" and not found.in_text
+    examples.clear()
+    assert examples.template(None, tree.root_node, "x.old\n") is None
 
 
 _LINES = st.lists(st.sampled_from(["a", " b", ".", "(", ")", "1", "  ", "é", ",", " =", "old", "new"]), max_size=9).map(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from context.typing_editor import Editor, followed_in, next_in
-from foretype_context.edits.next_edit import SETTLED_S, Evidence
+from foretype_context.edits.evidence import Evidence
+from foretype_context.edits.next_edit import SETTLED_S
 
 PYTHON = "def width(a):\n    return a\n"
 SCRIPT = "export function width(a) {\n  return a;\n}\n"

@@ -11,12 +11,13 @@ from foretype_context.edits.parameters import Argument, Kind, Parameter
 __all__ = ["NOT_KNOWN", "Given", "NotKnown", "fits", "pairs_of", "rewritten"]
 
 _BY_POSITION: Final = (Kind.POSITION, Kind.EITHER)
+_MANY: Final = (Kind.REST, Kind.KEYWORDS)
 
 
 class Given(NamedTuple):
-    """An argument of the new call: what it was in the old one, if it was there, and its text."""
+    """An argument of the new call: its place in the old one, if it was there, and its text."""
 
-    index: int | None
+    place: int | None
     text: str
 
 
@@ -30,11 +31,16 @@ NOT_KNOWN: Final = NotKnown.NOT_KNOWN
 
 
 def pairs_of(old: Sequence[Parameter], new: Sequence[Parameter]) -> dict[str, str] | None:
-    """Old names by new ones. None where parameters went and others came, and nobody can say which are the same."""
+    """Old names by new ones; None where nobody can say which are the same.
+
+    That is where others came for those that went, and where what takes all the rest may stand for them.
+    """
     known, named = {one.name for one in old}, {one.name for one in new}
     gone = [(index, one) for index, one in enumerate(old) if one.name not in named]
     came = [(index, one) for index, one in enumerate(new) if one.name not in known]
     pairs = {one.name: one.name for one in new if one.name in known}
+    if gone and any(one.kind in _MANY for one in new):
+        return None
     if gone and came:
         if len(gone) != len(came):
             return None
@@ -73,7 +79,7 @@ def rewritten(
     taken: set[int] = set()
     for one in new:
         places = bound.get(pairs.get(one.name, ""), [])
-        if one.kind in (Kind.REST, Kind.KEYWORDS):
+        if one.kind in _MANY:
             if places and gap and one.kind is Kind.REST:
                 return NOT_KNOWN
             several = by_position if one.kind is Kind.REST else by_keyword
@@ -96,13 +102,9 @@ def rewritten(
             by_keyword.append(Given(index, f"{one.name}={value}"))
         else:
             return NOT_KNOWN
-    if any(
-        kind_places and one.kind in (Kind.REST, Kind.KEYWORDS) and not taken.issuperset(kind_places)
-        for one in old
-        for kind_places in [bound.get(one.name, [])]
-    ):
+    if any(index not in taken for one in old if one.kind in _MANY for index in bound.get(one.name, [])):
         return NOT_KNOWN
-    by_keyword.sort(key=lambda given: len(arguments) if given.index is None else given.index)
+    by_keyword.sort(key=lambda given: len(arguments) if given.place is None else given.place)
     said = by_position + by_keyword
     return None if said == [_as_it_was(arguments, index) for index in range(len(arguments))] else said
 

@@ -165,7 +165,7 @@ def _declaration(node: Node, listed: Node, source: bytes) -> Declaration | None:
     constructs = owner is not None and (
         node_text(name, source) in _CONSTRUCTORS or node.type == "constructor_declaration"
     )
-    if constructs:
+    if constructs and owner is not None:
         name = owner.child_by_field_name("name")
     if name is None or (owner is not None and owner.child_by_field_name("trait") is not None):
         return None

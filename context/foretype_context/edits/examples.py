@@ -77,11 +77,6 @@ class Examples:
                 return Alike(template, last.in_text or other.in_text)
         return None
 
-    def sites(self, burst: Burst | None, root: Node, text: str) -> list[Edit]:
-        """The places of that template in the text, in order."""
-        alike = self.template(burst, root, text)
-        return [] if alike is None else _sites(alike, self._language, root, text)
-
     def _example(self, burst: Burst, root: Node | None, text: str) -> _Example | None:
         edit = line_edit(burst)
         if edit is None or not edit.before:
@@ -91,17 +86,15 @@ class Examples:
         return _Example(edit, root is not None and _in_text(root, text, at, self._language))
 
 
+def sites_alike(alike: Alike, language: str, root: Node, text: str) -> list[Site]:
+    """The places of a template in a text, in order; nothing where it fits too many."""
+    places = [edit for edit in _places(alike, text) if alike.in_text or not _in_text(root, text, edit.start, language)]
+    return [Site(edit) for edit in places] if len(places) <= SITES_MAX else []
+
+
 def alike_elsewhere(alike: Alike, language: str, file: OtherFile) -> list[Site]:
     """The places of a template in another file."""
-    if file.language != language:
-        return []
-    return [Site(edit) for edit in _sites(alike, language, file.root, file.text)]
-
-
-def _sites(alike: Alike, language: str, root: Node, text: str) -> list[Edit]:
-    """Nothing where the template fits too many places."""
-    places = [edit for edit in _places(alike, text) if alike.in_text or not _in_text(root, text, edit.start, language)]
-    return places if len(places) <= SITES_MAX else []
+    return sites_alike(alike, language, file.root, file.text) if file.language == language else []
 
 
 def _places(alike: Alike, text: str) -> Iterator[Edit]:

@@ -112,7 +112,7 @@ def is_named_near(
     found = None if rules is None else _occurrences(root, source, rules, name)
     if rules is None or found is None:
         return True
-    home = next((one.home for one in found if one.place.start == start), None)
+    home = next((one.home for one in found if one.place.start == start and one.place.declares), None)
     others = [one for one in found if not but(one.place.start)]
     return home is None or any(home in one.scopes or one.home == home for one in others)
 

@@ -17,7 +17,7 @@ from tree_sitter import Node
 from foretype_context.edits.bursts import Burst, Bursts
 from foretype_context.edits.elsewhere import Elsewhere, Site
 from foretype_context.edits.evidence import Evidence, NextEdit, named
-from foretype_context.edits.examples import Examples, alike_elsewhere
+from foretype_context.edits.examples import Alike, Examples, alike_elsewhere, sites_alike
 from foretype_context.edits.renames import (
     Rename,
     is_free,
@@ -35,6 +35,9 @@ SETTLED_S: Final = 0.4
 """Since the last key: a name that is being typed is no name yet."""
 _DECLARATIONS: Final = 4
 """Renames, and as many signatures, that are followed at the same time."""
+_NAME_SETTLED_S: Final = 1.0
+"""In a recorded session names were given up to 0.6 s of thought in their middle."""
+_OF_EXAMPLES: Final = (Evidence.LIKE_EDITS, Evidence.ONE_EXAMPLE)
 _REFUSED: Final = 256
 _TOUCHED: Final = 256
 _PARSES: Final = 8
@@ -58,6 +61,15 @@ class NextEdits:
         self._touched = deque[tuple[int, int]](maxlen=_TOUCHED)
         self._refused = deque[tuple[str, str]](maxlen=_REFUSED)
         self._last_s = float("-inf")
+        self._offered: NextEdit | None = None
+        self._is_example = True  # what the open burst is
+
+    def settles_s(self, cursor: int) -> float:
+        """Seconds without a key after which :meth:`next` may be asked: more where the cursor has not left the name that was typed."""
+        burst = self._bursts.open
+        renamed = burst and rename_in(burst)
+        at_name = renamed is not None and renamed.at <= cursor <= renamed.at + len(renamed.new)
+        return _NAME_SETTLED_S if at_name else SETTLED_S
 
     def changed(
         self, edits: Sequence[Edit], after: str, now_s: float, *, root: Node | None, accepted: bool = False
@@ -72,6 +84,11 @@ class NextEdits:
         self._last_s = now_s
         if ended is not None:
             self._learn(ended, root)
+        if accepted:  # what was offered for a declaration, by a model or of another file is no example of anything else
+            own = self._offered
+            self._is_example = own is not None and [own.edit] == list(edits) and own.evidence in _OF_EXAMPLES
+        elif ended is not None or self._bursts.open is None:
+            self._is_example = True
         for edit in edits:
             self._shift(edit)
         if self._bursts.undone:  # nothing that led here is wanted again
@@ -107,7 +124,8 @@ class NextEdits:
             below = [site for site in sites if site.edit.start >= cursor]
             for site in below + [site for site in reversed(sites) if site.edit.start < cursor]:
                 if site.jump_only or (tried < _PARSES and parses(site.edit)):
-                    return NextEdit(site.edit, evidence, len(sites) - 1, site.jump_only)
+                    self._offered = NextEdit(site.edit, evidence, len(sites) - 1, site.jump_only)
+                    return self._offered
                 tried += 1
         return None
 
@@ -126,7 +144,7 @@ class NextEdits:
         for signature in self._signatures_of(root, source, text):
             if signature.is_seen_elsewhere:
                 return Elsewhere(Evidence.SIGNATURE, signature.token, partial(signature.elsewhere, path), self._refused)
-        template = self._examples.template(self._bursts.open, root, text)
+        template = self._template(root, source, text)
         if template is not None:
             sites = partial(alike_elsewhere, template, self._language)
             return Elsewhere(Evidence.LIKE_EDITS, template.word, sites, self._refused)
@@ -139,15 +157,29 @@ class NextEdits:
         touched = list(self._touched)
         for signature in self._signatures_of(root, source, text):
             yield Evidence.SIGNATURE, signature.sites(root, source, text, touched)
-        alike = self._examples.sites(self._bursts.open, root, text)
-        yield Evidence.LIKE_EDITS, [Site(edit) for edit in alike]
+        template = self._template(root, source, text)
+        yield Evidence.LIKE_EDITS, [] if template is None else sites_alike(template, self._language, root, text)
+
+    def _template(self, root: Node, source: bytes, text: str) -> Alike | None:
+        """What the last edits have in common, but for calls of what they have a better reason for."""
+        burst = self._bursts.open
+        if burst is not None and not (self._is_example and self._is_new(burst)):
+            burst = None
+        template = self._examples.template(burst, root, text)
+        calls = {signature.token for signature in self._signatures_of(root, source, text)}
+        return None if template is None or calls & set(template.template.before) else template
+
+    def _is_new(self, burst: Burst) -> bool:
+        """Whether it does something else than a rename that is followed already."""
+        renamed = rename_in(burst)
+        return renamed is None or all(renamed[:2] != known[:2] for known in self._free)
 
     def _renames_of(self, root: Node, source: bytes, text: str) -> Iterator[Rename]:
         """The renames that are to be followed, whose name is still there and hides nothing."""
         burst = self._bursts.open
         now = burst and rename_in(burst)
         for rename in [now, *self._renames] if now and not self._knows(now) else list(self._renames):
-            if rename is None or text[rename.at : rename.at + len(rename.new)] != rename.new:
+            if text[rename.at : rename.at + len(rename.new)] != rename.new:
                 continue
             if rename not in self._free:  # asked once: what was renamed since then has the new name too
                 if not is_free(rename, root, source, text, self._language, self._touched):
@@ -175,7 +207,8 @@ class NextEdits:
         if root is not None and renamed is None:
             source = burst.after.encode("utf-8", "surrogatepass")
             self._add(signature_in(burst, root, source, self._language))
-        self._examples.learn(burst, root)
+        if self._is_example and self._is_new(burst):
+            self._examples.learn(burst, root)
 
     def _knows(self, renamed: Rename) -> bool:
         """Who changes a place by hand to what its declaration is called renames nothing else."""

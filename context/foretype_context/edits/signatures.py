@@ -110,14 +110,18 @@ class Signatures:
         """`touched`: spans of bytes; None where nobody knows."""
         change = self._change
         read = [(node, given) for node in calls if (given := arguments_of(node, file.source)) is not None]
+        nodes = [node for node, _ in read]
         shown = [
             given
             for node, given in read
-            if touched and _overlaps(node, touched) and fits(change.new, given) and not fits(change.old, given)
+            if touched and _overlaps(node, touched, nodes) and fits(change.new, given) and not fits(change.old, given)
         ]
         sites: list[Site] = []
-        for node, given in read:
-            if fits(change.new, given) and (touched is None or _overlaps(node, touched)):
+        waiting: list[Node] = []
+        for node, given in reversed(read):  # a call among the arguments of another comes first
+            if any(node.start_byte <= inner.start_byte and inner.end_byte <= node.end_byte for inner in waiting):
+                continue
+            if fits(change.new, given) and (touched is None or _overlaps(node, touched, nodes)):
                 continue  # it is done, or nobody knows whether it is
             said = rewritten(
                 change.old,
@@ -126,15 +130,16 @@ class Signatures:
                 lambda wanted, node=node: self._value(wanted, node, shown, file),
                 keywords=file.language == "python",
             )
+            at = _char(file.source, node.start_byte)
+            listed = node_text(node, file.source)
             if said is NOT_KNOWN and not fits(change.new, given):
-                at = _char(file.source, node.end_byte) - 1
-                sites.append(Site(Edit(at, at, ""), jump_only=True))
+                end = at + len(listed) - 1
+                sites.append(Site(Edit(end, end, ""), jump_only=True))
+                waiting.append(node)
             elif isinstance(said, list):
-                listed = _listed(node, given, said, file.source)
-                sites.append(
-                    Site(_shortened(_char(file.source, node.start_byte), node_text(node, file.source), listed))
-                )
-        return sites
+                sites.append(Site(_shortened(at, listed, _listed(node, given, said, file.source))))
+                waiting.append(node)
+        return sites[::-1]
 
     def _value(self, wanted: Parameter, call: Node, shown: Sequence[Sequence[Argument]], file: OtherFile) -> str | None:
         """What calls that were changed by hand give for a parameter, or a variable of its very name."""
@@ -173,8 +178,8 @@ def _listed(node: Node, given: Sequence[Argument], said: Sequence[Given], source
         return "()"
     parts = [head, said[0].text]
     for a, b in itertools.pairwise(said):
-        follows = a.index is not None and b.index == a.index + 1
-        parts += [between[a.index] if follows and a.index is not None else usual, b.text]
+        follows = a.place is not None and b.place == a.place + 1
+        parts += [between[a.place] if follows and a.place is not None else usual, b.text]
     return "".join([*parts, tail])
 
 
@@ -193,8 +198,17 @@ def _is_word(text: str) -> bool:
     return text == "_" or text.isalnum()
 
 
-def _overlaps(node: Node, spans: Sequence[tuple[int, int]]) -> bool:
-    return any(start <= node.end_byte and end >= node.start_byte for start, end in spans)
+def _overlaps(node: Node, spans: Sequence[tuple[int, int]], calls: Sequence[Node]) -> bool:
+    """Whether a span reaches into a call, and not only into another call among its arguments."""
+    inner = [
+        (one.start_byte, one.end_byte)
+        for one in calls
+        if node.start_byte < one.start_byte and one.end_byte < node.end_byte
+    ]
+    return any(
+        start <= node.end_byte and end >= node.start_byte and not any(a <= start and end <= b for a, b in inner)
+        for start, end in spans
+    )
 
 
 def _name_of(one: Declaration) -> Node:
