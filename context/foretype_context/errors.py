@@ -8,6 +8,8 @@
         │   └── TokenizerConversionError    tiktoken would give other ids
         ├── UnknownControlError         (LookupError) the tokenizer lacks a control token of the grammar
         ├── UnknownGrammarError         (LookupError) no grammar has this id
+        ├── UnknownFormatError          (LookupError) no format of next edits has this id
+        ├── EditQuestionError           (ValueError) a question about the next edit cannot be asked of this model
         ├── GrammarError                (ValueError) the description of a grammar cannot be taken
         ├── UnknownLayoutError          (ValueError) the grammar has no such layout
         ├── SegmentOrderError           (ValueError) the grammar cannot say segments in this order
@@ -48,6 +50,23 @@ class UnknownControlError(ContextError, LookupError):
 
 class UnknownGrammarError(ContextError, LookupError):
     """No grammar has this id; the message lists those that exist."""
+
+
+class UnknownFormatError(ContextError, LookupError):
+    """No format of next edits has this id; the message lists those that exist."""
+
+
+class EditQuestionError(ContextError, ValueError):
+    """A question about the next edit cannot be asked of this model.
+
+    Attributes:
+        field: of the question, that is wrong or too large.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
 
 
 class GrammarError(ContextError, ValueError):

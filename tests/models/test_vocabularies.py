@@ -13,11 +13,15 @@ from pathlib import Path
 
 import pytest
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
+from foretype_context.edit_models.format import edit_format
+from foretype_context.edit_models.prompt import EditPrompts
+from foretype_context.edit_models.question import EditQuestion, RecentEdit
 from foretype_context.grammars.families import Evidence, Family, detect, families
 from foretype_context.grammars.grammar import GRAMMARS
 from foretype_context.prompt.templates import Control, encode_prompt, render
 from foretype_context.tokens.tokenizer import Tokenizer, tokenizer_from_bytes
 from foretype_models.gguf_metadata import read_metadata
+from tokenizers import Tokenizer as Inner
 
 from models import vocabularies
 
@@ -94,6 +98,36 @@ def test_texts_of_llama_cpp_get_its_ids(tmp_path: Path, name: str) -> None:
     assert len(texts) > 40
     for text, ids in zip(texts, wanted, strict=False):
         assert tokenizer.encode(begins * bool(text) + text) == ids, text
+
+
+def test_prompts_of_next_edits_get_the_ids_of_a_tokenizer_that_reads_the_whole_text(tmp_path: Path) -> None:
+    """In Qwen's own vocabulary, with the four tokens that NEP adds to it, over fifty files of ours."""
+    added = ("<|original_code|>", "<|edits_diff|>", "<|current_version|>", "<|next_version|>")
+    known = dict(family("qwen2.5-coder").ids)
+    ids = known | {token: max(known.values()) + 1 + at for at, token in enumerate(added)}
+    file = tokenizer_of(vocabularies.header("qwen2", folder(), tmp_path / "qwen2.gguf", ids))
+    ours, theirs = tokenizer_from_bytes(file), Inner.from_str(file.decode())
+    for name in ("sweep-next-edit", "nep-qwen2.5-coder"):
+        prompts = EditPrompts(ours, edit_format(name))
+        assert prompts.end_token_ids <= set(ids.values()) and ids["<|endoftext|>"] in prompts.end_token_ids
+        asked = 0
+        for path in sorted((vocabularies.ROOT / "context").rglob("*.py"))[:50]:
+            text = path.read_text("utf-8")
+            window = "".join(text.splitlines(keepends=True)[20:41])
+            if not window or prompts.format.owns(window):
+                continue
+            edit = RecentEdit(path=path.name, old="x\n", new=window[:200] + "\n", line=7)
+            question = EditQuestion(
+                path=path.name, window=window, cursor=0, before=window[: len(window) // 2], edits=[edit]
+            )
+            made = prompts.encode(question, most_tokens=20_000)
+            read = theirs.encode(
+                made.text, add_special_tokens=False
+            )  # it numbers added tokens without the gaps between them
+            wanted = [ids.get(token, id) for id, token in zip(read.ids, read.tokens, strict=True)]
+            assert made.ids.tolist() == wanted, path
+            asked += 1
+        assert asked > 20
 
 
 @pytest.mark.slow
