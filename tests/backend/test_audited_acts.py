@@ -157,7 +157,9 @@ async def test_every_http_operation_that_acts_leaves_its_entry(tmp_path: Path, i
         _, address = await stack.enter_async_context(
             serving("--profile", str(profile), "--state-dir", str(tmp_path), command=command)
         )
-        http = await stack.enter_async_context(httpx.AsyncClient(base_url=address, trust_env=False, headers=headers))
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=address, trust_env=False, headers=headers, timeout=60)
+        )
         for name, (body, action) in OPERATIONS.items():
             method, _, path = name.partition(" ")
             answer = await http.request(method, path, json=body, timeout=20)

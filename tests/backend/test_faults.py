@@ -217,14 +217,16 @@ async def test_an_expired_certificate_is_told_and_renewed_without_dropping_a_con
     async def welcome() -> bool:
         """Whether somebody who trusts the certificate's maker is served."""
         trusting = ssl.create_default_context(cafile=str(path))
-        async with httpx.AsyncClient(verify=trusting, trust_env=False, base_url=url) as http:
+        async with httpx.AsyncClient(verify=trusting, trust_env=False, base_url=url, timeout=60) as http:
             try:
                 return (await http.get("/healthz")).status_code == 200
             except httpx.ConnectError as error:
                 assert "certificate" in str(error)
                 return False
 
-    async with httpx.AsyncClient(verify=False, trust_env=False, base_url=url) as old:  # one connection, kept open
+    async with httpx.AsyncClient(
+        verify=False, trust_env=False, base_url=url, timeout=60
+    ) as old:  # one connection, kept open
 
         async def expires_s() -> float:
             return total((await old.get("/metrics")).text, "foretype_tls_certificate_expires_seconds")
@@ -240,7 +242,7 @@ async def test_an_expired_certificate_is_told_and_renewed_without_dropping_a_con
         assert await expires_s() == ended_s
         certificate(tmp_path, days=9)
         process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await welcome():  # noqa: ASYNC110 - of another process
                 await asyncio.sleep(0.05)
         assert await expires_s() > datetime.now(UTC).timestamp() + 7 * 86_400

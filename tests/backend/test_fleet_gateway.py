@@ -255,7 +255,7 @@ async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_mode
     profile = tmp_path / "team.toml"
     model = f"[model]\ntokenizer = '{tokenizer}'\ngrammar = 'foretype-1'\n"
     profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{two.url}/v1']\n{model}")
-    async with process(profile, tmp_path / "state") as gateway, httpx.AsyncClient(trust_env=False) as http:
+    async with process(profile, tmp_path / "state") as gateway, httpx.AsyncClient(trust_env=False, timeout=60) as http:
         assert gateway.stdout is not None
         url = (await gateway.stdout.readline()).decode().removeprefix("ready ").strip()
         answer = await http.post(f"{url}/v1/completions", json={"prompt": LINES, "max_tokens": 3})

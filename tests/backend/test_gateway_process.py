@@ -59,7 +59,7 @@ async def refused(*arguments: str) -> str:
 
 
 async def test_ready_means_that_the_first_request_is_served() -> None:
-    async with serving("--port", "0") as (process, url), httpx.AsyncClient(trust_env=False) as http:
+    async with serving("--port", "0") as (process, url), httpx.AsyncClient(trust_env=False, timeout=60) as http:
         answer = await http.post(f"{url}/v1/completions", json={"prompt": "def f(", "suffix": ")\n", "max_tokens": 8})
         assert answer.json()["choices"][0]["text"]
         process.send_signal(signal.SIGTERM)
@@ -76,7 +76,7 @@ async def test_a_private_gateway_announces_itself_to_its_user_alone(tmp_path: Pa
         assert url == f"http://{found['host']}:{found['port']}"
         assert set(found) == {"pid", "host", "port", "token", "version", "started"}
         headers = {"Authorization": f"Bearer {found['token']}"}
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert (await http.get(f"{url}/healthz", headers=headers)).json()["authorized"] is True
             assert (await http.get(f"{url}/v1/models")).status_code == 401
         process.send_signal(signal.SIGTERM)

@@ -70,7 +70,9 @@ async def served(*answers: Sequence[bytes | float | str], **options: Any) -> Asy
     server = await asyncio.start_server(script.accept, "127.0.0.1", 0, ssl=tls)
     script.port = server.sockets[0].getsockname()[1]
     userinfo = options.pop("userinfo", "")
-    async with httpx.AsyncClient(headers={"authorization": "Bearer key"}, trust_env=False, verify=False) as client:
+    async with httpx.AsyncClient(
+        headers={"authorization": "Bearer key"}, trust_env=False, verify=False, timeout=60
+    ) as client:
         template = client.build_request(
             "POST", f"http{'s' if tls else ''}://{userinfo}127.0.0.1:{script.port}/v1/completions"
         )

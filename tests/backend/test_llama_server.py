@@ -87,13 +87,13 @@ async def asked(client: Client, name: str, text: str, *, tokens: int = 8) -> Any
 
 
 async def slots(server: LlamaServer) -> list[dict[str, Any]]:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         return (await http.get(f"{server.url}/slots")).json()
 
 
 async def written(server: LlamaServer) -> int:
     """Tokens that the server has generated."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         lines = (await http.get(f"{server.url}/metrics")).text.splitlines()
     return int(float(next(line.split()[1] for line in lines if line.startswith("llamacpp:tokens_predicted_total"))))
 
@@ -129,7 +129,7 @@ async def test_a_cancelled_request_frees_its_slot(tmp_path: Path) -> None:
                 assert (await slots(server))[0]["is_processing"]
                 break
             await texts.aclose()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await slots(server))[0]["is_processing"]:  # noqa: ASYNC110  it has no event for it
                     await asyncio.sleep(0.01)
             assert (await asked(client, "a.py", "x = ")).raw.startswith("abcd")

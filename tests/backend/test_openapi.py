@@ -119,7 +119,7 @@ async def _schemathesis(world: World, folder: Path) -> tuple[int, str]:
 
 async def test_a_private_gateway_shows_its_document_to_anybody_on_loopback(tmp_path: Path) -> None:
     async with serving("--private", "--state-dir", str(tmp_path)) as (process, url):
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             answer = await http.get(f"{url}/openapi.json")
             assert answer.status_code == 200 and answer.json()["info"]["title"] == "Foretype gateway"
             docs = await http.get(f"{url}/docs")

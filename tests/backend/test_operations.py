@@ -157,7 +157,7 @@ async def test_a_process_reloads_on_a_signal_and_drains_on_another(tmp_path: Pat
         process.send_signal(signal.SIGTERM)
         goaway = json.loads(await socket.recv())
         assert goaway == {"type": "goaway", "grace_ms": 30_000.0}
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             health = await http.get(f"{url}/healthz")
             assert (health.status_code, health.json()["status"]) == (503, "draining")
         late = await connect(url.replace("http", "ws", 1) + "/v1/stream", proxy=None)
@@ -191,7 +191,7 @@ async def test_workers_share_a_port_and_a_dead_one_is_replaced() -> None:
         async with asyncio.timeout(60):
             while len(now := children.read_text().split()) != 2 or now == before:  # noqa: ASYNC110, ASYNC240
                 await asyncio.sleep(0.05)
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             for _ in range(8):
                 answer = await http.post(f"{url}/v1/completions", json={"prompt": "x = ", "max_tokens": 4})
                 assert answer.status_code == 200
@@ -234,9 +234,9 @@ async def test_a_gateway_speaks_tls_itself(certificate: tuple[Path, Path], tmp_p
         url = (await process.stdout.readline()).decode().strip().removeprefix("ready ")
         assert url.startswith("https://")
         trusted = ssl.create_default_context(cafile=str(path))
-        async with httpx.AsyncClient(verify=trusted, trust_env=False) as http:
+        async with httpx.AsyncClient(verify=trusted, trust_env=False, timeout=60) as http:
             assert (await http.get(f"{url}/healthz")).status_code == 200
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             with pytest.raises(httpx.HTTPError):
                 await http.get(url.replace("https", "http") + "/healthz")
     finally:
@@ -292,7 +292,7 @@ async def test_no_log_at_any_level_holds_source_text() -> None:
     while len([message for message in seen if message["type"] in ("done", "error")]) < 3:
         seen.append(json.loads(await socket.recv()))
     await socket.close()
-    async with httpx.AsyncClient(trust_env=False, base_url=url) as http:
+    async with httpx.AsyncClient(trust_env=False, base_url=url, timeout=60) as http:
         await http.post("/v1/completions", json={"prompt": mark, "stop": mark * 99})
         await http.post("/v1/completions", json={"prompt": mark, "max_tokens": 8})
         await http.post("/v1/chat/completions", json={"messages": [{"role": mark, "content": mark}]})

@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -172,11 +172,13 @@ async def test_a_gateway_that_can_let_nobody_in_is_not_ready(tmp_path: Path) -> 
             await comes(http, 200)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Bound until the test is over, and never listened on: a gateway can bind it too, and nobody else is given it."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
 
 
 async def test_a_gateway_that_drains_lives_and_is_not_ready() -> None:
@@ -195,12 +197,11 @@ def metrics_file(folder: Path, port: int, after: str = "") -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_metrics_have_a_port_of_their_own_without_a_token(workers: int, tmp_path: Path) -> None:
-    port = free_port()
+async def test_metrics_have_a_port_of_their_own_without_a_token(workers: int, port: int, tmp_path: Path) -> None:
     arguments = ("--port", "0", "--workers", str(workers), "--profile", metrics_file(tmp_path, port))
     async with serving(*arguments) as (process, url):
         own, token = f"http://127.0.0.1:{port}", {"Authorization": f"Bearer {TOKEN}"}
-        async with httpx.AsyncClient(trust_env=False, headers=token) as http:
+        async with httpx.AsyncClient(trust_env=False, headers=token, timeout=60) as http:
             for _ in range(6):
                 assert (await http.post(f"{url}/v1/completions", json=BODY)).status_code == 200
         for _ in range(4):  # whichever worker takes it
@@ -213,16 +214,16 @@ async def test_metrics_have_a_port_of_their_own_without_a_token(workers: int, tm
             assert (await fresh(own, path)).status_code == 404
         assert (await fresh(own, "/v1/completions", json=BODY)).status_code == 404
         assert (await fresh(url, "/metrics")).status_code == 401
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
                 assert (await http.get(f"{own}/metrics", headers=headers)).status_code == 403
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
 
 
-async def test_a_metrics_port_beyond_this_machine_is_scraped_under_any_name(tmp_path: Path) -> None:
-    path = metrics_file(tmp_path, port := free_port(), after="host = '0.0.0.0'\n")
-    async with serving("--port", "0", "--profile", path), httpx.AsyncClient(trust_env=False) as http:
+async def test_a_metrics_port_beyond_this_machine_is_scraped_under_any_name(port: int, tmp_path: Path) -> None:
+    path = metrics_file(tmp_path, port, after="host = '0.0.0.0'\n")
+    async with serving("--port", "0", "--profile", path), httpx.AsyncClient(trust_env=False, timeout=60) as http:
         url = f"http://127.0.0.1:{port}/metrics"
         assert (await http.get(url, headers={"Host": "gateway:9464"})).status_code == 200
         assert (await http.get(url, headers={"Origin": "https://evil.example"})).status_code == 403
@@ -249,15 +250,14 @@ async def test_a_free_port_for_metrics_is_told_in_the_log(tmp_path: Path) -> Non
             while b"metrics at " not in (line := await process.stderr.readline()):
                 assert line, "it ended"
         url = line.decode().partition("metrics at ")[2].partition(",")[0]
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             assert "foretype_slots" in (await http.get(url)).text
     finally:
         process.kill()
         await process.communicate()
 
 
-async def test_workers_that_were_replaced_take_scrapes_again(tmp_path: Path) -> None:
-    port = free_port()
+async def test_workers_that_were_replaced_take_scrapes_again(port: int, tmp_path: Path) -> None:
     arguments = ("--port", "0", "--workers", "2", "--profile", metrics_file(tmp_path, port))
     async with serving(*arguments) as (process, _):
         for worker in children(process.pid).read_text().split():

@@ -155,7 +155,7 @@ async def test_a_tenant_whose_replicas_are_all_down_is_refused_and_asks_no_other
         for one in replicas:
             stack.push_async_callback(one.stop)
         _, url = await stack.enter_async_context(serving(*arguments, command=command))
-        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, trust_env=False))
+        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, trust_env=False, timeout=60))
         many = await asyncio.gather(*(completed(http, acme, f"{at} {LINES}") for at in range(12)))
         assert {answer.status_code for answer in many} == {200}
         assert (prompts(outside) == 0) is bound, "twelve at once overflow to where they may"
@@ -173,7 +173,7 @@ async def test_a_tenant_whose_replicas_are_all_down_is_refused_and_asks_no_other
         if bound:
             assert answer.json()["error"]["message"] == FAULT_TOLD[Fault.REGION]
             await inside.start()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await completed(http, acme, LINES)).status_code != 200:  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.05)
             assert prompts(outside) == before + 1

@@ -157,7 +157,7 @@ async def test_who_lacks_the_right_learns_of_nobodys_text_and_a_planted_leak_is_
             assert (await http.get("/admin/prefix", headers=it.keys["bob"])).status_code == 403
 
         # The control: were rights not looked at, bob would be told of ann's text.
-        async with it.editor("bob") as bob, asyncio.timeout(20):
+        async with it.editor("bob") as bob, asyncio.timeout(60):
             told = ""
             while told != salts_of[0]:  # the store's next look may give him his own back before he asks
                 it.world.service.salts.rights = CacheRights()  # type: ignore[union-attr]

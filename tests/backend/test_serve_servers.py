@@ -165,12 +165,12 @@ async def test_a_cancel_reaches_the_server(tmp_path: Path) -> None:
         serving("--engine", "llama-cpp", "--model", server.root, "--port", "0") as (_, url),
     ):
         server.endless = True
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
             body = {"prompt": "def f(", "max_tokens": 1000, "stream": True}
             async with http.stream("POST", f"{url}/v1/completions", json=body) as answer:
                 async for _ in answer.aiter_lines():
                     break
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await server.hung_up.wait()
 
 

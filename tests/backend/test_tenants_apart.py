@@ -126,7 +126,7 @@ async def test_tenants_of_a_server_that_salts_are_served_and_learn_of_their_own_
         arguments = ("--profile", str(profile_of(tmp_path, pool, replica, good)), "--state-dir", str(tmp_path))
         async with (
             serving(*arguments, command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False) as http,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
         ):
             assert len(replica.probed) == len(replica.bodies) <= 14
             assert sum(len(body["prompt"]) for body in replica.bodies) < 6_000
@@ -176,7 +176,7 @@ async def test_a_server_of_blocks_that_has_no_chat_is_good_for_blocks(tmp_path: 
         profile = profile_of(tmp_path, "block", replica, good)
         async with (
             serving("--profile", str(profile), "--state-dir", str(tmp_path), command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False) as http,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
         ):
             assert (await asked(http, ann, chat=True))[0] == 503
             assert (await asked(http, ann))[0] == 200
@@ -188,7 +188,7 @@ async def test_a_gateway_of_one_asks_nothing_about_salts(tmp_path: Path) -> None
         profile = profile_of(tmp_path, "chat", replica, good, identity=False)
         async with (
             serving("--profile", str(profile), "--state-dir", str(tmp_path), command=SERVE) as (_, url),
-            httpx.AsyncClient(base_url=url, trust_env=False) as http,
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
         ):
             assert replica.probed == good.probed == []
             assert await asked(http, {}) == await asked(http, {}, chat=True) == (200, 0)

@@ -227,7 +227,7 @@ async def looked_after(folder: Path, clock: Clock) -> list[Any]:
     """By a gateway that gets no batch."""
     gateway = sink_in(folder, clock)
     gateway.start(after_s=0.0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not gateway.kept:  # noqa: ASYNC110 - it starts by itself
             await asyncio.sleep(0.01)
     await gateway.close()

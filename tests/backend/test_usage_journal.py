@@ -49,7 +49,7 @@ async def test_what_was_answered_is_counted_once_though_the_gateway_is_killed_at
     for round_ in range(3):
         async with (
             serving(*arguments, command=SERVE) as (process, url),
-            httpx.AsyncClient(base_url=url, trust_env=False, headers=ann) as http,
+            httpx.AsyncClient(base_url=url, trust_env=False, headers=ann, timeout=60) as http,
         ):
             for _ in range(1 + 4 * round_):
                 answer = await http.post("/v1/completions", json={"prompt": "x = ", "max_tokens": 3})

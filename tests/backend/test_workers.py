@@ -279,7 +279,7 @@ async def test_each_pool_says_how_full_its_cache_is(monkeypatch: pytest.MonkeyPa
             }
 
         async def comes(wanted: dict[str, float]) -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await shown()) != wanted:  # noqa: ASYNC110 - what is scraped
                     await asyncio.sleep(0.02)
 

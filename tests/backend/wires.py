@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import fcntl
 import heapq
+import ipaddress
 import os
 import random
 import select
@@ -134,8 +135,9 @@ def wire() -> Generator[Wire]:
         pytest.skip("network namespaces need root")
     with contextlib.ExitStack() as stack:
         name = f"ft{os.getpid() % 100_000}"
-        # A subnet of its own for this process, of those that documentation and tests may use (RFC 2544).
-        here, there = (f"198.18.{os.getpid() % 250}.{host}" for host in (1, 2))
+        # A subnet for this process alone, of the 32,768 that are there for tests (RFC 2544): with another run's, packets go to its far side.
+        first = ipaddress.IPv4Address("198.18.0.0") + os.getpid() % (1 << 15) * 4
+        here, there = str(first + 1), str(first + 2)
         try:
             _ip("netns", "add", name)
             stack.callback(_ip, "netns", "del", name)

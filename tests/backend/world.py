@@ -101,7 +101,7 @@ class World:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - looks at the state of the code under test, which has no events for it
             await asyncio.sleep(0.002)
 
@@ -121,7 +121,7 @@ class Peer:
             await self.socket.send(msgspec.msgpack.encode(message))
 
     async def receive(self) -> GatewayMessage:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             frame = await self.socket.recv()
         if isinstance(frame, str):
             return msgspec.json.decode(frame, type=GatewayMessage)

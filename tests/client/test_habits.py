@@ -188,7 +188,7 @@ async def test_a_client_remembers_only_where_it_is_switched_on(tmp_path: Path, s
         document = Document("file:///a.py", checks + begun, path="a.py", version=1)
         with client.edit(document) as it:
             offset = len(document.text)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (shown := await it.suggest(offset)) is None:  # noqa: ASYNC110 - the search goes on with each call
                     await asyncio.sleep(0.01)
             it.accept(shown, offset)

@@ -61,7 +61,7 @@ async def connected(server: WireServer, **options: Any) -> AsyncIterator[Session
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - it looks at the session from outside
             await asyncio.sleep(0.005)
 

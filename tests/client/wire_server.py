@@ -138,7 +138,7 @@ class WireServer:
         def enough() -> bool:
             return sum(isinstance(message, kind) for message in self.received) >= count
 
-        async with asyncio.timeout(10), self.arrived:
+        async with asyncio.timeout(60), self.arrived:
             await self.arrived.wait_for(enough)
         return [message for message in self.received if isinstance(message, kind)]
 

@@ -121,7 +121,7 @@ class Page:
         self.ended.set_result(reason)
 
     async def next(self):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.heard.get()
 
 
@@ -162,13 +162,13 @@ async def test_one_process_serves_all_pages_and_ends_some_time_after_the_last(tm
     it.leave(one)
     assert process.returncode is None
     it.leave(other)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await process.wait() == 0
     again = Page()
     await it.join(again)
     assert it._process is not process
     it.leave(again)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await it._reading
 
 
@@ -178,7 +178,7 @@ async def test_pages_are_ended_with_the_language_server_and_the_next_starts_anot
     await it.join(page)
     await page.next()
     it.receive(page, json.dumps(notification("foretype/cursorRested")))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await page.ended == "the language server ended"
     it.leave(page)
     again = Page()
@@ -186,7 +186,7 @@ async def test_pages_are_ended_with_the_language_server_and_the_next_starts_anot
     it.receive(again, json.dumps(request(2)))
     assert [(await again.next())["method"], (await again.next())["id"]] == ["foretype/hello", 2]
     it.leave(again)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await it._reading
 
 
@@ -208,5 +208,5 @@ async def test_a_home_folder_is_not_indexed(tmp_path, monkeypatch):
     await it.join(page)
     assert sent[0]["method"] == "initialize" and sent[0]["params"]["workspaceFolders"] == []
     it.leave(page)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await it._reading

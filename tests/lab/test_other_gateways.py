@@ -34,7 +34,7 @@ async def engine() -> AsyncGenerator[int]:
 
 
 async def test_the_scripted_engine_speaks_with_a_client_that_is_not_ours(engine: int) -> None:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{engine}/v1", trust_env=False) as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{engine}/v1", trust_env=False, timeout=60) as client:
         models = (await client.get("/models")).json()
         assert [model["id"] for model in models["data"]] == [MODEL]
         body: dict[str, Any] = {"model": MODEL, "prompt": [1, 2, 3], "max_tokens": 4}

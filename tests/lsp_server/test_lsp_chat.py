@@ -65,7 +65,7 @@ def run(client, command, line, character=4, end=None, token=None, **more):
 
 
 async def ended(client, id):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not client.answers(id):  # noqa: ASYNC110 - parsing runs in a thread
             await asyncio.sleep(0.002)
     (answer,) = client.answers(id)
@@ -74,7 +74,7 @@ async def ended(client, id):
 
 async def applied(client, verdict):
     """Answer the server's one `workspace/applyEdit`; returns the edit."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (asked := [m for m in client.messages if m.get("method") == "workspace/applyEdit"]):  # noqa: ASYNC110
             await asyncio.sleep(0.002)
     client.send({"id": asked[0]["id"], "result": verdict})

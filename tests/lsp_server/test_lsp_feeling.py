@@ -46,7 +46,7 @@ async def test_what_is_answered_is_recorded_and_nobody_is_asked_twice(client, se
     assert request["params"]["message"] == QUESTION
     assert [one["title"] for one in request["params"]["actions"]] == ["Yes", "Mostly", "No"]
     client.send({"id": request["id"], "result": result})
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await question._task
     assert feeling.answers == answers
     question.look(feeling, allowed=True)
@@ -61,7 +61,7 @@ async def test_who_has_not_opted_in_or_was_asked_elsewhere_is_not_asked(client, 
     question.look(None, allowed=True)
     assert question._task is None
     question.look(Ready(claims=False), allowed=True)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await question._task
     assert "window/showMessageRequest" not in str(client.messages)
 
@@ -71,7 +71,7 @@ async def test_a_server_that_ends_waits_for_no_answer(client):
     question = HowItFeels(client.server.editor)
     question.look(Ready(), allowed=True)
     assert await asked_of(client)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await question.close()
 
 

@@ -61,7 +61,7 @@ class Typist:
 
 
 async def answered(client, id):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not client.answers(id):
             client.arrived.clear()
             await client.arrived.wait()
