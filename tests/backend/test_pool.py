@@ -11,7 +11,14 @@ import msgspec
 import pytest
 from backend.replica import Replica
 from backend.world import until
-from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import (
+    WARM_PRIORITY,
+    Chunk,
+    EngineFinish,
+    GenerationParams,
+    GenerationRequest,
+    Origin,
+)
 from foretype_backend.engines.vllm.server import VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError
 from foretype_backend.fleet.health import HealthOptions, ReplicaStanding
@@ -222,7 +229,7 @@ async def test_warming_seeds_a_replica_and_waits_while_people_do(monkeypatch: py
     async with pool_of(one, options=options) as pool:
         await pool.warm(PROMPT, salt="s", origin=origin())
         await until(lambda: bool(one.bodies) and not pool.warming)
-        assert one.bodies[-1]["priority"] == 4
+        assert one.bodies[-1]["priority"] == WARM_PRIORITY
         assert (await ask(pool, PROMPT))[-1].cached_tokens == 144
         one.behaviour = "endless"
         stream = pool.generate(

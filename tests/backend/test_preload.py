@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from backend.test_fleet_gateway import LINES, bodies, fleet  # type: ignore[attr-defined]
 from backend.world import until
+from foretype_backend.engines.port import WARM_PRIORITY
 from foretype_backend.fleet.pool import ReplicaPool
 from foretype_client.client import ClientOptions, open_client
 from foretype_client.policy.switches import Switches
@@ -36,7 +37,7 @@ async def test_where_the_cursor_rests_the_file_is_warm_before_the_first_key(prel
             client.flow.rested(document.snapshot(), at)
             if preload:
                 await until(lambda: pool.pool_statistics().warm.begun > 0 and not pool.warming)
-                assert {(body["max_tokens"], body["priority"]) for body in bodies(replicas)} == {(1, 4)}
+                assert {(body["max_tokens"], body["priority"]) for body in bodies(replicas)} == {(1, WARM_PRIORITY)}
             ahead = sum(one.computed_tokens for one in replicas)
             document.apply([Edit(at, at, "total = ")], 2)
             client.flow.document_changed(document.snapshot())

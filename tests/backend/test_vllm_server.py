@@ -10,7 +10,14 @@ import pytest
 import pytest_asyncio
 from backend.replica import VOCABULARY, Replica
 from backend.world import until
-from foretype_backend.engines.port import Chunk, EngineFinish, GenerationParams, GenerationRequest, Origin
+from foretype_backend.engines.port import (
+    WARM_PRIORITY,
+    Chunk,
+    EngineFinish,
+    GenerationParams,
+    GenerationRequest,
+    Origin,
+)
 from foretype_backend.engines.vllm.metrics import VllmMetrics, read_metrics
 from foretype_backend.engines.vllm.server import ReplicaIdentity, VllmServerEngine
 from foretype_backend.errors import EngineUnavailableError, Fault, PromptRefusedError
@@ -174,7 +181,7 @@ async def test_prompts_that_no_replica_takes_are_refused_here(replica: Replica, 
 async def test_warming_computes_and_generates_one_token(replica: Replica) -> None:
     engine = await started(replica)
     await engine.warm(PROMPT, salt="s")
-    assert (replica.bodies[0]["max_tokens"], replica.bodies[0]["priority"]) == (1, 5)
+    assert (replica.bodies[0]["max_tokens"], replica.bodies[0]["priority"]) == (1, WARM_PRIORITY)
     assert (await collect(engine, salt="s"))[-1].cached_tokens == 48
     await engine.warm([VOCABULARY + 5])  # refused there; nothing to tell anybody
     await engine.close()
