@@ -25,7 +25,6 @@ INDEXED_CHARS: Final = 3_000
 MAX_CHUNKS_PER_FILE: Final = 2_000
 _WINDOW_LINES: Final = 40
 _DOC_LINES: Final = 6
-_DOC_OPENS: Final = re.compile(r"^\s*[rRbBuU]{0,2}(\"\"\"|'''|/\*\*|///|//|#)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,17 @@ from foretype_backend.engines.embedded.ipc import Cancel, Ended, Output, Report,
 from foretype_backend.engines.embedded.jobs import StepLimits
 from foretype_backend.engines.embedded.loop import WorkerLoop
 from foretype_backend.engines.embedded.openvino_pipeline import BLOCK_TOKENS, OpenVinoPipeline, PipelineConfig
-from foretype_backend.engines.embedded.pipeline import Sampling
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.errors import ModelFileError, PipelineError
 
 CHUNK = 128
 POOL_BLOCKS = 400
-PLAIN = Sampling(max_tokens=4, end_token_ids=frozenset(), temperature=0.0)
+
+
+def asked(
+    job_id: int, ids: list[int], *, max_tokens: int = 4, end_token_ids: Sequence[int] = (), **more: float
+) -> Submit:
+    return Submit(id=job_id, token_ids=ids, max_tokens=max_tokens, end_token_ids=list(end_token_ids), **more)  # pyright: ignore[reportArgumentType]
 
 
 def prompt(tokens: int, seed: int) -> list[int]:
@@ -65,7 +69,7 @@ def drain(pipeline: OpenVinoPipeline, *job_ids: int) -> tuple[dict[int, list[int
 
 
 def test_a_step_computes_one_chunk_so_that_a_cancel_waits_for_one_chunk_at_most(pipeline: OpenVinoPipeline) -> None:
-    pipeline.add(1, prompt(10 * CHUNK, 1), PLAIN)
+    pipeline.add(asked(1, prompt(10 * CHUNK, 1)))
     _, first = drain(pipeline, 1)
     assert first[1] == 10
 
@@ -74,18 +78,18 @@ def test_the_pipeline_serves_first_come_first_served_which_is_why_the_scheduler_
     pipeline: OpenVinoPipeline,
 ) -> None:
     warm = prompt(320, 2)
-    pipeline.add(1, warm, PLAIN)
+    pipeline.add(asked(1, warm))
     drain(pipeline, 1)
-    pipeline.add(2, prompt(10 * CHUNK, 3), PLAIN)
+    pipeline.add(asked(2, prompt(10 * CHUNK, 3)))
     pipeline.step()
-    pipeline.add(3, [*warm, 5], PLAIN)
+    pipeline.add(asked(3, [*warm, 5]))
     _, first = drain(pipeline, 2, 3)
     assert first[3] >= first[2]
 
 
 def test_finished_chunks_of_a_cancelled_prefill_stay_cached(pipeline: OpenVinoPipeline) -> None:
     cold = prompt(10 * CHUNK, 4)
-    pipeline.add(1, cold, PLAIN)
+    pipeline.add(asked(1, cold))
     for _ in range(4):
         pipeline.step()
     pipeline.drop(1)
@@ -96,15 +100,15 @@ def test_finished_chunks_of_a_cancelled_prefill_stay_cached(pipeline: OpenVinoPi
 
 def test_the_prefix_is_looked_up_on_add_so_two_added_together_both_compute(pipeline: OpenVinoPipeline) -> None:
     same = prompt(4 * CHUNK, 5)
-    pipeline.add(1, same, PLAIN)
-    pipeline.add(2, same, PLAIN)
+    pipeline.add(asked(1, same))
+    pipeline.add(asked(2, same))
     _, first = drain(pipeline, 1, 2)
     assert first[2] >= 8, "the second computed nothing of its own: the hold is no longer needed"
 
 
 def test_ignored_is_said_for_a_prompt_that_does_not_fit(model: Path) -> None:
     small = OpenVinoPipeline(config(model, pool_blocks=8))
-    small.add(1, prompt(16 * BLOCK_TOKENS, 6), PLAIN)
+    small.add(asked(1, prompt(16 * BLOCK_TOKENS, 6)))
     for _ in range(50):
         reads, _ = small.step()
         if 1 in reads:
@@ -116,27 +120,26 @@ def test_a_prompt_over_the_models_context_is_accepted_silently_by_the_pipeline(
     pipeline: OpenVinoPipeline, model: Path
 ) -> None:
     length = read_header(model).context_limit_tokens + 200
-    pipeline.add(1, prompt(length, 7), PLAIN)
+    pipeline.add(asked(1, prompt(length, 7)))
     tokens, _ = drain(pipeline, 1)
     assert len(tokens[1]) == 4
 
 
 def test_stop_ids_end_the_output_and_no_end_ids_mean_no_end(pipeline: OpenVinoPipeline) -> None:
     ids = prompt(50, 8)
-    pipeline.add(1, ids, PLAIN)
+    pipeline.add(asked(1, ids))
     plain = drain(pipeline, 1)[0][1]
     ends = frozenset({plain[1], 511})
-    pipeline.add(2, ids, Sampling(max_tokens=50, end_token_ids=ends, temperature=0.0))
+    pipeline.add(asked(2, ids, max_tokens=50, end_token_ids=sorted(ends)))
     assert drain(pipeline, 2)[0][2] == plain[: plain.index(plain[1]) + 1]
-    eos_happy = Sampling(max_tokens=400, end_token_ids=frozenset(), temperature=3.0)
-    pipeline.add(3, ids, eos_happy)
+    pipeline.add(asked(3, ids, max_tokens=400, temperature=3.0))  # happy to draw an end
     assert len(drain(pipeline, 3)[0][3]) == 400
 
 
 def test_every_step_of_a_decode_delivers_its_token_because_no_stop_string_goes_to_the_engine(
     pipeline: OpenVinoPipeline,
 ) -> None:
-    pipeline.add(1, prompt(50, 9), Sampling(max_tokens=20, end_token_ids=frozenset({3}), temperature=0.0))
+    pipeline.add(asked(1, prompt(50, 9), max_tokens=20, end_token_ids=[3]))
     sizes = []
     for _ in range(20):
         read = pipeline.step()[0].get(1)
@@ -152,15 +155,14 @@ def test_prompt_lookup_gives_the_same_greedy_tokens_and_works_with_sampling_and_
 ) -> None:
     lookup = OpenVinoPipeline(config(model, prompt_lookup_tokens=4))
     ids = prompt(20, 10) * 12
-    greedy = Sampling(max_tokens=32, end_token_ids=frozenset(), temperature=0.0)
-    pipeline.add(1, ids, greedy)
+    pipeline.add(asked(1, ids, max_tokens=32))
     expected = drain(pipeline, 1)[0][1]
     for job_id in (1, 2):
-        lookup.add(job_id, ids, greedy)
+        lookup.add(asked(job_id, ids, max_tokens=32))
         got = drain(lookup, job_id)[0][job_id]
         assert len(got) == 32
         assert got[:4] == expected[:4]
-        lookup.add(10 + job_id, ids, Sampling(max_tokens=32, end_token_ids=frozenset(), temperature=1.0))
+        lookup.add(asked(10 + job_id, ids, max_tokens=32, temperature=1.0))
         assert len(drain(lookup, 10 + job_id)[0][10 + job_id]) == 32
 
 
@@ -200,7 +202,7 @@ def test_the_files_own_tokenizer_does_not_matter_because_ids_are_passed(
     other = OpenVinoPipeline(config(write_tiny_gguf(tmp_path / "other.gguf", pretokenizer=pretokenizer)))
     ids = prompt(200, 11)
     for each in (pipeline, other):
-        each.add(1, ids, PLAIN)
+        each.add(asked(1, ids))
     assert drain(pipeline, 1)[0] == drain(other, 1)[0]
 
 
@@ -238,7 +240,7 @@ def test_the_header_check_says_what_the_engine_would_say(
 def test_memory_of_the_cache_is_bounded_and_as_computed_from_the_header(model: Path) -> None:
     small = OpenVinoPipeline(config(model, pool_blocks=64))
     for seed in range(12):  # three times what fits
-        small.add(seed, prompt(512, 100 + seed), PLAIN)
+        small.add(asked(seed, prompt(512, 100 + seed)))
         drain(small, seed)
     assert small.cache_bytes() <= 64 * kv_block_bytes(read_header(model))
     assert small.cache_bytes() % kv_block_bytes(read_header(model)) == 0

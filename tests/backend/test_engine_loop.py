@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 
 from foretype_backend.engines.embedded.ipc import (
     Cancel,
@@ -19,7 +18,7 @@ from foretype_backend.engines.embedded.ipc import (
 )
 from foretype_backend.engines.embedded.jobs import StepLimits
 from foretype_backend.engines.embedded.loop import WorkerLoop
-from foretype_backend.engines.embedded.pipeline import Read, Sampling
+from foretype_backend.engines.embedded.pipeline import Read
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.errors import PipelineError
 from hypothesis import given, settings
@@ -34,18 +33,18 @@ class FakePipeline:
     def __init__(self, faults: dict[int, Exception], opened: list[FakePipeline]) -> None:
         self.faults = faults
         self.requests: dict[int, list[int]] = {}
-        self.sampling: dict[int, Sampling] = {}
+        self.asked: dict[int, Submit] = {}
         self.ignored: set[int] = set()
         self.dropped = 0
         self.steps = 0
         self.log: list[str] = []
         opened.append(self)
 
-    def add(self, job_id: int, token_ids: Sequence[int], sampling: Sampling) -> None:
+    def add(self, request: Submit) -> None:
         assert self.dropped == 0, "added before the cancelled request was reaped"
-        self.requests[job_id] = [len(token_ids), 0]
-        self.sampling[job_id] = sampling
-        self.log.append(f"add {job_id}")
+        self.requests[request.id] = [len(request.token_ids), 0]
+        self.asked[request.id] = request
+        self.log.append(f"add {request.id}")
 
     def drop(self, job_id: int) -> None:
         del self.requests[job_id]
@@ -67,7 +66,7 @@ class FakePipeline:
             state[0] -= share
             budget -= share
             if state[0] == 0:
-                done = state[1] + 1 >= self.sampling[job_id].max_tokens
+                done = state[1] + 1 >= self.asked[job_id].max_tokens
                 reads[job_id] = Read([100 + state[1]], [-0.5], done)
                 state[1] += 1
                 if done:

@@ -32,7 +32,6 @@ from msgspec import Meta
 
 __all__ = [
     "EVENT_VERSION",
-    "MAX_BATCH_EVENTS",
     "SURVIVAL_AGES_S",
     "Accept",
     "Caret",
@@ -50,7 +49,6 @@ __all__ = [
 ]
 
 EVENT_VERSION: Final = 1
-MAX_BATCH_EVENTS: Final = 1000
 SURVIVAL_AGES_S: Final = (15, 30, 120, 300, 600, 1800)
 """Seconds after an accept at which it is looked at again: the union of what Copilot and Cody publish, and 30 minutes."""
 

@@ -42,7 +42,6 @@ __all__ = [
     "was_shed",
 ]
 
-CLIENT_GONE: Final = 499
 OUTCOME: Final = "x-foretype-outcome"
 """Header that says what an empty answer is."""
 BODY_S: float = 30.0

@@ -12,7 +12,7 @@ import hashlib
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["BLOCK_HOURS", "Design", "block_at", "block_of_day", "day_of", "ends_ms", "pair_of", "variant_of"]
+__all__ = ["BLOCK_HOURS", "Design", "block_at", "block_of_day", "day_of", "pair_of", "variant_of"]
 
 BLOCK_HOURS: Final = (1, 2, 3, 4, 6, 12, 24)
 """What a block may last. An even number of them makes a day, or one does: no pair stands on both sides of midnight."""
@@ -29,11 +29,6 @@ class Design(StrEnum):
 def block_at(wall_ms: int, hours: int) -> int:
     """The number of the block that holds a moment (Unix milliseconds): blocks since 1970."""
     return wall_ms // (hours * _HOUR_MS)
-
-
-def ends_ms(block: int, hours: int) -> int:
-    """The first moment after a block, in Unix milliseconds."""
-    return (block + 1) * hours * _HOUR_MS
 
 
 def block_of_day(day: datetime.date) -> int:

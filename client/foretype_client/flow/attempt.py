@@ -229,10 +229,8 @@ class Attempt:
             self._document,
             call,
             strand=Strand(question.place, begun),
-            plan=plan,
+            draft=draft,
             debounce_ms=max(0.0, (now - question.asked_s) * 1000 - draft.assemble_ms),
-            assembled_s=draft.began_s,
-            assemble_ms=draft.assemble_ms,
             supersedes=supersedes,
         )
         return self._own

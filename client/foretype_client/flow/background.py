@@ -20,7 +20,7 @@ from foretype_client.flow.after_accepting import Way, WayPoint, way_after
 from foretype_client.flow.collaborators import Collaborators
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.open_documents import TrackedDocument
-from foretype_client.flow.planning import Draft, Planner, call_of
+from foretype_client.flow.planning import Planner, call_of
 from foretype_client.flow.suggestion import Suggestion
 from foretype_client.flow.type_through import Place, Strand
 
@@ -36,7 +36,6 @@ class _Ahead:
 
     way: Way
     timer: asyncio.TimerHandle | None = None
-    draft: Draft | None = None
     flight: Flight | None = None
 
 
@@ -87,11 +86,11 @@ class Background:
         if seen is WayPoint.LEFT:
             self._leave(book)
         elif seen is WayPoint.ARRIVED:
-            if ahead.flight is not None and ahead.draft is not None:
+            if ahead.flight is not None:
                 if ahead.flight.wanted:
                     document.flights.append(ahead.flight)
                 # Only now the prompt counts as shown, so that the next one is decided as if it had been asked for here.
-                self._commit(ahead.draft)
+                self._commit(ahead.flight)
                 ahead.flight = None
             self._leave(book)
 
@@ -159,7 +158,7 @@ class Background:
         profile, planner = found
         place = Place.of(way.target, way.target_offset, profile)
         if not self._shared.cache.knows(place):
-            ahead.draft, ahead.flight = self._send(
+            ahead.flight = self._send(
                 document, profile, planner, place, way.target, way.target_offset, RequestClass.SPECULATIVE
             )
 
@@ -173,13 +172,13 @@ class Background:
         if place == book.preloaded or self._shared.cache.knows(place):
             return
         book.preloaded = place
-        draft, flight = self._send(document, profile, planner, place, snapshot, offset, RequestClass.WARM)
-        self._commit(draft)
+        flight = self._send(document, profile, planner, place, snapshot, offset, RequestClass.WARM)
+        self._commit(flight)
         book.warm = [flight]
 
-    def _commit(self, draft: Draft) -> None:
-        if self._shared.book.is_current(draft):
-            self._shared.book.commit(draft)
+    def _commit(self, flight: Flight) -> None:
+        if flight.draft is not None and self._shared.book.is_current(flight.draft):
+            self._shared.book.commit(flight.draft)
 
     def _send(
         self,
@@ -190,7 +189,7 @@ class Background:
         snapshot: Snapshot,
         offset: int,
         class_: RequestClass,
-    ) -> tuple[Draft, Flight]:
+    ) -> Flight:
         now = self._shared.clock()
         draft = self._shared.book.draft(
             planner, profile, snapshot, offset, snippets=document.gathered.snippets, now=now, clock=self._shared.clock
@@ -198,11 +197,4 @@ class Background:
         call = call_of(
             draft.plan, snapshot, id=self._shared.new_id(), class_=class_, deadline_ms=self._shared.options.deadline_ms
         )
-        flight = self._shared.requests.start(
-            document,
-            call,
-            strand=Strand(place),
-            plan=draft.plan,
-            assemble_ms=draft.assemble_ms,
-        )
-        return draft, flight
+        return self._shared.requests.start(document, call, strand=Strand(place), draft=draft)

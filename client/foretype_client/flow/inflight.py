@@ -13,6 +13,7 @@ from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Delta, Done, Finish, RequestClass
 
 from foretype_client.flow.cache import Entry
+from foretype_client.flow.planning import Draft
 from foretype_client.flow.type_through import Strand
 from foretype_client.ports import CompletionStream
 from foretype_client.sources.all_sources import SourceNote
@@ -50,13 +51,12 @@ class Flight:
         strand: the text so far, from the place that was asked for.
         kind: as planned, until the first line has opened a block.
         sent_s, first_s, ended_s: monotonic seconds; None before it happens.
-        assembled_s: when assembly of its prompt began; None where nobody waited for it.
         logprob, tokens: sums over the deltas; the mean is known only where the engine gives log-probabilities.
         healed: what the answer has to repeat of the text left of the cursor before anything new comes.
         garbled: it did not, so that its text fits nowhere.
         at_line_end: the last delta ended a line.
         dropped: cancelled by us, because the user went another way.
-        plan, notes: what the prompt was made of, and what each source of other files' snippets had to say.
+        draft, notes: what the prompt was made of and when, and what each source of other files' snippets had to say.
     """
 
     id: str
@@ -66,8 +66,6 @@ class Flight:
     sent_s: float
     class_: RequestClass = RequestClass.INTERACTIVE
     debounce_ms: float = 0.0
-    assembled_s: float | None = None
-    assemble_ms: float = 0.0
     first_s: float | None = None
     ended_s: float | None = None
     done: Done | None = None
@@ -78,8 +76,12 @@ class Flight:
     garbled: bool = False
     at_line_end: bool = False
     dropped: bool = False
-    plan: Plan | None = None
+    draft: Draft | None = None
     notes: tuple[SourceNote, ...] = ()
+
+    @property
+    def plan(self) -> Plan | None:
+        return None if self.draft is None else self.draft.plan
 
     @property
     def running(self) -> bool:
@@ -140,7 +142,7 @@ class Flight:
         if self.done is not None:
             timings = {name: float(value) for name, value in msgspec.structs.asdict(self.done.timings_ms).items()}
         timings["debounce"] = self.debounce_ms
-        timings["assemble"] = self.assemble_ms
+        timings["assemble"] = 0.0 if self.draft is None else self.draft.assemble_ms
         ttft_ms = self.ttft_ms
         if ttft_ms is not None:
             timings["ttft"] = ttft_ms

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from foretype_context.prompt.plan import Plan
 from foretype_context.prompt.segments import Segment
 from foretype_wire.errors import GatewayGoneError, RequestRefusedError
 from foretype_wire.messages import Complete, Delta
@@ -14,6 +13,7 @@ from foretype_wire.subscriptions import Subscribers
 
 from foretype_client.flow.inflight import Flight
 from foretype_client.flow.open_documents import TrackedDocument
+from foretype_client.flow.planning import Draft
 from foretype_client.flow.type_through import Strand
 from foretype_client.ports import Clock, Gateway
 
@@ -49,22 +49,12 @@ class Requests:
         call: Complete[Segment],
         *,
         strand: Strand,
-        plan: Plan,
+        draft: Draft,
         debounce_ms: float,
-        assembled_s: float | None = None,
-        assemble_ms: float,
         supersedes: Flight | None,
     ) -> Flight:
         """Send `call`, which names `supersedes` as the request it replaces, for the question of `document`."""
-        flight = self.start(
-            document,
-            call,
-            strand=strand,
-            plan=plan,
-            debounce_ms=debounce_ms,
-            assembled_s=assembled_s,
-            assemble_ms=assemble_ms,
-        )
+        flight = self.start(document, call, strand=strand, draft=draft, debounce_ms=debounce_ms)
         if supersedes is not None:
             supersedes.dropped = True
             self.cancelled += 1
@@ -77,24 +67,20 @@ class Requests:
         call: Complete[Segment],
         *,
         strand: Strand,
-        plan: Plan,
+        draft: Draft,
         debounce_ms: float = 0.0,
-        assembled_s: float | None = None,
-        assemble_ms: float,
     ) -> Flight:
         """Send `call` and read its stream from now on; no question of the document knows of it."""
         flight = Flight(
             call.id,
             strand,
-            plan.kind,
+            draft.plan.kind,
             self._gateway.complete(call),
             self._clock(),
             class_=call.class_,
             debounce_ms=debounce_ms,
-            assembled_s=assembled_s,
-            assemble_ms=assemble_ms,
-            healed=plan.healed,
-            plan=plan,
+            healed=draft.plan.healed,
+            draft=draft,
             notes=document.gathered.notes,
         )
         self.departed.tell(flight, call)

@@ -38,7 +38,6 @@ class Outcome(StrEnum):
     SHED = "shed"
     NOT_READY = "not_ready"
     GATEWAY_GONE = "gateway_gone"
-    GATEWAY_ERROR = "gateway_error"
     FAULT = "fault"
     CLOSED = "closed"
 

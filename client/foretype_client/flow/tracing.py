@@ -106,11 +106,11 @@ class FlowTracer:
 
     def sent(self, flight: Flight, call: Complete[Segment]) -> None:
         asked = self._waiting.get(call.document) if call.class_ in _ASKED else None
-        if asked is None or flight.assembled_s is None:
+        if asked is None or flight.draft is None:
             return
         self._tracing.stage("foretype.debounce", asked.question.asked_s, flight.sent_s, asked.span)
-        assembled_s = flight.assembled_s
-        self._tracing.stage("foretype.assembly", assembled_s, assembled_s + flight.assemble_ms / 1000, asked.span)
+        began_s, took_s = flight.draft.began_s, flight.draft.assemble_ms / 1000
+        self._tracing.stage("foretype.assembly", began_s, began_s + took_s, asked.span)
 
     def landed(self, flight: Flight) -> None:
         span = self._requests.pop(flight.id, None)

@@ -44,7 +44,6 @@ TAIL = Special("<|fim_tail|>")
 END = Special("<|end_of_middle|>")
 FILE = Special("<|file_sep|>")
 REPOSITORY = Special("<|repo_name|>")
-END_OF_TEXT = Special("<|endoftext|>")
 
 
 @dataclass(frozen=True)

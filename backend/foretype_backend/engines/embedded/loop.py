@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from foretype_backend.engines.embedded.ipc import Cancel, Ended, EngineLoad, Output, Report, Submit
 from foretype_backend.engines.embedded.jobs import Action, Add, Drop, End, Ending, EngineJob, Produced, StepLimits
-from foretype_backend.engines.embedded.pipeline import Pipeline, Read, Sampling
+from foretype_backend.engines.embedded.pipeline import Pipeline, Read
 from foretype_backend.engines.embedded.schedule import StepScheduler
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.errors import PipelineError
@@ -130,13 +130,7 @@ class WorkerLoop:
                     live = self._live[job_id]
                     if live.added_at is None:
                         live.added_at = self._clock()
-                    submit = live.submit
-                    sampling = Sampling(
-                        max_tokens=submit.max_tokens,
-                        end_token_ids=frozenset(submit.end_token_ids),
-                        temperature=submit.temperature,
-                    )
-                    self._pipeline.add(job_id, submit.token_ids, sampling)
+                    self._pipeline.add(live.submit)
                 case Drop(job_id):
                     self._pipeline.drop(job_id)
                 case End(job_id, ending):

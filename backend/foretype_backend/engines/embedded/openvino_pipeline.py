@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,7 +14,8 @@ import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
-from foretype_backend.engines.embedded.pipeline import Read, Sampling
+from foretype_backend.engines.embedded.ipc import Submit
+from foretype_backend.engines.embedded.pipeline import Read
 from foretype_backend.errors import PipelineError
 
 __all__ = ["BLOCK_TOKENS", "GPU_BLOCK_TOKENS", "OpenVinoPipeline", "PipelineConfig", "first_gpu", "library_versions"]
@@ -81,28 +82,28 @@ class OpenVinoPipeline:
         self._dropped: list[Any] = []
         self._ticket = 0
 
-    def add(self, job_id: int, token_ids: Sequence[int], sampling: Sampling) -> None:
+    def add(self, request: Submit) -> None:
         config = genai.GenerationConfig()
-        config.max_new_tokens = sampling.max_tokens
+        config.max_new_tokens = request.max_tokens
         config.logprobs = 1  # at 0 every log-probability reads 0.0
-        if sampling.end_token_ids:
+        if request.end_token_ids:
             # set both: with drafts the pipeline's own default is "no end", and stop ids are ignored under ignore_eos
-            config.eos_token_id = min(sampling.end_token_ids)
-            config.stop_token_ids = set(sampling.end_token_ids)
+            config.eos_token_id = min(request.end_token_ids)
+            config.stop_token_ids = set(request.end_token_ids)
         else:
             config.ignore_eos = True
             config.set_eos_token_id(0)  # a saved folder names none, and its -1 is refused
         self._ticket += 1
-        if sampling.temperature > 0:
+        if request.temperature > 0:
             config.do_sample = True
-            config.temperature = sampling.temperature
+            config.temperature = request.temperature
             config.rng_seed = self._ticket
         if self._lookup_tokens:
             config.num_assistant_tokens = self._lookup_tokens
             config.max_ngram_size = 3
-        prompt = ov.Tensor(np.array([token_ids], dtype=np.int64))
+        prompt = ov.Tensor(np.array([request.token_ids], dtype=np.int64))
         with _native_errors():
-            self._handles[job_id] = self._pipeline.add_request(self._ticket, prompt, config)
+            self._handles[request.id] = self._pipeline.add_request(self._ticket, prompt, config)
 
     def drop(self, job_id: int) -> None:
         handle = self._handles.pop(job_id)

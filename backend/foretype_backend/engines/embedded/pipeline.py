@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-__all__ = ["Pipeline", "Read", "Sampling"]
+from foretype_backend.engines.embedded.ipc import Submit
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    max_tokens: int
-    end_token_ids: frozenset[int]
-    temperature: float
+__all__ = ["Pipeline", "Read"]
 
 
 class Read(NamedTuple):
@@ -34,7 +27,7 @@ class Read(NamedTuple):
 class Pipeline(Protocol):
     """What the engine's process needs of a pipeline. `add` and `step` raise PipelineError."""
 
-    def add(self, job_id: int, token_ids: Sequence[int], sampling: Sampling) -> None: ...
+    def add(self, request: Submit) -> None: ...
 
     def drop(self, job_id: int) -> None:
         """Cancel; takes effect in the next step."""

@@ -40,7 +40,6 @@ from foretype_backend.engines.embedded.openvino_pipeline import (
     first_gpu,
     library_versions,
 )
-from foretype_backend.engines.embedded.pipeline import Sampling
 from foretype_backend.engines.embedded.prepared_models import PreparedModels
 from foretype_backend.engines.embedded.shadow_cache import ShadowPrefixCache
 from foretype_backend.errors import ModelFileError, PipelineError
@@ -193,8 +192,8 @@ def _load_on(
 def _run_in(pipeline: OpenVinoPipeline, header: ModelHeader, chunk_tokens: int) -> None:
     """Compute something, so that the first request does not pay for kernels being chosen."""
     length = min(chunk_tokens + 16, header.context_limit_tokens - 4)
-    sampling = Sampling(max_tokens=3, end_token_ids=frozenset(), temperature=0.0)
-    pipeline.add(-1, [token % header.vocabulary_tokens for token in range(length)], sampling)
+    ids = [token % header.vocabulary_tokens for token in range(length)]
+    pipeline.add(Submit(id=-1, token_ids=ids, max_tokens=3, end_token_ids=[]))
     while True:
         reads, _ = pipeline.step()
         if -1 in reads and reads[-1].done:

@@ -24,7 +24,6 @@ __all__ = [
 GIB: Final = 1 << 30
 CPU_CACHE_GIB: Final = 1.0
 METHODS: Final = ("draft_model", "ngram", "suffix")
-_DTYPE_BYTES: Final = {"float32": 4, "float16": 2, "bfloat16": 2, "auto": 2}
 _T = TypeVar("_T")
 
 
