@@ -1,8 +1,9 @@
 import pytest
-from client.scripted_gateway import Script, ScriptedStream
+from client.scripted_gateway import PROFILE, Script, ScriptedStream
 from foretype_client.flow.inflight import AnswerRules, Flight, Ripe, ripe
+from foretype_client.flow.planning import Draft
 from foretype_client.flow.type_through import Place, Strand
-from foretype_context.prompt.plan import Plan
+from foretype_context.prompt.plan import Plan, PlanState
 from foretype_context.prompt.profile import Opened, Stop
 from foretype_context.syntax.blocks import SuggestionKind
 from foretype_context.text.document import Document
@@ -154,7 +155,7 @@ def test_network_time_is_what_the_gateway_did_not_spend() -> None:
 def test_a_line_that_opens_a_block_is_waited_for_as_a_block() -> None:
     opened = Opened(endings=[":"], max_lines=9, max_tokens=64, min_indent=1)
     made = flight(kind=LINE)
-    made.plan = Plan(
+    plan = Plan(
         segments=(),
         prompt_tokens=1,
         budget_tokens=1,
@@ -164,6 +165,7 @@ def test_a_line_that_opens_a_block_is_waited_for_as_a_block() -> None:
         max_tokens=8,
         middle="",
     )
+    made.draft = Draft(plan, PROFILE, PlanState.empty(), PlanState.empty(), 0.0, 0.0)
     made.add(Delta(id="r1", text="if x:\n", logprob=-0.1, tokens=3), 1.0)
     assert made.kind is SuggestionKind.OPENED
     assert not isinstance(ripe(made, made.strand.text, 1.0, RULES), Ripe)
