@@ -10,6 +10,7 @@ from foretype_eval.fim.cli import fim
 from foretype_eval.gate.command import gate
 from foretype_eval.latency.cli import latency
 from foretype_eval.load.command import load
+from foretype_eval.next_edit.command import next_edit
 from foretype_eval.replay.command import replay
 from foretype_eval.report.command import report
 
@@ -24,5 +25,6 @@ app.command("ab")(ab)
 app.command("compare")(compare)
 app.command("report")(report)
 app.command("gate")(gate)
+app.command("next-edit")(next_edit)
 bench.command("latency")(latency)
 bench.command("load")(load)

@@ -19,6 +19,7 @@ __all__ = [
     "McNemar",
     "Percentiles",
     "cluster_bootstrap",
+    "clustered_ratio",
     "has_spread",
     "holm",
     "mcnemar",
@@ -119,6 +120,23 @@ def cluster_bootstrap(
     draws = _resampled_means(sums, sizes, np.random.default_rng(seed), resamples)
     bounds = _bca(draws, estimate, _jackknife(sums, sizes), level) if has_spread(draws) else (None, None)
     return Interval(estimate, *bounds, len(items), count)
+
+
+def clustered_ratio(
+    over: Sequence[float], under: Sequence[float], *, seed: int = 0, resamples: int = 2000, digits: int = 6
+) -> tuple[float | None, list[float] | None]:
+    """Sum of `over` by sum of `under`, one of each per cluster, with a 95 % percentile interval; none where clusters are all alike."""
+    top, bottom = np.asarray(over, dtype=np.float64), np.asarray(under, dtype=np.float64)
+    if not bottom.sum():
+        return None, None
+    picks = np.random.default_rng(seed).integers(0, len(top), size=(resamples, len(top)))
+    below = bottom[picks].sum(axis=1)
+    ratios = top[picks].sum(axis=1)[below > 0] / below[below > 0]
+    found = round(float(top.sum() / bottom.sum()), digits)
+    if not has_spread(ratios):
+        return found, None
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    return found, [round(float(low), digits), round(float(high), digits)]
 
 
 def has_spread(draws: NDArray[np.float64]) -> bool:

@@ -20,7 +20,7 @@ from foretype_context.folder.git import Repository, repository_at
 
 from foretype_eval.errors import RepositoryError
 
-__all__ = ["Commit", "Stretch", "commits_of", "files_before", "load_commit", "stretches_of"]
+__all__ = ["Commit", "Stretch", "changed_files", "commits_of", "files_before", "load_commit", "stretches_of"]
 
 MAX_FILE_BYTES = 1 << 20
 _GIT_S: Final = 120.0
@@ -78,6 +78,10 @@ def commits_of(repo: Path, selection: str | int, *, suffixes: Sequence[str]) -> 
         pick = ["-n", str(selection)] if isinstance(selection, int) else [found.revisions(selection)]
     except GitError as error:
         raise RepositoryError(f"--commits {selection}: {error}") from error
+    try:
+        _git(repo, "rev-parse", "--verify", "--quiet", "HEAD")
+    except RepositoryError as error:
+        raise RepositoryError(f"{repo} has no commits yet; give a repository with commits that can be typed") from error
     return _git(repo, "log", "--no-merges", "--format=%H", *pick, "--", *globs).decode().split()
 
 
@@ -185,6 +189,23 @@ def stretches_of(path: str, old: str, new: str, hunks: Sequence[tuple[int, int, 
         if target.strip():
             found.append(Stretch(path, before, target, after))
     return found
+
+
+def changed_files(
+    repo: Path, commit: str, *, suffixes: Sequence[str], skipped: Counter[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yields (path, text before, text after) of every file that was changed, not of those that came, went or were copied.
+
+    Args:
+        skipped: counts what is left out, by reason.
+    """
+    for status, old_path, path in _changed_paths(repo, commit):
+        if status not in "MR" or old_path is None or not path.endswith(tuple(suffixes)):
+            continue
+        new = _blob(repo, commit, path, skipped)
+        old = _blob(repo, f"{commit}^", old_path, skipped)
+        if new is not None and old is not None and old != new:
+            yield path, old, new
 
 
 def load_commit(repo: Path, commit: str, *, suffixes: Sequence[str]) -> Commit:

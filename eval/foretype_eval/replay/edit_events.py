@@ -26,11 +26,16 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Edits of one moment, in sequence: each in the coordinates that the one before it left (code points)."""
+    """Edits of one moment, in sequence: each in the coordinates that the one before it left (code points).
+
+    Attributes:
+        accepted: a suggestion that was taken, where the recording says so.
+    """
 
     time_s: float
     path: str
     edits: tuple[Edit, ...]
+    accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

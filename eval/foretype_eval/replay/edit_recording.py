@@ -9,6 +9,7 @@ kinds. Offsets count UTF-16 code units, as editors do; times are milliseconds.
 | `setContent` | `id`, `time`, `content` |
 | `storeContent`, `restoreContent` | `id`, `time`, `contentId`: the text at that moment gets a name, or comes back by it |
 | `changed` | `id`, `time`, `edit`: `[[start, end, text], …]`, ascending, disjoint, all in the coordinates before the change |
+| `documentEvent` | `id`, `data`: right behind a change, with `data.source` `inlineSuggestion.accept`, says that a suggestion was taken |
 | `selectionChanged` | `id`, `time`, `selection`: `[[start, end], …]`; the first one counts |
 
 An entry that is older than the one before it happened when that one did: recorders write what they gather later.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -27,11 +29,20 @@ from foretype_context.text.document import Edit
 from foretype_eval.errors import RecordingError
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 
-__all__ = ["load_recording"]
+__all__ = ["load_recording", "utf16_edits"]
 
 _KINDS: Final = frozenset(
-    {"documentEncountered", "setContent", "storeContent", "restoreContent", "changed", "selectionChanged"}
+    {
+        "documentEncountered",
+        "setContent",
+        "storeContent",
+        "restoreContent",
+        "changed",
+        "selectionChanged",
+        "documentEvent",
+    }
 )
+_ACCEPTED: Final = "inlineSuggestion.accept"
 _RECORDING_BYTES_MAX: Final = 512 << 20
 
 
@@ -51,6 +62,35 @@ def load_recording(path: Path) -> Recording:
     if not any(isinstance(event, Changed) for event in reader.events):
         raise RecordingError(f"{path}: nothing was changed in this recording; kinds found: {reader.found()}")
     return Recording(path.name, tuple(reader.events), dict(reader.notes))
+
+
+def utf16_edits(text: str, edits: Any, where: str) -> tuple[Edit, ...]:
+    """`[[start, end, text], …]` of a recording as edits in sequence, each in the coordinates that the one before it left.
+
+    Raises:
+        RecordingError: they do not fit `text`; the message begins with `where`.
+    """
+    if not isinstance(edits, list):
+        raise _wrong(where, "edit", "an array", edits)
+    offsets = _Offsets(text)
+    found: list[Edit] = []
+    least = shift = 0
+    for at, one in enumerate(cast("list[Any]", edits)):
+        field = f"edit[{at}]"
+        if not isinstance(one, list) or len(cast("list[Any]", one)) != 3:
+            raise _wrong(where, field, "[start, end, text]", one)
+        places, new = cast("list[Any]", one)[:2], cast("list[Any]", one)[2]
+        if not isinstance(new, str):
+            raise _wrong(where, f"{field}[2]", "a string", new)
+        for index, place in enumerate(places):
+            if not _whole(place) or not 0 <= place <= offsets.units:
+                raise _wrong(where, f"{field}[{index}]", f"an offset in a text of {offsets.units} UTF-16 units", place)
+        first, last = offsets.of(places[0]), offsets.of(places[1])
+        if not least <= first <= last:
+            raise _wrong(where, field, "ascending, disjoint edits", one)
+        found.append(Edit(first + shift, last + shift, new))
+        least, shift = last, shift + len(new) - (last - first)
+    return tuple(found)
 
 
 def _entries(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -116,6 +156,9 @@ class _Reader:
         self._kinds[kind] += 1
         if kind not in _KINDS:
             return
+        if kind == "documentEvent":
+            self._reason(entry)
+            return
         identity = self._number(entry, "id")
         if kind == "documentEncountered":
             self._paths[identity] = self._string(entry, "relativePath").replace("\\", "/")
@@ -137,6 +180,17 @@ class _Reader:
         else:
             self._select(identity, entry)
 
+    def _reason(self, entry: dict[str, Any]) -> None:
+        """Other events of a document, and other reasons of a change, are nothing that is measured."""
+        data: Any = entry.get("data")
+        if not isinstance(data, dict) or cast("dict[str, Any]", data).get("source") != _ACCEPTED:
+            return
+        for at in range(len(self.events) - 1, max(len(self.events) - 4, -1), -1):  # a selection may stand between
+            event = self.events[at]
+            if isinstance(event, Changed) and event.path == self._paths.get(entry.get("id", -1)):
+                self.events[at] = replace(event, accepted=True)
+                return
+
     def _load(self, identity: int, text: str) -> None:
         self._texts[identity] = text
         self.events.append(Loaded(self._now_s, self._paths[identity], text))
@@ -148,25 +202,11 @@ class _Reader:
 
     def _change(self, identity: int, entry: dict[str, Any]) -> None:
         text = self._text(identity)
-        offsets = _Offsets(text)
-        edits: list[Edit] = []
-        least = shift = 0
-        for at, one in enumerate(self._array(entry, "edit")):
-            field = f"edit[{at}]"
-            if not isinstance(one, list) or len(cast("list[Any]", one)) != 3:
-                raise self._wrong(field, "[start, end, text]", one)
-            start, end, new = cast("list[Any]", one)
-            if not isinstance(new, str):
-                raise self._wrong(f"{field}[2]", "a string", new)
-            first, last = self._offset(offsets, start, f"{field}[0]"), self._offset(offsets, end, f"{field}[1]")
-            if not least <= first <= last:
-                raise self._wrong(field, "ascending, disjoint edits", one)
-            edits.append(Edit(first + shift, last + shift, new))
-            least, shift = last, shift + len(new) - (last - first)
+        edits = utf16_edits(text, self._array(entry, "edit"), self._where)
         for start, end, new in edits:
             text = f"{text[:start]}{new}{text[end:]}"
         self._texts[identity] = text
-        self.events.append(Changed(self._now_s, self._paths[identity], tuple(edits)))
+        self.events.append(Changed(self._now_s, self._paths[identity], edits))
 
     def _select(self, identity: int, entry: dict[str, Any]) -> None:
         selections = self._array(entry, "selection")
@@ -183,11 +223,6 @@ class _Reader:
         if len(places) != 2:
             raise self._wrong("selection[0]", "two whole numbers from 0 on", first)
         self.events.append(Moved(self._now_s, self._paths[identity], places[1], places[0] != places[1]))
-
-    def _offset(self, offsets: _Offsets, value: Any, field: str) -> int:
-        if not _whole(value) or not 0 <= value <= offsets.units:
-            raise self._wrong(field, f"an offset in a text of {offsets.units} UTF-16 units", value)
-        return offsets.of(value)
 
     def _number(self, entry: dict[str, Any], field: str) -> int:
         value = entry.get(field)
@@ -210,10 +245,14 @@ class _Reader:
         return cast("list[Any]", value)
 
     def _wrong(self, field: str, expected: str, value: Any) -> RecordingError:
-        shown = repr(value)
-        return RecordingError(
-            f"{self._where}: field `{field}`: expected {expected}, not {shown if len(shown) <= 60 else shown[:57] + '…'}"
-        )
+        return _wrong(self._where, field, expected, value)
+
+
+def _wrong(where: str, field: str, expected: str, value: Any) -> RecordingError:
+    shown = repr(value)
+    return RecordingError(
+        f"{where}: field `{field}`: expected {expected}, not {shown if len(shown) <= 60 else shown[:57] + '…'}"
+    )
 
 
 def _whole(value: Any) -> bool:

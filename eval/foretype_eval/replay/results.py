@@ -10,7 +10,7 @@ import numpy as np
 
 from foretype_eval.replay.developer import Tally
 from foretype_eval.replay.trace import RequestRecord
-from foretype_eval.statistics import Interval, has_spread, percentiles
+from foretype_eval.statistics import Interval, clustered_ratio, has_spread, percentiles
 
 __all__ = ["CommitRow", "paired_ratio", "row_of", "summary"]
 
@@ -91,19 +91,9 @@ def _stages(records: Sequence[RequestRecord]) -> dict[str, list[float]]:
 
 
 def _ratio(rows: Sequence[CommitRow], over: str, under: str, seed: int) -> tuple[float | None, list[float] | None]:
-    """Sum of `over` by sum of `under` with a 95 % percentile interval, resampling commits; None where they are all alike."""
-    top = np.array([getattr(row, over) for row in rows], dtype=float)
-    bottom = np.array([getattr(row, under) for row in rows], dtype=float)
-    if not bottom.sum():
-        return None, None
-    picks = np.random.default_rng(seed).integers(0, len(rows), size=(_RESAMPLES, len(rows)))
-    below = bottom[picks].sum(axis=1)
-    ratios = top[picks].sum(axis=1)[below > 0] / below[below > 0]
-    found = round(float(top.sum() / bottom.sum()), 6)
-    if not has_spread(ratios):
-        return found, None
-    low, high = np.percentile(ratios, [2.5, 97.5])
-    return found, [round(float(low), 6), round(float(high), 6)]
+    """Sum of `over` by sum of `under` with a 95 % interval, resampling commits; None where they are all alike."""
+    tops, bottoms = ([getattr(row, name) for row in rows] for name in (over, under))
+    return clustered_ratio(tops, bottoms, seed=seed, resamples=_RESAMPLES)
 
 
 def paired_ratio(

@@ -1,0 +1,1 @@
+"""What next edits are worth: on scored fixtures, on recorded sessions, and on commits that are typed a part of."""

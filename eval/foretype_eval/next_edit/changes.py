@@ -1,0 +1,97 @@
+"""What became of a text, lexeme by lexeme, and whether an edit leads there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from foretype_context.text.document import Edit
+from foretype_context.text.lexemes import lex
+from foretype_context.text.strings import common_prefix
+from rapidfuzz.distance import Indel, Levenshtein
+
+__all__ = ["around_place", "edits_between", "leads_to", "line_at"]
+
+_ALIKE: float = 0.4
+"""Lines that have less in common were written anew."""
+_NEAR_CHARS = 1
+"""Two edits with so little between them are one to whoever types."""
+_LINES_BELOW = 3
+"""A place to go to is right if something is to be done on its line, or on so many below: a call may go on there."""
+
+
+def edits_between(old: str, new: str) -> list[Edit]:
+    """Ascending and disjoint, in coordinates of `old`: lines first, then lexemes within lines that are alike."""
+    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    found: list[Edit] = []
+    for start, end, from_, to, at in _blocks(before, after):
+        inside = _within("".join(before[start:end]), "".join(after[from_:to]))
+        found += [Edit(edit.start + at, edit.end + at, edit.text) for edit in inside]
+    return _joined(found, old)
+
+
+def leads_to(now: str, edit: Edit, wanted: str) -> bool:
+    """Whether `edit` is a step on a shortest way, counted in lexemes, from what stands to what was wanted.
+
+    An edit that does a part of what was wanted at a place does, one that does more than that, or another thing, does not.
+    """
+    then = f"{now[: edit.start]}{edit.text}{now[edit.end :]}"
+    if then == now:
+        return False
+    a, b, c = lex(now), lex(then), lex(wanted)
+    return Levenshtein.distance(a, b) + Levenshtein.distance(b, c) == Levenshtein.distance(a, c)
+
+
+def around_place(text: str, at: int) -> tuple[int, int]:
+    """The lines where something is to be done if to go to `at` was right."""
+    start, end = text.rfind("\n", 0, at) + 1, at
+    for _ in range(1 + _LINES_BELOW):
+        following = text.find("\n", end)
+        if following < 0:
+            return start, len(text)
+        end = following + 1
+    return start, end - 1
+
+
+def line_at(text: str, at: int) -> str:
+    """For people: the line that holds `at`, without its blanks."""
+    end = text.find("\n", at)
+    return text[text.rfind("\n", 0, at) + 1 : len(text) if end < 0 else end].strip()
+
+
+def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int, int, int, int]]:
+    """Lines `[start, end)` that became lines `[from, to)`, and the character at which they start."""
+    place, seen = 0, 0
+    open_: tuple[int, int, int, int] | None = None
+    for code in Indel.opcodes(before, after):
+        if code.tag == "equal":
+            if open_ is not None:
+                place += sum(map(len, before[seen : open_[0]]))
+                seen = open_[0]
+                yield (*open_, place)
+            open_ = None
+            continue
+        start, from_ = (code.src_start, code.dest_start) if open_ is None else (open_[0], open_[2])
+        open_ = start, code.src_end, from_, code.dest_end
+    if open_ is not None:
+        yield (*open_, place + sum(map(len, before[seen : open_[0]])))
+
+
+def _within(old: str, new: str) -> Iterator[Edit]:
+    before, after = lex(old), lex(new)
+    if not before or not after or Indel.normalized_similarity(before, after) < _ALIKE:
+        yield Edit(0, len(old), new)
+        return
+    for start, end, from_, to, at in _blocks(before, after):
+        gone, come = "".join(before[start:end]), "".join(after[from_:to])
+        blanks = common_prefix(gone[: len(gone) - len(gone.lstrip())], come[: len(come) - len(come.lstrip())])
+        yield Edit(at + blanks, at + len(gone), come[blanks:])
+
+
+def _joined(edits: Sequence[Edit], old: str) -> list[Edit]:
+    found: list[Edit] = []
+    for edit in edits:
+        if found and edit.start - found[-1].end <= _NEAR_CHARS:
+            last = found.pop()
+            edit = Edit(last.start, edit.end, f"{last.text}{old[last.end : edit.start]}{edit.text}")
+        found.append(edit)
+    return [edit for edit in found if old[edit.start : edit.end] != edit.text]
