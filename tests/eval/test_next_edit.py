@@ -175,7 +175,7 @@ def test_an_offer_that_nobody_follows_is_wrong_and_counted_once(tmp_path: Path) 
 
 
 def test_what_nobody_had_time_to_see_was_not_shown(tmp_path: Path) -> None:
-    path = recording(tmp_path / "r.json", [(1, (9, 14, "siz")), (1.45, (12, 12, "e")), (1.9, (13, 13, "s"))])
+    path = recording(tmp_path / "r.json", [(1, (9, 14, "siz")), (2.05, (12, 12, "e")), (3.05, (13, 13, "s"))])
     assert run("--cases", str(path))["ms"]["n"] == 1  # after the last key
 
 

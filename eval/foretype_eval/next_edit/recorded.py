@@ -29,6 +29,8 @@ from foretype_eval.replay.edit_events import Changed, Loaded, Recording
 __all__ = ["Session"]
 
 _HORIZON_S: Final = 600.0
+_TYPING_S: Final = 1.0
+"""As the server waits where the cursor stands at the last key."""
 _DRAWN_S: Final = 0.1
 """From a settled text to something on the screen: what comes and goes within it was never shown."""
 _DONE_SHOWN: Final = 3
@@ -72,20 +74,20 @@ class Session:
 
     def run(self) -> None:
         """Plays all of it."""
-        waits: tuple[str, float] | None = None
+        waits: Changed | None = None
         for event in self._events:
-            if waits is not None and event.time_s >= waits[1]:
-                self._ask(*waits)
+            if waits is not None and event.time_s >= self._due_s(waits):
+                self._ask(waits.path, self._due_s(waits))
                 waits = None
             if isinstance(event, Loaded):
                 self._load(event)
             elif isinstance(event, Changed):
-                waits = event.path, event.time_s + SETTLED_S + _DRAWN_S
+                waits = event
                 self._change(event)
             elif event.path in self._open:
                 self._open[event.path].cursor = event.offset
         if waits is not None:
-            self._ask(*waits)
+            self._ask(waits.path, self._due_s(waits))
         for document in self._open.values():
             self._close(document)
 
@@ -134,6 +136,11 @@ class Session:
         for shown in list(document.shown):
             if shown.touched or now_s - shown.since_s > _HORIZON_S:
                 self._judge(document, shown, now)
+
+    def _due_s(self, last: Changed) -> float:
+        """When something would be seen: who stands where they typed may be typing yet."""
+        typing = last.edits and self._open[last.path].cursor == last.edits[-1].start + len(last.edits[-1].text)
+        return last.time_s + (_TYPING_S if typing else SETTLED_S) + _DRAWN_S
 
     def _ask(self, path: str, at_s: float) -> None:
         document = self._open[path]
