@@ -166,8 +166,10 @@ def test_an_edit_that_was_offered_before_it_was_made_is_right(tmp_path: Path) ->
 
 
 def test_an_offer_that_nobody_follows_is_wrong_and_counted_once(tmp_path: Path) -> None:
-    end = len(AREA) - 1
-    path = recording(tmp_path / "r.json", [(1, (9, 14, "size")), (3, (end, end, "\n")), (5, (end + 1, end + 1, "x"))])
+    text = "def area(width):\n    return width\n"
+    end = len(text) - 1
+    steps = [(1, (9, 14, "size")), (3, (end, end, "\n")), (5, (end + 1, end + 1, "x"))]
+    path = recording(tmp_path / "r.json", steps, text)
     found = run("--cases", str(path))
     assert (found["shown"], found["right"], found["wrong"]) == (1, 0, 1)
     assert found["at_opportunities"] == {"right": 0, "wrong": 1, "silent": 0}
