@@ -1,4 +1,4 @@
-"""Stand-ins for Ollama, llama.cpp's server and LM Studio, written from their sources. They are not the thing: no model runs in them.
+"""Stand-ins for Ollama, llama.cpp's server, LM Studio and any server of OpenAI's completions, written from their sources. They are not the thing: no model runs in them.
 
 Ollama: by notes on fb30760, not its text: api/types.go and server/routes.go. llama.cpp: 3f545be, tools/server/server-context.cpp and server-task.cpp. LM Studio: its documentation of
 REST API v0 and of OpenAI compatibility. Each keeps the bodies that it was sent, and counts who hung up on it.
@@ -249,6 +249,37 @@ class LmStudio(StandIn):
             async for piece in self.pieces():
                 yield f"data: {json.dumps({'choices': [{'text': piece, 'finish_reason': None}]})}\n\n"
             yield f"data: {json.dumps({'choices': [{'text': '', 'finish_reason': 'stop'}], 'usage': usage})}\n\n"
+            yield "data: [DONE]\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+
+@dataclass(kw_only=True)
+class OpenAiServer(StandIn):
+    """Any server of `/v1/completions` that takes text alone; `counts` is how many tokens it finds in every prompt."""
+
+    counts: int = 7
+
+    def routes(self) -> list[Route]:
+        async def listed(request: Request) -> Response:
+            return JSONResponse({"data": [{"id": "coder-1b"}]})
+
+        return [Route("/v1/models", listed), Route("/v1/completions", self.completions, methods=["POST"])]
+
+    async def completions(self, request: Request) -> Response:
+        body = await request.json()
+        self.bodies.append(body)
+        if not isinstance(body["prompt"], str):
+            return JSONResponse({"error": {"message": "prompt: string expected"}}, 400)
+        counted = {"usage": {"prompt_tokens": self.counts, "completion_tokens": len(self.writes)}}
+        if not body.get("stream"):
+            return JSONResponse({"choices": [{"text": "x", "finish_reason": "length"}], **counted})
+
+        async def events() -> AsyncIterator[str]:
+            async for piece in self.pieces():
+                yield f"data: {json.dumps({'choices': [{'text': piece, 'finish_reason': None}]})}\n\n"
+            yield f"data: {json.dumps({'choices': [{'text': '', 'finish_reason': 'stop'}]})}\n\n"
+            yield f"data: {json.dumps({'choices': [], **counted})}\n\n"
             yield "data: [DONE]\n\n"
 
         return StreamingResponse(events(), media_type="text/event-stream")

@@ -54,6 +54,8 @@ class Replica:
         self.counting = "cached"
         self.chats = True
         self.echoes = False
+        self.writes: tuple[int, ...] = ()
+        """Ids that it writes, over and over, in place of what nobody reads."""
         self.probed: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -195,7 +197,7 @@ class Replica:
                     return
                 if self.behaviour == "dies" and at == 1:
                     raise RuntimeError("told to die")
-                token = (sum(body["prompt"]) + at) % VOCABULARY
+                token = self.writes[at % len(self.writes)] if self.writes else (sum(body["prompt"]) + at) % VOCABULARY
                 said = {"text": "t", "token_ids": [token], "logprobs": {"token_logprobs": [-0.5]}}
                 yield event(choices=[{"delta": {"content": "t"}} if "messages" in body else said])
                 if endless:

@@ -8,10 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from backend.model_servers import LlamaCpp, LmStudio, Ollama, running
+from backend.model_servers import LlamaCpp, LmStudio, Ollama, OpenAiServer, running
+from backend.replica import Replica
 from backend.test_gateway_process import refused, serving
 from backend.tiny_gguf import byte_level_tokens, write_tiny_gguf
-from backend.world import TOKENIZER_PATH
+from backend.world import TOKENIZER, TOKENIZER_PATH
 from foretype_backend.config.check import check_file
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
 from foretype_backend.start.cli import tell_of_servers
@@ -203,3 +204,60 @@ async def test_config_check_waits_five_seconds_for_a_server_and_no_longer(tmp_pa
             found = await asyncio.to_thread(check_file, profile)
     assert found is not None
     assert found.message.endswith("/props: is still loading its model; wait until it is there")
+
+
+def over_openai(folder: Path, root: str, *more: str) -> tuple[str, ...]:
+    profile = folder / "openai.toml"
+    tables = (f"[engine]\nname = 'openai'\nmodel = '{root}/v1'", f"[model]\ntokenizer = '{TOKENIZER_PATH}'", *more)
+    profile.write_text("\n".join(tables))
+    return ("--engine", "openai", "--profile", str(profile), "--port", "0")
+
+
+@pytest.mark.parametrize(
+    ("server", "message"),
+    [
+        (OpenAiServer(writes=("Here is", " the function:")), "coder-1b answers in prose ('Here is the function:'): it was"),
+        (OpenAiServer(writes=("a + b", "<|fim_pad|>")), "writes the control token <|fim_pad|> as text; its grammar is not"),
+        (OpenAiServer(writes=("def add(a, b):\n    ", "return a")), "says again what stands before the hole"),
+        (OpenAiServer(counts=60), "counts 60 tokens in a prompt of 26: its server puts prompts into a template"),
+    ],
+)  # fmt: skip
+async def test_any_server_of_openais_completions_fills_a_hole_before_it_is_ready(
+    tmp_path: Path, server: OpenAiServer, message: str
+) -> None:
+    async with running(server):
+        told = await refused(*over_openai(tmp_path, server.root))
+        assert told.strip().splitlines()[-1].startswith("foretype serve: engine.model: coder-1b ") and message in told
+        server.writes, server.counts = ("a + b",), 26
+        async with serving(*over_openai(tmp_path, server.root)) as (_, url):
+            assert await completed(url) == "a + b"
+    assert server.bodies[-2]["prompt"].endswith("<|fim_middle|>    return ")
+
+
+async def test_every_replica_of_a_pool_fills_a_hole_and_one_that_is_away_ends_no_start(tmp_path: Path) -> None:
+    good, wrong, away = (Replica(vocabulary=TOKENIZER.vocabulary_tokens) for _ in range(3))
+    wrong.writes = tuple(TOKENIZER.encode("Sure! Here is the code"))
+    profile = tmp_path / "pool.toml"
+    named = ", ".join(f"'{one.url}/v1'" for one in (good, wrong, away))
+    profile.write_text(f"[pool.fast]\nreplicas = [{named}]\n[model]\ntokenizer = '{TOKENIZER_PATH}'\n")
+    pool = ("--engine", "vllm-server", "--profile", str(profile), "--port", "0")
+    for one in (good, wrong):
+        await one.start()
+    try:
+        told = await refused(*pool)
+        assert "foretype serve: pool.fast.replicas: coder answers in prose" in told.strip().splitlines()[-1]
+        assert [body["max_tokens"] for body in good.bodies] == [16]
+        wrong.writes = ()
+        async with serving(*pool) as (_, url):
+            assert await completed(url)
+    finally:
+        for one in (good, wrong):
+            await one.stop()
+
+
+async def test_the_server_of_whole_blocks_is_asked_in_its_own_grammar(tmp_path: Path) -> None:
+    async with running(OpenAiServer()) as fast, running(OpenAiServer(writes=("```python", "\n"))) as blocks:
+        pool = f"[pool.quality]\nurl = '{blocks.root}/v1'\ntokenizer = '{TOKENIZER_PATH}'\ngrammar = 'qwen2.5-coder'\n"
+        told = await refused(*over_openai(tmp_path, fast.root, pool))
+    assert "pool.quality.url: coder-1b answers in prose" in told.strip().splitlines()[-1]
+    assert blocks.bodies[-1]["prompt"].startswith("<|fim_prefix|>")

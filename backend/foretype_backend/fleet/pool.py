@@ -265,6 +265,10 @@ class ReplicaPool:
 
     # Questions
 
+    def in_service(self) -> list[Replica]:
+        """The replicas that take requests now."""
+        return [self._members[name].engine for name in self._members.serving()]
+
     def purge(self, tenant: str, repository: str = "") -> int:
         """Forgets what is believed to be cached, and tells the tiers; the caller ends the epoch of the salt."""
         blocks, told = self.book.purge(tenant, repository)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from foretype_wire.redaction import keep_texts_out
 
 from foretype_backend.config.load import Config
-from foretype_backend.config.settings import RUNNING_SERVERS
 from foretype_backend.config.tenants import cannot_keep_apart, server_field
 from foretype_backend.errors import ConfigError, EngineUnavailableError, SaltIgnoredError
 from foretype_backend.start.announcement import announced, is_announced
@@ -71,7 +70,7 @@ async def run_gateway(
         from foretype_backend.operations.worker_peers import WorkerAddress
         from foretype_backend.start import optional_parts
         from foretype_backend.start.app import create_app
-        from foretype_backend.start.server_canary import check_answer
+        from foretype_backend.start.server_canary import check_blocks, check_server
         from foretype_backend.transport.server import serve_until_told
 
         where = None if inherited.place is None else WorkerAddress.of(inherited.place)
@@ -89,13 +88,14 @@ async def run_gateway(
             raise cannot_keep_apart(config)
         phases.skip()
         profile = make_profile(config, parts)
-        if config.engine.name in RUNNING_SERVERS:
-            await check_answer(parts.engine, parts.tokenizer, parts.grammar, layout=profile.layout)
+        if await check_server(config, parts, layout=profile.layout):
             phases.over("canary")
         tracing = optional_parts.open_traces(config, closing)
         accounts = None if identity is None else await optional_parts.open_accounts(config, closing)
         leases = None if accounts is None else optional_parts.open_leases(config, accounts, closing)
         quality = await optional_parts.open_quality_pool(config, start, accounts, salts, tracing, closing)
+        if quality is not None and quality.block is not None:
+            await check_blocks(quality.block)
         named = _name(address_of(listener), where)
         experiments = await optional_parts.open_experiments(config, named, identity, telemetry, closing)
         gateway = create_app(

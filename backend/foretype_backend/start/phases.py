@@ -14,7 +14,7 @@ class StartPhases:
     - `plan`: configuration, parts, sockets;
     - `stores`: imports, identities, telemetry, while the engine loads;
     - `engine`: from the end of the plan until the engine could be asked: process, weights, compilation;
-    - `canary`: an answer that is known, from a server that was running before;
+    - `canary`: an answer from each server that computes;
     - `doors`: the rest, until the first request could be served.
     """
 
