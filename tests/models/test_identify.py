@@ -9,7 +9,7 @@ from typing import Any
 import gguf
 import pytest
 from context.tiny import raw
-from foretype_context.grammars.families import families, unserved
+from foretype_context.grammars.families import Family, families, unserved
 from foretype_context.grammars.grammar import GRAMMARS
 from foretype_models.cli import app
 from foretype_models.family_table import markdown
@@ -75,7 +75,7 @@ def test_a_header_with_the_familys_ids_is_that_family_for_certain(tmp_path: Path
         ((*PIPE_FIM, "<|end_of_text|>"), "dbrx", "granite-4"),
         ((*PIPE_FIM, "<bos>", "<eos>", "<|file_separator|>"), "default", "codegemma"),
         (("<|endoftext|>", *FIM, "<filename>", "<reponame>"), "mellum", "mellum"),
-        (("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<gh_stars>"), "refact", "refact"),
+        (("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<gh_stars>"), "default", "starcoder"),
     ],
 )
 def test_what_was_taken_for_another_family_is_its_own(
@@ -120,6 +120,37 @@ def test_what_fits_two_families_is_said_to(tmp_path: Path) -> None:
     )
     found = said(tmp_path)
     assert found["family"] is None and found["ambiguous"] == ["mellum", "starcoder"]
+    assert "say which" in found["problem"]
+
+
+@pytest.mark.parametrize("family", [one for one in families() if one.ids], ids=lambda one: one.id)
+def test_ids_say_more_than_the_name_of_a_pre_tokeniser_that_many_share(tmp_path: Path, family: Family) -> None:
+    """The tables of ids are those of real vocabularies; every one of these files says that it is split as StarCoder's."""
+    path = tmp_path / "a.gguf"
+    model = "llama" if family.pieces else "gpt2"
+    ids = dict(family.ids) | numbered(*(GRAMMARS[family.grammar].needed() - family.ids.keys()), first=160_000)
+    found = said(write_gguf(path, ids, pre="starcoder", model=model))
+    assert (found["grammar"], found["certain"]) == (family.grammar, True)
+    starcoders = ("<|endoftext|>", *FIM, "<filename>", "<reponame>", "<gh_stars>", "<file_sep>", "<repo_name>")
+    if family.grammar in ("starcoder", "starcoder2"):  # and what a team added of the other's
+        more = [token for token in starcoders if token not in ids]
+        found = said(write_gguf(path, ids | numbered(*more, first=50_000), pre="starcoder"))
+        assert (found["grammar"], found["certain"]) == (family.grammar, True)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "grammars"),
+    [
+        (("<filename>", "<reponame>"), ["mellum", "starcoder"]),
+        (("<filename>", "<reponame>", "<gh_stars>", "<file_sep>", "<repo_name>"), ["starcoder", "starcoder2"]),
+    ],
+)
+def test_what_is_split_as_starcoder_and_has_other_ids_is_asked_about(
+    tmp_path: Path, tokens: tuple[str, ...], grammars: list[str]
+) -> None:
+    path = write_gguf(tmp_path / "a.gguf", numbered("<|endoftext|>", *FIM, *tokens, first=1000), pre="starcoder")
+    found = said(path)
+    assert (found["grammar"], found["certain"], found["ambiguous"]) == (None, False, grammars)
     assert "say which" in found["problem"]
 
 

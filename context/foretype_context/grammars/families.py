@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -233,6 +233,8 @@ def detect(evidence: Evidence) -> Detection:
     talks = names_a_chat_model(evidence.name)
     if not fitting:
         return _nearest(frozenset(have), chat=talks or not _CHAT_TOKENS.isdisjoint(have))
+    if not _names_truly(fitting, evidence):
+        evidence = replace(evidence, pre="")
     scores = {one.id: _score(one, evidence) for one in fitting}
     best = max(scores.values())
     fitting = [one for one in fitting if scores[one.id] == best]
@@ -266,6 +268,15 @@ def _ids_agree(one: Family, evidence: Evidence) -> bool | None:
     known = [(evidence.controls[token], wanted) for token, wanted in one.ids.items() if token in evidence.controls]
     given = [(own, wanted) for own, wanted in known if own is not None]
     return all(own == wanted for own, wanted in given) if len(given) > 1 else None
+
+
+def _names_truly(fitting: Iterable[Family], evidence: Evidence) -> bool:
+    """Whether the pre-tokeniser's name is to be believed: several vocabularies share one, and ids tell those apart.
+
+    A vocabulary split as StarCoder's is, with control tokens at other ids, is not StarCoder's.
+    """
+    named = [one for one in fitting if evidence.pre in one.pre]
+    return not named or any(_ids_agree(one, evidence) is not False for one in named)
 
 
 def _score(one: Family, evidence: Evidence) -> int:
