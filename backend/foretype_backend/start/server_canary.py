@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+from foretype_context.grammars.families import known_controls
 from foretype_context.grammars.grammar import Grammar
 from foretype_context.prompt.templates import encode_prompt
 from foretype_context.tokens.tokenizer import StreamDecoder, Tokenizer
@@ -112,7 +113,7 @@ def _wrong(text: str, counted: int, tokens: int, grammar: Grammar) -> str:
         counted: prompt tokens by the server's own count; 0 where it does not say.
         tokens: as they were sent.
     """
-    leaked = next((token for token in sorted(grammar.controls()) if token in text), None)
+    leaked = next((token for token in sorted(grammar.controls() | known_controls()) if token in text), None)
     if leaked is not None:
         return (
             f"writes the control token {leaked} as text; its grammar is not {grammar.id}: name it with `[model] grammar` in "
