@@ -37,6 +37,7 @@ def peer(
     places: Annotated[
         int | None, typer.Option(min=0, max=16, help="Places per file that foretype_llama_cpp remembers.")
     ] = None,
+    slots: Annotated[int, typer.Option(min=0, help="Of llama.cpp's server; 0: as many as it makes by itself.")] = 0,
     accept: Annotated[Rule, typer.Option(help="When the simulated developer accepts.")] = Rule.LINE,
     decide_ms: Annotated[float, typer.Option(min=0, help="An offer is read this long before it is taken.")] = 200.0,
     debounce_ms: Annotated[float, typer.Option(min=0, help="Of our client; llama.vim has none.")] = 75.0,
@@ -62,6 +63,7 @@ def peer(
         systems=named,
         layout=layout,
         places=places,
+        slots=slots,
         rule=accept,
         decide_ms=decide_ms,
         debounce_ms=debounce_ms,

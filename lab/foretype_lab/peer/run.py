@@ -53,6 +53,7 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
         systems: of `llama_vim`, `foretype` (the product), `foretype_network` (the product without its local candidate), and
             `foretype_llama_cpp` (the same over llama.cpp's server).
         layout, places: of that one's prompts, in place of what its gateway says; earlier places per file that are remembered.
+        slots: of llama.cpp's server; 0 for as many as it makes by itself.
         own_sampling: llama.vim's random sampling instead of the likeliest token.
         threads: of llama.cpp; 0 for as many as the embedded engine takes by itself, half of the cores.
     """
@@ -66,6 +67,7 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
     systems: tuple[str, ...] = SYSTEMS
     layout: str | None = None
     places: int | None = None
+    slots: int = 0
     rule: Rule = Rule.LINE
     decide_ms: float = 200.0
     debounce_ms: float = 75.0
@@ -92,16 +94,17 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         )
     threads = options.threads or max(1, (os.cpu_count() or 1) // 2)
     rows: dict[str, dict[str, Any]] = {}
+    arguments = SERVER_ARGUMENTS + (("--parallel", str(options.slots)) if options.slots else ())
     peer = ""
     for number, system in enumerate(options.systems):
         progress("systems", number, len(options.systems))
         if system == "llama_vim":
-            with LlamaServer(model, threads=threads, arguments=SERVER_ARGUMENTS, binary=binary) as server:
+            with LlamaServer(model, threads=threads, arguments=arguments, binary=binary) as server:
                 rows[system] = _typed(steps, options, lambda loop, server=server: _llama_vim(server, loop, options))
                 peer = server.version
         elif system == OVER_THEIRS:
             with (
-                LlamaServer(model, threads=threads, arguments=SERVER_ARGUMENTS, binary=binary) as server,
+                LlamaServer(model, threads=threads, arguments=arguments, binary=binary) as server,
                 tempfile.TemporaryDirectory() as folder,
                 LiveGateway(GatewayOptions(profile=profile_over(server.url, Path(folder), options))) as side,
             ):
@@ -123,7 +126,7 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
         "model": model.name,
         "model_sha256": digest_file(model),
         "peer": peer,
-        "peer_arguments": list(SERVER_ARGUMENTS),
+        "peer_arguments": list(arguments),
         "threads": threads,
         "sampling": "its own" if options.own_sampling else "greedy",
         "accept_rule": str(options.rule),
