@@ -268,7 +268,9 @@ async def test_serve_on_a_profile_completes_is_purged_and_refuses_different_mode
         assert await gateway.wait() == 0
     assert read_epochs(tmp_path / "state" / "prefix" / "epochs.json") == {("default", ""): 1}
     salts = [body["cache_salt"] for body in bodies([one, two])]
-    assert salts.count("foretype") == 2 and len(set(salts)) == 2  # each fills a hole before `ready`, under a salt of its own
+    assert (
+        salts.count("foretype") == 2 and len(set(salts)) == 2
+    )  # each fills a hole before `ready`, under a salt of its own
 
     profile.write_text(f"[pool.fast]\nreplicas = ['{one.url}/v1', '{other.url}/v1']\n{model}")
     async with process(profile, tmp_path / "state") as gateway:

@@ -14,7 +14,10 @@ from backend.test_gateway_process import refused, serving
 from backend.tiny_gguf import byte_level_tokens, write_tiny_gguf
 from backend.world import TOKENIZER, TOKENIZER_PATH
 from foretype_backend.config.check import check_file
+from foretype_backend.config.load import load_config
 from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
+from foretype_backend.errors import ConfigError
+from foretype_backend.start import running_server
 from foretype_backend.start.cli import tell_of_servers
 from foretype_context.grammars.grammar import grammar
 from foretype_context.tokens.tokenizer import tokenizer_from_bytes
@@ -157,6 +160,16 @@ async def test_nobody_there_is_told_with_where_it_was_looked_for() -> None:
     assert "takes the base URL of a server" in await refused(
         "--engine", "llama-cpp", "--model", "./x.gguf", "--port", "0"
     )
+
+
+async def test_of_two_servers_where_one_is_looked_for_neither_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config(engine="llama-cpp")
+    async with running(LlamaCpp()) as one:
+        async with running(LlamaCpp()) as other:
+            monkeypatch.setitem(running_server.RUNNING_SERVERS, "llama-cpp", (one.root, other.root))
+            with pytest.raises(ConfigError, match=f"run, at {one.root} and {other.root}; say which with --model URL"):
+                await asyncio.to_thread(running_server.find_server, config)
+        assert (await asyncio.to_thread(running_server.find_server, config)).url == one.root
 
 
 async def test_a_cancel_reaches_the_server(tmp_path: Path) -> None:

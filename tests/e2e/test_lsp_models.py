@@ -15,7 +15,7 @@ from e2e.test_use import CONTROLS, SCRIPTED, own_catalogue
 from lsprotocol import types
 from models.file_server import FileServer
 from models.file_server import serving as serving_file
-from models.model_server import ModelServer, fills_holes, llama_cpp, serving
+from models.model_server import ModelServer, fills_holes, llama_cpp, ollama, serving
 from pygls.exceptions import JsonRpcException
 
 LIST, USE = "foretype.models.list", "foretype.models.use"
@@ -89,6 +89,43 @@ async def test_what_cannot_be_taken_is_one_sentence_and_suggestions_go_on(tmp_pa
             await command(it, USE)
         assert (await it.status())["model"] == "before"
         assert await it.suggestion(1, 9, kind=1) is not None
+
+
+@pytest.mark.timeout(400)
+async def test_every_server_and_file_that_does_not_fit_is_one_sentence_and_suggestions_go_on(
+    tmp_path, state, monkeypatch
+):
+    lame = write_tiny_gguf(tmp_path / "lame.gguf", controls=[one for one in CONTROLS if one != "<|fim_middle|>"])
+    tiny = write_tiny_gguf(tmp_path / "tiny-coder.gguf", controls=CONTROLS)
+    listed = ollama("llama3:latest", "qwen2.5-coder:7b-instruct")
+    talker = ModelServer(llama_cpp("tiny-coder.gguf", model_path=str(tiny)), lambda _: "Sure! Here is the code:\n")
+    with serving(ModelServer(listed)) as running, serving(talker) as talks:
+        monkeypatch.setenv("OLLAMA_HOST", running.root)
+        troubles = {
+            "ollama:starcoder2": r"has no model starcoder2 .*get it with `ollama pull starcoder2`",
+            "ollama:qwen2.5-coder:7b-instruct": r"trained to chat",
+            f"{talks.root}/v1": r"answers in prose .*take the base model",
+            str(lame): r"looks like qwen2\.5-coder but lacks <\|fim_middle\|>",
+            str(tmp_path / "gone.gguf"): r"gone\.gguf",
+            "http://127.0.0.1:9/v1": r"127\.0\.0\.1:9",
+        }
+        async with at_work(tmp_path, state) as it:
+            for number, (name, said) in enumerate(troubles.items()):
+                with pytest.raises(JsonRpcException, match=said) as refused:
+                    await command(it, USE, name)
+                assert "\n" not in str(refused.value.message), name
+                assert (await it.status())["model"] == "before", name
+                it.insert(1, 9, "a")
+                assert await it.suggestion(1, 10 + number, kind=1) is not None, name
+
+
+async def test_an_editor_where_nothing_may_be_written_says_so_in_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    async with editor(tmp_path, "--state-dir", tmp_path / "file" / "state", "--no-retrieval", ready=False) as it:
+        it.open(SOURCE)
+        with pytest.raises(JsonRpcException, match="cannot be written to") as refused:
+            await command(it, USE, "shipped")
+        assert "\n" not in str(refused.value.message)
 
 
 class Trouble(NamedTuple):

@@ -27,6 +27,8 @@ _ANSWER_S: Final = 20.0
 """A vocabulary is some megabytes of JSON."""
 PATIENCE_S: Final = 120.0
 """For a server that still loads its model."""
+_SECOND_S: Final = 2.0
+"""For another one at the next usual port, where the first has answered."""
 _LOADING_S: Final = 0.5
 _TEXT_ENGINES: Final = frozenset({"ollama", "lm-studio"})
 
@@ -89,7 +91,7 @@ def find_server(config: Config, *, patience_s: float = PATIENCE_S) -> RunningSer
         patience_s: how long each address may take, loading included.
 
     Raises:
-        ConfigError: none answers in time, or it lacks the model.
+        ConfigError: none answers in time, it lacks the model, or several answer where they are looked for.
     """
     engine, given = config.engine.name, config.engine.model
     named = config.model.name
@@ -102,14 +104,24 @@ def find_server(config: Config, *, patience_s: float = PATIENCE_S) -> RunningSer
         raise ConfigError("engine.model", f"engine `{engine}` takes the base URL of a server, {urls[0]}")
     look = {"ollama": _ollama, "llama-cpp": _llama_cpp, "lm-studio": _lm_studio}[engine]
     problem: Exception | None = None
-    with _client(config, patience_s) as client:
-        for url in urls:
+    found: list[RunningServer] = []
+    for url in urls:
+        wait_s = min(patience_s, _SECOND_S) if found else patience_s
+        with _client(config, wait_s) as client:
             try:
-                return look(_Asker(client, time.monotonic() + patience_s), url.rstrip("/").removesuffix("/v1"), named)
+                found.append(
+                    look(_Asker(client, time.monotonic() + wait_s), url.rstrip("/").removesuffix("/v1"), named)
+                )
             except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
                 problem = error
             except EngineUnavailableError as error:
-                raise ConfigError("engine.model", str(error)) from error
+                if not found:
+                    raise ConfigError("engine.model", str(error)) from error
+    if len(found) > 1:
+        here = " and ".join(one.url for one in found)
+        raise ConfigError("engine.model", f"several {engine} servers run, at {here}; say which with --model URL")
+    if found:
+        return found[0]
     raise ConfigError(
         "engine.model",
         f"no {engine} answers at {' or '.join(urls)} ({problem}); start it, or give its address with --model URL",
