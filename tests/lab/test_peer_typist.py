@@ -8,8 +8,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from backend.tiny_gguf import write_tiny_gguf
 from foretype_backend.config.load import load_config
+from foretype_backend.engines.embedded.gguf_tokenizer import tokenizer_of
+from foretype_context.grammars.grammar import grammar
 from foretype_context.text.document import Edit, Snapshot
+from foretype_context.tokens.tokenizer import tokenizer_from_bytes
 from foretype_eval.replay.accept import Rule
 from foretype_eval.replay.edit_events import Changed, Event, Loaded, Moved, Recording
 from foretype_eval.replay.virtual import VirtualLoop
@@ -17,6 +21,7 @@ from foretype_lab.commands import bench
 from foretype_lab.errors import PeerResultError
 from foretype_lab.peer.assistants import LlamaVimAssistant, buffer_of
 from foretype_lab.peer.page import table_of, write_page
+from foretype_lab.peer.random_weights import write_random
 from foretype_lab.peer.recorded_typist import Offer, RecordedTypist, TypistTally
 from foretype_lab.peer.run import PeerOptions, _part, _row, profile_over  # pyright: ignore[reportPrivateUsage]
 from foretype_lab.peer.steps import Step, steps_of
@@ -235,7 +240,10 @@ def test_the_page_is_made_of_result_files(tmp_path: Path) -> None:
     write_page(page, [path], counters=None, parity=[])
     text = page.read_text()
     assert "| keystrokes saved | 10.00% | 10.00% |" in text and "one.json" in text
-    assert len(table_of(result)) >= 12
+    assert len(table_of(result)) >= 12 and "Random weights" not in text
+    path.write_text(json.dumps(result | {"random_weights": True}))
+    write_page(page, [path], counters=None, parity=[])
+    assert "Random weights with a real vocabulary" in page.read_text()
     path.write_text("{}")
     with pytest.raises(PeerResultError, match=r"one\.json.*systems"):
         write_page(page, [path], counters=None, parity=[])
@@ -250,3 +258,17 @@ def test_our_gateway_before_llama_cpps_server_has_the_layout_and_places_that_are
     assert (config.engine.name, config.engine.model) == ("llama-cpp", "http://127.0.0.1:8012")
     assert config.model.layout == "psm_line_last"
     assert config.model.strategy_rules is not None and config.model.strategy_rules.places == 0
+
+
+def test_a_model_of_random_weights_has_the_vocabulary_of_another_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+    controls = tuple(sorted(grammar("starcoder2").controls()))
+    source = write_tiny_gguf(tmp_path / "source.gguf", pretokenizer="starcoder", controls=controls)
+    made = write_random(source, tmp_path / "made.gguf")
+    tokenizer, other = (tokenizer_from_bytes(tokenizer_of(one)) for one in (source, made))
+    text = "def größe(x):\n    return x\n"
+    assert tokenizer.encode(text) == other.encode(text)
+    assert {one: tokenizer.control(one) for one in controls} == {one: other.control(one) for one in controls}
+    assert made.read_bytes() == write_random(source, tmp_path / "again.gguf").read_bytes()
+    (wrong := tmp_path / "wrong.gguf").write_text("no")
+    done = CliRunner().invoke(bench, ["peer", str(tmp_path), "--vocabulary", str(wrong)])
+    assert done.exit_code == 2 and "wrong.gguf" in done.output

@@ -10,7 +10,7 @@ from foretype_context.terminal import console
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.replay.accept import Rule
-from foretype_models.errors import ArtifactError
+from foretype_models.errors import ArtifactError, GgufError
 from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 
@@ -26,6 +26,9 @@ def peer(
         Path, typer.Argument(help="A recording (*.recording.w.json, JSON lines), or a git repository.")
     ],
     gguf: Annotated[Path | None, typer.Option(help="Model file for both; default is the shipped one.")] = None,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="GGUF file whose tokenizer a model of random weights gets, in place of --gguf.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     commits: Annotated[str, typer.Option(help="Of a repository: number of newest commits, or a range A..B.")] = "3",
     from_minute: Annotated[float, typer.Option(min=0, help="Where in the recording typing begins.")] = 0.0,
@@ -56,6 +59,7 @@ def peer(
     options = PeerOptions(
         source=recording,
         gguf=gguf,
+        vocabulary=vocabulary,
         commits=int(commits) if commits.isdigit() else commits,
         suffixes=tuple(suffix or (".py",)),
         from_minute=from_minute,
@@ -74,7 +78,15 @@ def peer(
     try:
         with progress_bars() as progress:
             result = run_peer(options, progress=progress)
-    except (LlamaServerError, RecordingError, RepositoryError, ArtifactError, GatewayGoneError, OSError) as error:
+    except (
+        LlamaServerError,
+        RecordingError,
+        RepositoryError,
+        ArtifactError,
+        GgufError,
+        GatewayGoneError,
+        OSError,
+    ) as error:
         fail(str(error))
     if as_json:
         print_json(result)

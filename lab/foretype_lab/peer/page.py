@@ -85,7 +85,7 @@ def _run(path: Path, result: dict[str, Any]) -> str:
             f"{result['minutes']:,} minutes from minute {result['from_minute']:g} on, {result['keys']:,} keys; `{result['model']}`, "
             f"{result['threads']} thread{'s' if result['threads'] != 1 else ''}, {result['sampling']} sampling, rule "
             f"{result['accept_rule']}, read for {result['decide_ms']:g} ms, our debounce {result['debounce_ms']:g} ms; llama.cpp from "
-            f"{result['peer']} with `{' '.join(result['peer_arguments'])}`. `{path.name}`"
+            f"{result['peer']} with `{' '.join(result['peer_arguments'])}`. `{path.name}`{_RANDOM if result.get('random_weights') else ''}"
         ),
         "",
         f"| | {' | '.join(names)} |",
@@ -94,6 +94,12 @@ def _run(path: Path, result: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+_RANDOM: Final = (
+    " **Random weights with a real vocabulary**, the same for both: tokens and times are those of this model, and what it writes means "
+    "nothing, so that nothing is right, saved or accepted."
+)
 
 
 def _spread(value: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ from foretype_models.artifacts import digest_file, locate
 
 from foretype_lab.other_engines.llama_server import LlamaServer, find_llama_server
 from foretype_lab.peer.assistants import CountingGateway, ForetypeAssistant, LlamaVimAssistant, RequestRow
+from foretype_lab.peer.random_weights import write_random
 from foretype_lab.peer.recorded_typist import RecordedTypist, TypistTally
 from foretype_lab.peer.steps import Step, steps_of
 from foretype_lab.prefill.typed_commits import record_commits
@@ -49,6 +50,8 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: a recording, or a repository whose `commits` are typed.
+        gguf: the model of all systems; None for the shipped one.
+        vocabulary: a GGUF file or header whose tokenizer a model of random weights gets, in place of `gguf`.
         from_minute, minutes: the part of the recording that is typed; what stood before is read at its beginning.
         systems: of `llama_vim`, `foretype` (the product), `foretype_network` (the product without its local candidate), and
             `foretype_llama_cpp` (the same over llama.cpp's server).
@@ -60,6 +63,7 @@ class PeerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     source: Path
     gguf: Path | None = None
+    vocabulary: Path | None = None
     commits: int | str = 3
     suffixes: tuple[str, ...] = (".py",)
     from_minute: float = 0.0
@@ -80,9 +84,18 @@ def run_peer(options: PeerOptions, *, progress: Progress = lambda _step, _done, 
     """Type the recording once per system.
 
     Raises:
+        GgufError: the vocabulary is none.
         LlamaServerError: the peer is not built, or failed; the message says what to do.
         RecordingError, RepositoryError, GatewayGoneError, OSError: with what is wrong.
     """
+    if options.vocabulary is None:
+        return _run(options, progress)
+    with tempfile.TemporaryDirectory() as folder:
+        made = write_random(options.vocabulary, Path(folder) / f"random-{options.vocabulary.stem}.gguf")
+        return _run(msgspec.structs.replace(options, gguf=made), progress) | {"random_weights": True}
+
+
+def _run(options: PeerOptions, progress: Progress) -> dict[str, Any]:
     binary = find_llama_server() if {"llama_vim", OVER_THEIRS}.intersection(options.systems) else None
     shipped = locate()
     model = (options.gguf or shipped.path).resolve()
