@@ -12,7 +12,7 @@ export PYTHONUTF8 := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock dashboard openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity release clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock dashboard openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity pictures release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -172,6 +172,12 @@ rehearse: $(VENV)/.installed-dev ## Start what deploy/ names, without rights, wi
 parity: ## The shipped model in OpenVINO, llama.cpp and vLLM against transformers in fp32 (STORE=folder with validation/)
 	@test -d "$(STORE)/validation" || { echo "make parity STORE=FOLDER: the folder with the text store validation/ (lab/README.md)"; exit 1; }
 	@for engine in openvino llamacpp vllm; do $(TRAIN)/bin/foretype models parity --engine $$engine --store "$(STORE)" || exit 1; done
+
+pictures: $(VENV)/.installed ## Remake the pictures of docs/use.md: what `foretype use` writes on this machine, in 80 columns
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(BIN)/foretype use --state-dir "$$folder" --folder "$$folder" --svg docs/use.svg && \
+	$(BIN)/foretype use "$$($(BIN)/python -c 'from foretype_models.artifacts import locate; print(locate().path)')" \
+		--grammar foretype-1 --anyway --state-dir "$$folder" --svg docs/use-file.svg
 
 release: $(VENV)/bin/python ## Everything that a version consists of into dist/: wheels, editors' packages, bills of materials, checksums (node 20)
 	@test -x .venv-release/bin/python || $(PYTHON) -m venv .venv-release

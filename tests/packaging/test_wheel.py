@@ -51,7 +51,7 @@ class Installed:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"HOME": str(self.home), "PATH": f"{self.scripts}:/usr/bin:/bin", "PYTHONUTF8": "1"}
+        return {"HOME": str(self.home), "COLUMNS": "80", "PATH": f"{self.scripts}:/usr/bin:/bin", "PYTHONUTF8": "1"}
 
     @property
     def state(self) -> Path:
@@ -127,6 +127,7 @@ async def test_whoever_installs_it_away_from_the_checkout_has_all_that_they_begi
     # One test, since installing is most of it: tests of one module may run in several processes.
     with environment_of(wheel, tmp_path / "away from the checkout") as installed:
         nothing_of_the_checkout_is_on_the_way(installed)
+        models_are_known_and_shown_in_eighty_columns(installed)
         quickstart_shows_the_model_at_work_and_how_to_attach_an_editor(installed)
         complete_answers_at_a_place_in_a_file(installed)
         doctor_finds_nothing_wrong(installed)
@@ -145,6 +146,18 @@ def nothing_of_the_checkout_is_on_the_way(installed: Installed) -> None:
         check=True,
     ).stdout
     assert str(ROOT) not in said and " None " in said
+
+
+def models_are_known_and_shown_in_eighty_columns(installed: Installed) -> None:
+    listed = {one["family"]: one for one in json.loads(installed.run("models", "families", "--json"))}
+    assert listed["qwen2.5-coder"]["proven"] and not listed["mellum"]["proven"]
+    shipped = next(installed.scripts.parent.rglob("foretype-py-10m-q8_0.gguf"))
+    found = json.loads(installed.run("models", "identify", str(shipped), "--json"))
+    assert found.keys() >= {"family", "grammar", "complete", "missing", "chat", "ambiguous"}
+    assert found["grammar"] == "foretype-1" or "foretype-1" in found["ambiguous"]
+    for command in (("use", "--list"), ("use",), ("models", "families"), ("models", "list"), ("models", "servers")):
+        said = installed.run(*command)
+        assert said and max(map(len, said.splitlines())) <= 80, f"{command}: {said}"
 
 
 def quickstart_shows_the_model_at_work_and_how_to_attach_an_editor(installed: Installed) -> None:
