@@ -97,8 +97,9 @@ def _run(path: Path, result: dict[str, Any]) -> str:
 
 
 _RANDOM: Final = (
-    " **Random weights with a real vocabulary**, the same for both: tokens and times are those of this model, and what it writes means "
-    "nothing, so that nothing is right, saved or accepted."
+    " **Random weights with a real vocabulary** (`--vocabulary FILE.gguf`), the same for both: prompts and times to the first token are "
+    "those of this model. What it writes means nothing, so that nothing is right, saved or accepted; where an answer ends is its samplers' "
+    "chance, so the rows of whole answers, generated tokens and the busy engine say nothing of the clients."
 )
 
 

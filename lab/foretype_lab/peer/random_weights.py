@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import gguf
 import numpy as np
@@ -63,7 +63,7 @@ def write_random(vocabulary: Path, out: Path) -> Path:
 
 def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
     if isinstance(value, list):
-        writer.add_array(key, value)
+        writer.add_array(key, cast("list[Any]", value))
     elif isinstance(value, int):
         writer.add_uint32(key, value)
     else:
