@@ -6,14 +6,15 @@ import pytest
 from context.typing_editor import parsed
 from foretype_context.edits.bursts import Burst, How
 from foretype_context.edits.examples import Examples
-from foretype_context.edits.templates import LineEdit, Template, generalised, line_edit, matches
+from foretype_context.edits.templates import LineEdit, Template, generalised, line_edit, matches, region_of
 from foretype_context.text.document import Edit
 from hypothesis import given
 from hypothesis import strategies as st
 
 
 def edit(old: str, new: str, how: How = How.TYPED) -> LineEdit | None:
-    return line_edit(Burst(f"x\n{old}\ny", f"x\n{new}\ny", Edit(2, 2 + len(old), new), how, 0.0))
+    region = region_of(Burst(f"x\n{old}\ny", f"x\n{new}\ny", Edit(2, 2 + len(old), new), how, 0.0))
+    return None if region is None else line_edit(region)
 
 
 def template(*examples: tuple[str, str]) -> Template | None:
@@ -86,9 +87,9 @@ def test_a_hole_is_filled_by_what_stands_there() -> None:
     assert applied(found, "swap(left, right)") == ["swap(right, left)"]
 
 
-def test_edits_that_were_not_typed_or_span_lines_are_no_examples() -> None:
+def test_edits_that_were_not_typed_or_are_large_are_no_examples() -> None:
     assert edit("a", "b", How.PASTED) is None and edit("a", "b", How.UNDONE) is None
-    assert edit("a", "b\nc") is None and edit("a" * 600, "b") is None
+    assert edit("a\n" * 9, "b") is None and edit("a" * 600, "b") is None
     assert edit("a.b", "a.c", How.ACCEPTED) is not None
 
 

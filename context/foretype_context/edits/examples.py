@@ -1,7 +1,9 @@
-"""The last edits of a document as examples: what two of them have in common, and where else it applies."""
+"""The last edits of a document as examples: what two of them have in common, where one stands in for all, and where else they apply."""
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -10,25 +12,44 @@ from tree_sitter import Node
 
 from foretype_context.edits.bursts import Burst
 from foretype_context.edits.elsewhere import OtherFile, Site
-from foretype_context.edits.templates import SITES_MAX, LineEdit, Template, generalised, line_edit, matches
+from foretype_context.edits.templates import (
+    SITES_MAX,
+    Reach,
+    Region,
+    Template,
+    generalised,
+    lexemes,
+    line_edit,
+    matches,
+    region_of,
+)
 from foretype_context.syntax.languages import language_spec
 from foretype_context.text.document import Edit
 from foretype_context.text.lexemes import is_word
 
-__all__ = ["Alike", "Examples", "alike_elsewhere"]
+__all__ = ["Alike", "Examples", "alike_elsewhere", "places_alike", "same_elsewhere"]
 
-_EXAMPLES: Final = 8
+_EXAMPLES: Final = 32
+_WORD_SEEN_MAX: Final = 500
+"""Places of a template's word; one that stands oftener is not looked for, for that would take too long between two keys."""
+_LINES_AROUND: Final = 3
+_ONE_LEXEMES_MIN: Final = 4
+_ONE_WORD_CHARS_MIN: Final = 4
 
 
 class Alike(NamedTuple):
     """What two edits have in common.
 
     Attributes:
-        in_text: one of them stood in a comment or a string.
+        in_text: both stood in comments or strings.
+        wide: it reaches over the end of a line.
+        between: characters from one to the other; a place there was passed by.
     """
 
     template: Template
     in_text: bool
+    wide: bool
+    between: tuple[int, int]
 
     @property
     def word(self) -> str:
@@ -37,7 +58,7 @@ class Alike(NamedTuple):
 
 
 class _Example(NamedTuple):
-    edit: LineEdit
+    region: Region
     in_text: bool
 
 
@@ -51,14 +72,25 @@ class Examples:
     def clear(self) -> None:
         self._examples.clear()
 
+    def shift(self, edit: Edit) -> None:
+        """An edit of the text moves what stands behind it."""
+        grown = len(edit.text) - (edit.end - edit.start)
+        for index, one in enumerate(self._examples):
+            if edit.end <= one.region.at and edit.start < one.region.at:
+                self._examples[index] = one._replace(region=one.region._replace(at=one.region.at + grown))
+
     def learn(self, burst: Burst, root: Node | None) -> None:
         """A burst is over. `root`: of the text after it."""
         example = self._example(burst, root, burst.after)
         if example is not None:
+            if self._goes_on(example):
+                self._examples.pop()
             self._examples.append(example)
 
     def template(self, burst: Burst | None, root: Node, text: str) -> Alike | None:
         """What the last edit and the nearest one before it that is like it have in common.
+
+        None where another edit says otherwise of the same text.
 
         Args:
             burst: the one that may still grow.
@@ -66,48 +98,135 @@ class Examples:
         """
         examples = list(self._examples)
         if burst is not None and (own := self._example(burst, root, text)) is not None:
-            examples.append(own)
+            examples = [*(examples[:-1] if self._goes_on(own) else examples), own]
         if len(examples) < 2:
             return None
-        last = examples.pop()
-        while examples:
-            other = examples.pop()
-            template = generalised(last.edit, other.edit)
-            if template is not None:
-                return Alike(template, last.in_text or other.in_text)
+        last = examples[-1]
+        for other in examples[-2::-1]:
+            for reach in Reach:
+                a, b = line_edit(last.region, reach), line_edit(other.region, reach)
+                template = None if a is None or b is None else generalised(a, b)
+                if template is not None:
+                    in_text = last.in_text and other.in_text
+                    between = sorted((last.region.at, other.region.at))
+                    holds = all(_says_so(template, one.region) for one in examples)
+                    return Alike(template, in_text, reach is Reach.BEYOND, (between[0], between[1])) if holds else None
         return None
 
-    def _example(self, burst: Burst, root: Node | None, text: str) -> _Example | None:
-        edit = line_edit(burst)
-        if edit is None or not edit.before:
+    def same(self, burst: Burst | None, root: Node, text: str) -> tuple[Region, Burst, bool] | None:
+        """The open edit, if it says enough to stand for every place that is the same; and whether it stands in text."""
+        own = None if burst is None else self._example(burst, root, text)
+        if burst is None or own is None or self._goes_on(own):
             return None
+        said = [one.strip() for one in lexemes(own.region.old)]
+        words = [one for one in said if is_word(one) and len(one) >= _ONE_WORD_CHARS_MIN]
+        return (own.region, burst, own.in_text) if len(said) >= _ONE_LEXEMES_MIN and words else None
+
+    def _goes_on(self, example: _Example) -> bool:
+        """Whether the last example is the first half of this one, which :meth:`_example` has joined with it."""
+        return bool(self._examples) and self._examples[-1].region[:2] == example.region[:2]
+
+    def _example(self, burst: Burst, root: Node | None, text: str) -> _Example | None:
+        region = region_of(burst)
+        if region is None:
+            return None
+        last = self._examples[-1].region if self._examples else None
+        if last is not None and last.at == region.at and last.new == region.old:
+            region = region._replace(old=last.old)
         start, length = burst.edit.start, len(burst.edit.text)
         at = start if length else max(start - 1, 0)  # at the end of a comment there is only what stands before
-        return _Example(edit, root is not None and _in_text(root, text, at, self._language))
+        return _Example(region, root is not None and _in_text(root, text, at, self._language))
 
 
-def sites_alike(alike: Alike, language: str, root: Node, text: str) -> list[Site]:
+def places_alike(alike: Alike, language: str, root: Node, text: str) -> list[Site]:
     """The places of a template in a text, in order; nothing where it fits too many."""
-    places = [edit for edit in _places(alike, text) if alike.in_text or not _in_text(root, text, edit.start, language)]
+    places = [edit for edit in _places(alike, text) if alike.in_text == _in_text(root, text, edit.start, language)]
     return [Site(edit) for edit in places] if len(places) <= SITES_MAX else []
 
 
 def alike_elsewhere(alike: Alike, language: str, file: OtherFile) -> list[Site]:
     """The places of a template in another file."""
-    return sites_alike(alike, language, file.root, file.text) if file.language == language else []
+    return places_alike(alike, language, file.root, file.text) if file.language == language else []
+
+
+def same_elsewhere(region: Region, burst: Burst, in_text: bool, language: str, root: Node, text: str) -> list[Site]:
+    """Where the very lines of an edit stand once more, with the same around what changed, in the same kind of node."""
+    old, offset = region.old.strip(), len(region.old) - len(region.old.lstrip())
+    start, end = burst.edit.start - region.at - offset, burst.edit.end - region.at - offset
+    if start < 0 or end > len(old) or (region.old != region.old.rstrip() and end > len(old)):
+        return []
+    kind = _holder(root, text, region.at + offset, region.at + len(region.new.rstrip()))
+    sites: list[Site] = []
+    for match in itertools.islice(re.finditer(re.escape(old), text), _WORD_SEEN_MAX):
+        at = match.start()
+        first, last = text.rfind("\n", 0, at) + 1, text.find("\n", match.end())
+        last = len(text) if last < 0 else last
+        if (
+            text[first:at].strip()
+            or text[match.end() : last].strip()
+            or ("\n" in old and text[first:at] != region.old[:offset])
+        ):
+            continue
+        above = lexemes(text[max(first - 200, 0) : first])[-1:]
+        below = lexemes(text[last : last + 200])[:1]
+        if (start == 0 and "".join(above).strip() != region.above.strip()) or (
+            end == len(old) and "".join(below).strip() != region.below.strip()
+        ):
+            continue
+        if _holder(root, text, at, match.end()) == kind and in_text == _in_text(root, text, at + start, language):
+            sites.append(Site(Edit(at + start, at + end, burst.edit.text)))
+    return sites if len(sites) <= SITES_MAX else []
+
+
+def _says_so(template: Template, region: Region) -> bool:
+    """Whether an edit did what the template says where it fits the text before, at the first place or more, and nothing besides."""
+    after = [one.strip() for one in lexemes(region.new)]
+    found = list(matches(template, region.old))
+    for count in range(1, len(found) + 1):
+        said = region.old
+        for edit in reversed(found[:count]):
+            said = said[: edit.start] + edit.text + said[edit.end :]
+        if [one.strip() for one in lexemes(said)] == after:
+            return True
+    return not found
 
 
 def _places(alike: Alike, text: str) -> Iterator[Edit]:
-    """In lines that hold the template's longest word."""
+    """Around the template's longest word, each once."""
     word = alike.word
+    seen: set[Edit] = set()
+    lines = (
+        _LINES_AROUND
+        if alike.wide
+        else max(0, sum("\n" in one for one in alike.template.after if isinstance(one, str)))
+    )
     at = text.find(word)
-    while word and at >= 0:
-        first = text.rfind("\n", 0, at) + 1
-        last = text.find("\n", at)
+    for _ in range(_WORD_SEEN_MAX):
+        if at < 0 or not word:
+            return
+        first, last = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+        for _ in range(lines):
+            first = text.rfind("\n", 0, max(first - 1, 0)) + 1
+            last = text.find("\n", last + 1) if last >= 0 else last
         last = len(text) if last < 0 else last
         for edit in matches(alike.template, text[first:last]):
-            yield Edit(first + edit.start, first + edit.end, edit.text)
-        at = text.find(word, last)
+            found = Edit(first + edit.start, first + edit.end, edit.text)
+            if found not in seen:
+                seen.add(found)
+                yield found
+        at = text.find(word, at + len(word) if lines else last)
+    if at >= 0:  # nobody looked at the rest
+        yield from itertools.repeat(Edit(0, 0, " "), SITES_MAX + 1)
+
+
+def _holder(root: Node, text: str, start: int, end: int) -> str:
+    """The kind of node that what stands there is part of."""
+    first = len(text[:start].encode("utf-8", "surrogatepass"))
+    last = first + len(text[start:end].encode("utf-8", "surrogatepass"))
+    node = root.descendant_for_byte_range(first, last)
+    while node is not None and node.parent is not None and node.start_byte >= first and node.end_byte <= last:
+        node = node.parent
+    return "" if node is None else node.type
 
 
 def _in_text(root: Node, text: str, at: int, language: str) -> bool:

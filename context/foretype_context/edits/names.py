@@ -20,6 +20,7 @@ from foretype_context.edits.name_rules import RULES, NameRules
 __all__ = [
     "OCCURRENCES_MAX",
     "Place",
+    "is_at_odds",
     "is_global",
     "is_named_near",
     "is_variable_at",
@@ -34,6 +35,8 @@ OCCURRENCES_MAX: Final = 500
 """Of one name in a file; what is named oftener is not followed, for that would take too long between two keys."""
 
 
+_NAME: Final = re.compile(r"[^\W\d]\w*")
+_USED: Final = re.compile(r"(?<![.\w])([^\W\d]\w*)(?!\s*=[^=]|\w)")
 _IMPORTS: Final = frozenset({"import_statement", "import_from_statement", "import_declaration"})
 _MEMBERS: Final = frozenset({"attribute", "member_expression", "selector_expression"})
 
@@ -153,6 +156,43 @@ def is_variable_at(root: Node, source: bytes, language: str, name: str, at: int)
         if one.place.declares and one.home in scopes and one.place.start < at and one.home.kind not in rules.unseen
     ]
     return bool(seen) and not any(one.outside for one in seen)
+
+
+def is_at_odds(edit: tuple[int, int, str], root: Node, source: bytes, language: str) -> bool:
+    """Whether an edit that nothing but its likeness speaks for would part a name from its declaration.
+
+    That is where it takes a declaration from names that are left, gives one use of a variable another name, or puts in a name that is
+    a variable somewhere, but not here.
+
+    Args:
+        edit: in bytes.
+    """
+    rules = RULES.get(language)
+    if rules is None:
+        return False
+    start, end, text = edit
+    gone = {match[0] for match in _NAME.finditer(source[start:end].decode("utf-8", "replace"))}
+    came = {match[1] for match in _USED.finditer(text)} if source[:start].rstrip()[-1:] != b"." else set[str]()
+    declares = False
+    for name in gone - came:
+        found = _occurrences(root, source, rules, name)
+        inside = [one for one in found or () if start <= one.place.start < end]
+        for one in inside:
+            homes = {other.home for other in found or () if other.place.declares}
+            home = _bound(one, homes, rules)
+            others = [other for other in found or () if other not in inside and _bound(other, homes, rules) == home]
+            if one.place.declares and any(not other.place.declares for other in others):
+                return True
+            declares = declares or one.place.declares
+            if not one.place.declares and home is not None and home != one.scopes[0] and _NAME.fullmatch(text.strip()):
+                return True
+    for name in set[str]() if declares else came - gone:
+        found = _occurrences(root, source, rules, name)
+        homes = {one.home for one in found or () if one.place.declares}
+        scopes = _scopes(_down(root, start), rules)
+        if homes and not homes.intersection(scopes):
+            return True
+    return False
 
 
 def places_elsewhere(

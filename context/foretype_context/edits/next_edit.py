@@ -17,9 +17,11 @@ from tree_sitter import Node
 from foretype_context.edits.bursts import Burst, Bursts
 from foretype_context.edits.elsewhere import Elsewhere, Site
 from foretype_context.edits.evidence import Evidence, NextEdit, named
-from foretype_context.edits.examples import Alike, Examples, alike_elsewhere, sites_alike
+from foretype_context.edits.examples import Alike, Examples, alike_elsewhere, places_alike, same_elsewhere
+from foretype_context.edits.names import is_at_odds
 from foretype_context.edits.renames import (
     Rename,
+    is_another,
     is_free,
     is_seen_elsewhere,
     rename_in,
@@ -91,6 +93,7 @@ class NextEdits:
             self._is_example = True
         for edit in edits:
             self._shift(edit)
+            self._examples.shift(edit)
         if self._bursts.undone:  # nothing that led here is wanted again
             self._renames.clear()
             self._signatures.clear()
@@ -121,8 +124,12 @@ class NextEdits:
                 if site.jump_only and site.edit.start == cursor:
                     self.refused(text, site.edit)  # who is there has seen it
             sites = [site for site in found if named(text, site.edit) not in self._refused]
+            if evidence is Evidence.LIKE_EDITS and self._was_passed(sites, root, text):
+                continue
             below = [site for site in sites if site.edit.start >= cursor]
             for site in below + [site for site in reversed(sites) if site.edit.start < cursor]:
+                if evidence in _OF_EXAMPLES and is_at_odds(_in_bytes(site.edit, text), root, source, self._language):
+                    continue
                 if site.jump_only or (tried < _PARSES and parses(site.edit)):
                     self._offered = NextEdit(site.edit, evidence, len(sites) - 1, site.jump_only)
                     return self._offered
@@ -158,16 +165,27 @@ class NextEdits:
         for signature in self._signatures_of(root, source, text):
             yield Evidence.SIGNATURE, signature.sites(root, source, text, touched)
         template = self._template(root, source, text)
-        yield Evidence.LIKE_EDITS, [] if template is None else sites_alike(template, self._language, root, text)
+        yield Evidence.LIKE_EDITS, [] if template is None else places_alike(template, self._language, root, text)
+        same = self._examples.same(self._open_example(), root, text)
+        if same is not None and signature_in(same[1], root, source, self._language) is None:
+            yield Evidence.ONE_EXAMPLE, same_elsewhere(*same, self._language, root, text)
 
     def _template(self, root: Node, source: bytes, text: str) -> Alike | None:
         """What the last edits have in common, but for calls of what they have a better reason for."""
-        burst = self._bursts.open
-        if burst is not None and not (self._is_example and self._is_new(burst)):
-            burst = None
-        template = self._examples.template(burst, root, text)
+        template = self._examples.template(self._open_example(), root, text)
         calls = {signature.token for signature in self._signatures_of(root, source, text)}
         return None if template is None or calls & set(template.template.before) else template
+
+    def _open_example(self) -> Burst | None:
+        burst = self._bursts.open
+        return burst if burst is not None and self._is_example and self._is_new(burst) else None
+
+    def _was_passed(self, sites: Sequence[Site], root: Node, text: str) -> bool:
+        """Whether a place was left as it is by who changed one above it and one below it."""
+        template = self._examples.template(self._open_example(), root, text)
+        return template is not None and any(
+            template.between[0] < site.edit.start < template.between[1] for site in sites
+        )
 
     def _is_new(self, burst: Burst) -> bool:
         """Whether it does something else than a rename that is followed already."""
@@ -180,6 +198,8 @@ class NextEdits:
         now = burst and rename_in(burst)
         for rename in [now, *self._renames] if now and not self._knows(now) else list(self._renames):
             if text[rename.at : rename.at + len(rename.new)] != rename.new:
+                continue
+            if burst is not None and is_another(rename, burst, root):
                 continue
             if rename not in self._free:  # asked once: what was renamed since then has the new name too
                 if not is_free(rename, root, source, text, self._language, self._touched):
@@ -197,6 +217,8 @@ class NextEdits:
                 yield found
 
     def _learn(self, burst: Burst, root: Node | None) -> None:
+        if root is not None:
+            self._renames = [one for one in self._renames if not is_another(one, burst, root)]
         renamed = rename_in(burst)
         if renamed is not None and not self._knows(renamed):
             self._renames = [renamed, *self._renames][:_DECLARATIONS]
@@ -236,3 +258,8 @@ class NextEdits:
             elif start < last:
                 self._touched[index] = (min(first, start), max(last, end) + grown)
         self._touched.append((start, start + len(text)))
+
+
+def _in_bytes(edit: Edit, text: str) -> tuple[int, int, str]:
+    start = len(text[: edit.start].encode("utf-8", "surrogatepass"))
+    return start, start + len(text[edit.start : edit.end].encode("utf-8", "surrogatepass")), edit.text

@@ -19,10 +19,14 @@ from foretype_context.edits.imports import imported
 from foretype_context.edits.names import Place, is_global, is_named_near, places_elsewhere, places_renamed
 from foretype_context.text.document import Edit
 
-__all__ = ["Rename", "is_free", "is_seen_elsewhere", "rename_in", "sites_elsewhere", "sites_of"]
+__all__ = ["Rename", "is_another", "is_free", "is_seen_elsewhere", "rename_in", "sites_elsewhere", "sites_of"]
 
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_CHARS_MAX: Final = 64
+_DECLARATIONS: Final = frozenset(
+    {"assignment", "variable_declarator", "short_var_declaration", "var_spec", "const_spec", "let_declaration"}
+)
+_PATTERNS: Final = frozenset({"identifier", "expression_list", "pattern_list", "mut_pattern"})
 
 
 class Rename(NamedTuple):
@@ -70,6 +74,25 @@ def is_free(
         return byte == at or any(start <= byte <= end for start, end in spans)
 
     return not is_named_near(root, source, language, at, rename.new, but=is_renamed)
+
+
+def is_another(rename: Rename, burst: Burst, root: Node) -> bool:
+    """Whether what was renamed has got another value as well, most of it: then it is another thing, and its uses stay with the old one.
+
+    Args:
+        root: of the text after the burst, where the name stands at `rename.at`.
+    """
+    at = _byte(burst.after, rename.at)
+    node = root.descendant_for_byte_range(at, at)
+    while node is not None and node.type not in _DECLARATIONS:
+        node = node.parent if node.type in _PATTERNS else None
+    value = node and (node.child_by_field_name("value") or node.child_by_field_name("right"))
+    if value is None:
+        return False
+    start = _byte(burst.after, burst.edit.start)
+    end = start + len(burst.edit.text.encode("utf-8", "surrogatepass"))
+    inside = min(end, value.end_byte) - max(start, value.start_byte)
+    return 2 * inside > value.end_byte - value.start_byte
 
 
 def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str) -> list[Edit]:

@@ -1,4 +1,4 @@
-"""Two or more edits that are alike: what they have in common, and where else it applies. On lexemes of single lines. Pure.
+"""Two or more edits that are alike: what they have in common, and where else it applies. On the lexemes of lines. Pure.
 
 First-order anti-unification (after Gao et al., "Feedback-driven semi-supervised synthesis of program transformations", 2020): where two
 examples agree a template says their text, where they differ it has a hole, and what a hole becomes must be known from what was there before.
@@ -7,36 +7,77 @@ One example is none: in a recorded session of 114 replacements of a token 12 cam
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from foretype_context.edits.bursts import Burst, How
 from foretype_context.text.document import Edit
-from foretype_context.text.lexemes import is_word, lex
+from foretype_context.text.lexemes import is_word
 
-__all__ = ["SITES_MAX", "LineEdit", "Template", "generalised", "line_edit", "matches"]
+__all__ = [
+    "SITES_MAX",
+    "LineEdit",
+    "Reach",
+    "Region",
+    "Template",
+    "generalised",
+    "lexemes",
+    "line_edit",
+    "matches",
+    "region_of",
+]
 
 SITES_MAX: Final = 20
 """A template that fits more places than that says too little."""
 _AROUND: Final = 2
 """Lexemes on each side of what changed that belong to the example."""
-_LINE_CHARS_MAX: Final = 500
+_CHARS_MAX: Final = 500
+_LINES_MAX: Final = 8
+_NEAR_CHARS: Final = 200
+_LEXEME: Final = re.compile(r"\s*(?:[^\W\d]\w*|\d\w*|[^\w\s])")
 _LEXEMES_MIN: Final = 3
 _WORDS_ALONE: Final = 2
 """Words that say enough where nothing beside them stayed."""
 
 
+class Reach(Enum):
+    """How much around a change belongs to it."""
+
+    NEAR = auto()
+    LINE = auto()
+    BEYOND = auto()
+    """The lexemes above and below the lines, where these hold too little."""
+
+
 class LineEdit(NamedTuple):
-    """What changed in one line, with the lexemes around it. Blanks before a lexeme belong to it, as in :func:`lex`.
+    """What changed in lines, with the lexemes around it. Blanks before a lexeme belong to it.
 
     Attributes:
         before, after: equal in their first `head` and last `tail` lexemes.
+        indent: of the line that `after` begins in.
     """
 
     before: tuple[str, ...]
     after: tuple[str, ...]
     head: int
     tail: int
+    indent: str = ""
+
+
+class Region(NamedTuple):
+    """The lines that an edit changed, from character `at` on.
+
+    Attributes:
+        above, below: the lexeme before them and the one behind.
+    """
+
+    at: int
+    old: str
+    new: str
+    above: str
+    below: str
 
 
 class Template(NamedTuple):
@@ -46,34 +87,60 @@ class Template(NamedTuple):
         before: lexemes without blanks; None for a hole, which a name or a number fills.
         after: lexemes, or blanks and the index in `before` of the hole whose text stands behind them.
         head, tail: of `before` and `after`, what is context and stays.
+        indent: of the line that `after` begins in.
     """
 
     before: tuple[str | None, ...]
     after: tuple[str | tuple[str, int], ...]
     head: int
     tail: int
+    indent: str = ""
 
 
-def line_edit(burst: Burst) -> LineEdit | None:
-    """A burst within one line; None for any other, and for one that was not typed or accepted."""
+def lexemes(text: str) -> list[str]:
+    """Words, numbers and signs, each with the blanks and line ends before it. What stands behind the last one is left out."""
+    return _LEXEME.findall(text)
+
+
+def region_of(burst: Burst) -> Region | None:
+    """The lines of a burst; None for one that was neither typed nor accepted, or is too large to be like another."""
     start, end, text = burst.edit
-    if burst.how not in (How.TYPED, How.ACCEPTED) or "\n" in text or "\n" in burst.before[start:end]:
+    if burst.how not in (How.TYPED, How.ACCEPTED):
         return None
     first = burst.before.rfind("\n", 0, start) + 1
     last = burst.before.find("\n", end)
-    old = burst.before[first : len(burst.before) if last < 0 else last]
+    last = len(burst.before) if last < 0 else last
+    old = burst.before[first:last]
     new = old[: start - first] + text + old[end - first :]
-    if len(old) > _LINE_CHARS_MAX or len(new) > _LINE_CHARS_MAX:
+    if max(len(old), len(new)) > _CHARS_MAX or max(old.count("\n"), new.count("\n")) >= _LINES_MAX:
         return None
-    before, after = lex(old.strip()), lex(new.strip())
+    above = lexemes(burst.before[max(first - _NEAR_CHARS, 0) : first])
+    below = lexemes(burst.before[last : last + _NEAR_CHARS])
+    return Region(first, old, new, "".join(above[-1:]), "".join(below[:1]))
+
+
+def line_edit(region: Region, reach: Reach = Reach.NEAR) -> LineEdit | None:
+    """What changed in a region, with the lexemes around it.
+
+    Args:
+        reach: how many.
+    """
+    old, new = region.old, region.new
+    if reach is Reach.BEYOND:
+        old, new = (f"{region.above}\n{one}{region.below or chr(10)}" for one in (region.old, region.new))
+    before, after = lexemes(old), lexemes(new)
     head = _common(before, after)
     tail = _common(before[: head - 1 if head else None : -1], after[: head - 1 if head else None : -1])
-    cut, rest = max(head - _AROUND, 0), max(tail - _AROUND, 0)
+    if not before or head == len(before) == len(after):
+        return None
+    around = 2 * _AROUND if reach is Reach.LINE else _AROUND
+    cut, rest = max(head - around, 0), max(tail - around, 0)
     return LineEdit(
         tuple(before[cut : len(before) - rest]),
         tuple(after[cut : len(after) - rest]),
         head - cut,
         tail - rest,
+        _indent("".join(after[: cut + 1]).rpartition("\n")[2]),
     )
 
 
@@ -100,44 +167,62 @@ def generalised(one: LineEdit, other: LineEdit) -> Template | None:
         if a.strip() == b.strip():
             after.append(a)
         elif (hole := holes.get((a.strip(), b.strip()))) is not None:
-            after.append((a[: len(a) - len(a.lstrip())], hole))
+            after.append((_blanks(a), hole))
         else:
             return None  # nobody knows what a third one would be called
-    template = Template(tuple(before), tuple(after), one.head, one.tail)
+    template = Template(tuple(before), tuple(after), one.head, one.tail, one.indent)
     return template if _says_enough(template) else None
 
 
-def matches(template: Template, line: str) -> Iterator[Edit]:
-    """What the template would change in a line, in characters of the line."""
-    lexemes = lex(line)
-    starts = [0]
-    for lexeme in lexemes:
-        starts.append(starts[-1] + len(lexeme))
+def matches(template: Template, text: str) -> Iterator[Edit]:
+    """What the template would change in lines of text, in their characters."""
+    found = list(_LEXEME.finditer(text))
+    window = [one[0].strip() for one in found]
     size = len(template.before)
-    for at in range(len(lexemes) - size + 1):
-        window = lexemes[at : at + size]
+    for at in range(len(found) - size + 1):
         if not all(
-            _is_hole(lexeme) if wanted is None else lexeme.strip() == wanted
-            for lexeme, wanted in zip(window, template.before, strict=True)
+            _is_hole(lexeme) if wanted is None else lexeme == wanted
+            for lexeme, wanted in zip(window[at : at + size], template.before, strict=True)
         ):
             continue
-        said = template.after[template.head : len(template.after) - template.tail]
-        text = "".join(one if isinstance(one, str) else one[0] + window[one[1]].strip() for one in said)
-        replaced = window[template.head : size - template.tail]
-        if replaced:  # blanks before what is replaced stay as they are there
-            text = replaced[0][: len(replaced[0]) - len(replaced[0].lstrip())] + text.lstrip()
-        edit = Edit(starts[at + template.head], starts[at + size - template.tail], text)
-        if line[edit.start : edit.end] != text:
-            yield edit
+        first, last = at + template.head, at + size - template.tail
+        start = found[first].start() if first < len(found) else found[first - 1].end()
+        indent = _indent(text[text.rfind("\n", 0, found[at].end()) + 1 :])
+        parts: list[str] = []
+        for one in template.after[template.head : len(template.after) - template.tail]:
+            blanks, said = (_blanks(one), one.strip()) if isinstance(one, str) else (one[0], window[at + one[1]])
+            if "\n" in blanks:
+                line_end, _, own = blanks.rpartition("\n")
+                if not own.startswith(template.indent):
+                    return
+                blanks = f"{line_end}\n{indent}{own[len(template.indent) :]}"
+            parts.append(blanks + said)
+        said = "".join(parts)
+        end = found[last - 1].end() if last > first else start
+        if last > first and "\n" not in _blanks(said):  # blanks before what is replaced stay as they are there
+            start += len(_blanks(found[first][0]))
+            said = said[len(_blanks(said)) :]
+            if not said:  # what is taken away takes its blanks along
+                start = found[first].start()
+        if text[start:end] != said:
+            yield Edit(start, end, said)
+
+
+def _blanks(lexeme: str) -> str:
+    return lexeme[: len(lexeme) - len(lexeme.lstrip())]
+
+
+def _indent(line: str) -> str:
+    return _blanks(line.split("\n", 1)[0])
 
 
 def _is_hole(lexeme: str) -> bool:
-    return is_word(lexeme) or lexeme.strip()[:1].isdigit()
+    return is_word(lexeme.strip()) or lexeme.strip()[:1].isdigit()
 
 
 def _alike(a: str, b: str) -> bool:
     """Two names, or two numbers."""
-    return _is_hole(a) and _is_hole(b) and is_word(a) == is_word(b)
+    return _is_hole(a) and _is_hole(b) and is_word(a.strip()) == is_word(b.strip())
 
 
 def _says_enough(template: Template) -> bool:
@@ -149,10 +234,10 @@ def _says_enough(template: Template) -> bool:
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """Lexemes that both begin with. The blanks before the first one of a line are none of it."""
+    """Lexemes that both begin with, whatever the blanks before them but for the ends of lines."""
     count = 0
     for x, y in zip(a, b, strict=False):
-        if x != y:
+        if x.strip() != y.strip() or ("\n" in x) is not ("\n" in y):
             break
         count += 1
     return count
