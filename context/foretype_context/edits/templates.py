@@ -199,8 +199,8 @@ def matches(template: Template, text: str) -> Iterator[Edit]:
             parts.append(blanks + said)
         said = "".join(parts)
         end = found[last - 1].end() if last > first else start
-        if last > first and "\n" not in _blanks(said):  # blanks before what is replaced stay as they are there
-            start += len(_blanks(found[first][0]))
+        if last > first and ("\n" in (own := _blanks(found[first][0])) or "\n" not in _blanks(said)):
+            start += len(own)  # blanks before what is replaced stay as they are there
             said = said[len(_blanks(said)) :]
             if not said:  # what is taken away takes its blanks along
                 start = found[first].start()
