@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from context.typing_editor import Editor
+from context.typing_editor import Editor, applied
 from foretype_context.edits.next_edit import SETTLED_S, Evidence
 from foretype_context.syntax.parsing import parse_bounded
 from foretype_context.text.document import Edit
@@ -135,4 +135,5 @@ def test_any_keys_give_an_edit_of_the_text_or_nothing(keys: list[tuple[int, int,
         if tree is None:
             continue
         one = editor.edits.next(editor.text, tree.root_node, source, start, editor.now_s + 1, lambda _: True)
-        assert one is None or 0 <= one.edit.start < one.edit.end <= len(editor.text)
+        assert one is None or 0 <= one.edit.start <= one.edit.end <= len(editor.text)
+        assert one is None or one.jump_only or applied(editor.text, one.edit) != editor.text
