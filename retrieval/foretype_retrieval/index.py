@@ -7,7 +7,7 @@ Scores do not depend on how files are spread over segments: statistics are taken
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -167,6 +167,20 @@ class Index:
                     return []
                 hits += self._keys(at, alive)
         return sorted(hits)
+
+    def holding(self, terms: Collection[str], limit: int) -> list[str]:
+        """Paths of at most `limit` files that hold all these terms in one chunk, in their order."""
+        paths: set[str] = set()
+        for at, part in enumerate(self._parts):
+            common: Array | None = None
+            for term in terms:
+                postings = part.segment.postings(term)
+                chunks = np.zeros(0, np.int32) if postings is None else postings[0]
+                common = chunks if common is None else np.intersect1d(common, chunks, assume_unique=True)
+            if common is not None:
+                alive = common if part.whole else common[part.alive[common]]
+                paths.update(key[0] for key in self._keys(at, alive))
+        return sorted(paths)[:limit]
 
     def by_terms(self, terms: Mapping[str, float], limit: int) -> Ranking:
         """BM25 over sub-words, best first; see :meth:`word_scores`."""

@@ -19,6 +19,7 @@ from foretype_context.text.uris import path_of_uri
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.indexing import Progress
 from foretype_retrieval.search import NEAR_LINES, Hit, Query, query_at, search
+from foretype_retrieval.terms import subwords
 from foretype_retrieval.watch import Workspace
 
 __all__ = ["RetrievalSource", "open_source", "path_of"]
@@ -78,6 +79,15 @@ class RetrievalSource:
             if len(self._remembered) > _REMEMBERED:
                 self._remembered.popitem(last=False)
         return found
+
+    def holding(self, root: Path, word: str, limit: int) -> list[Path]:
+        """At most `limit` files of an open folder that may hold an identifier, in the order of their paths. Reads none of them."""
+        workspace = self._named.get(root)
+        index = None if workspace is None else workspace.index
+        terms = subwords(word)
+        if index is None or not terms:
+            return []
+        return [root / path for path in index.holding(terms, limit)]
 
     def opened(self, uri: str, text: str) -> None:
         """A document is open in the editor: its text counts, not its file's."""

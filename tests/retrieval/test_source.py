@@ -167,3 +167,15 @@ def test_only_files_have_a_path(uri: str, path: str | None) -> None:
 def test_the_package_costs_no_torch_and_no_faiss_to_import() -> None:
     code = "import sys, foretype_retrieval.source; sys.exit(any(name in sys.modules for name in ('torch', 'faiss')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_files_that_may_hold_a_name_are_told_without_reading_them(opened: tuple[Path, RetrievalSource]) -> None:
+    root, source = opened
+    found = source.holding(root, "Basket", 8)
+    assert found == sorted(found) and root / "shop/cart.py" in found
+    assert source.holding(root, "Basket", 1) == found[:1]
+    assert source.holding(root, "nobody_has_this", 8) == source.holding(root, "if", 8) == []
+    assert source.holding(root / "elsewhere", "Basket", 8) == []
+    (root / "shop/cart.py").unlink()
+    source.saved((root / "shop/cart.py").as_uri())
+    until(lambda: root / "shop/cart.py" not in source.holding(root, "Basket", 8))

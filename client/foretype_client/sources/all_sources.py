@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -114,6 +115,24 @@ class Sources:
         for source in self._hosted:
             source.ask(SnippetRequest(bare, offset, limit, partial(self._deliver, gathering, source.name)))
         return gathering
+
+    async def holding(self, root: Path, word: str, *, limit: int, timeout_s: float) -> list[Path]:
+        """Files of an open folder that may hold an identifier, of all sources that answer in time. They are not read, and may be gone."""
+        answers: list[asyncio.Future[list[Path]]] = []
+        for source in self._hosted:
+            answer = asyncio.get_running_loop().create_future()
+            answers.append(answer)
+            source.holding(root, word, limit, partial(self._answer, answer))
+        if not answers:
+            return []
+        done, _ = await asyncio.wait(answers, timeout=timeout_s)
+        return sorted({path for one in done for path in one.result()})[:limit]
+
+    def _answer(self, answer: asyncio.Future[list[Path]], found: list[Path]) -> None:
+        try:
+            self._call_soon(lambda: None if answer.done() else answer.set_result(found))
+        except RuntimeError:
+            pass  # the loop is closed: nobody listens any more
 
     def noted(self, gathered: Gathered) -> None:
         """Counts what was late or failed, for the status."""

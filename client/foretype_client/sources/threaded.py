@@ -56,7 +56,7 @@ class ThreadedSource:
     """One source and its thread.
 
     A source has `snippets` (:class:`foretype_context.prompt.sources.SnippetSource`), and as many as it likes of `opened(uri, text)`,
-    `changed(uri, text)`, `saved(uri)`, `closed(uri)`, `folders(roots)`, `cancel(root)`, `wait(timeout_s)`, `status()` and
+    `holding(root, word, limit)` (files of a folder that may hold an identifier), `changed(uri, text)`, `saved(uri)`, `closed(uri)`, `folders(roots)`, `cancel(root)`, `wait(timeout_s)`, `status()` and
     `close()`; all but `status`, `cancel` and `wait` are called by this thread.
 
     Args:
@@ -88,6 +88,17 @@ class ThreadedSource:
         """Ask; a question that still waits is forgotten."""
         with self._state:
             self._question = question
+            self._state.notify()
+
+    def holding(self, root: Path, word: str, limit: int, deliver: Callable[[list[Path]], object]) -> None:
+        """Ask for files that may hold an identifier; the answer comes in the source's thread, and is empty where it knows none."""
+
+        def answer() -> None:
+            known = getattr(self._source, "holding", None)
+            deliver((self._guarded("holding", known, root, word, limit) or []) if known is not None else [])
+
+        with self._state:
+            self._told.append((_CALL, (answer,)))
             self._state.notify()
 
     def last(self, uri: str) -> SnippetAnswer | None:

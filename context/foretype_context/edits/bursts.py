@@ -106,7 +106,7 @@ class Bursts:
     def _told(self, edits: Sequence[Edit], after: str, *, accepted: bool) -> How:
         if accepted:
             return How.ACCEPTED
-        if after != self._base and _digest(after) in self._past:
+        if (after != self._base or self._how is How.ACCEPTED) and _digest(after) in self._past:
             return How.UNDONE
         inserted = "".join(edit.text for edit in edits)
         if len(edits) > 2 or _same_but_blanks(self._text, after):
