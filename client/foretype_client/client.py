@@ -46,6 +46,7 @@ from foretype_client.session.session import Session
 from foretype_client.sources.all_sources import Sources
 from foretype_client.sources.loading import host
 from foretype_client.telemetry.feeling import Feeling
+from foretype_client.telemetry.next_edits import NextEditLog
 from foretype_client.telemetry.observer import FlowObserver, Observers
 from foretype_client.telemetry.recorder import Recorder
 from foretype_client.telemetry.sender import Telemetry, head_of
@@ -211,13 +212,14 @@ def _same_prompts(one: Profile, other: Profile) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A session, a flow, and what makes prompts for them."""
+    """A session, a flow, and what makes prompts for them; `feeling` and `next_edits` are there with telemetry alone."""
 
     session: Session
     flow: CompletionFlow
     assemblers: Assemblers
     sources: Sources
     feeling: Feeling | None = None
+    next_edits: NextEditLog | None = None
 
     @property
     def assembler(self) -> Assembler | None:
@@ -359,7 +361,8 @@ async def open_client(
         background.append(asyncio.create_task(telemetry.run(), name="foretype telemetry"))
         background[-1].add_done_callback(_telemetry_ended)
     try:
-        yield Client(session, flow, assemblers, asked, feeling)
+        log = None if telemetry is None else telemetry.recorder.next_edits
+        yield Client(session, flow, assemblers, asked, feeling, log)
     finally:
         for task in background:
             task.cancel()

@@ -51,11 +51,29 @@ def test_every_kind_is_read() -> None:
         event("dismiss", 6, id="i4", shown="i4", kind="typed_over"),
         survive(7, "i4", 30, 8, 2),
         event("typing", 8, keys=40, deletions=2),
+        event(
+            "next_edit", 10, id="n1", chain="n1", order=1, evidence="rename", end="accepted", visible_ms=9.0, inserted=4,
+            deleted=5,
+        ),
+        event(
+            "next_survive", 11, id="n1", age_s=300, inserted=4, inserted_kept=4, deleted=5, deleted_kept=5,
+        ),
         sample(9, "text"),
-    )
+    )  # fmt: skip
     assert not received.refused
     assert [made[EVENT_COLUMNS.index("kind")] for made in received.rows] == (
-        ["opportunity", "request", "result", "display", "accept", "dismiss", "survive", "typing"]
+        [
+            "opportunity",
+            "request",
+            "result",
+            "display",
+            "accept",
+            "dismiss",
+            "survive",
+            "typing",
+            "next_edit",
+            "next_survive",
+        ]
     )
     ((day, kept),) = received.samples
     assert (day, kept.prefix) == ("2026-09-22", "text")

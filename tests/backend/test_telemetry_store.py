@@ -139,6 +139,35 @@ async def test_what_a_report_needs_is_counted_by_editor_and_model(store: Store) 
     assert got.retained == {30: 8}
 
 
+async def test_next_edits_are_summed_apart_from_suggestions(store: Store) -> None:
+    def next_edit(seq: int, end: str, **more: Any) -> dict[str, Any]:
+        told = {"evidence": "rename", "visible_ms": 900.0, "inserted": 4, "deleted": 5, "chain": "n1", "order": seq}
+        return event("next_edit", seq, id=f"n{seq}", end=end, **told, **more)
+
+    def later(seq: int, age_s: int, kept: int, **more: Any) -> dict[str, Any]:
+        told = {"inserted": 4, "deleted": 5, "inserted_kept": min(kept, 4), "deleted_kept": max(kept - 4, 0)}
+        return event("next_survive", seq, id="n1", age_s=age_s, **told, **more)
+
+    made = rows(
+        next_edit(1, "accepted", jump=True, jumped=True, elsewhere=True),
+        next_edit(2, "accepted"),
+        next_edit(3, "rejected", jump=True),
+        next_edit(4, "typed"),
+        later(5, 30, 9),
+        later(6, 300, 9),
+        later(7, 300, 0, reversed=True),
+    )
+    await store.write(made)
+    await refresh(store, {("default", "2026-09-22")})
+    (got,) = await figures(store)
+    counted = {name.removeprefix("next_"): got.counts[name] for name in NEXT_EDITS}
+    assert counted == {
+        "shown": 4, "accepted": 2, "rejected": 1, "jumps": 2, "jumped": 1,
+        "measured": 18, "kept": 9, "looked_at": 2, "reversed": 1,
+    }  # fmt: skip
+    assert (got.counts["sessions"], got.counts["accepts"], got.retained) == (0, 0, {})
+
+
 async def test_sums_follow_late_events_and_are_split_by_what_they_are_asked_for(store: Store) -> None:
     midnight = NOON_MS + DAY_MS // 2
     await store.write(rows(opportunity(1), display(2, "a", 900.0, t_ms=midnight - 1), opportunity(3, language="go")))
@@ -221,7 +250,9 @@ async def back_to(version: str, connection: AsyncConnection) -> None:
         await connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
     await connection.run_sync(migrate, SCHEMA, "it", True, version)
     made = rows(opportunity(1))[0]
-    unknown = {"experiment", "block", "first_ms"} | (set() if version == "0003" else {"editor", "model"})
+    unknown = {"0004": set[str](), "0003": {"experiment", "block", "first_ms"}}.get(
+        version, {"experiment", "block", "first_ms", "editor", "model"}
+    )
     known = [name for name in EVENT_COLUMNS if name not in unknown]
     values = {name: value for name, value in zip(EVENT_COLUMNS, made, strict=True) if name in known}
     names = ", ".join(f":{name}" for name in known)
@@ -238,10 +269,11 @@ async def back_to(version: str, connection: AsyncConnection) -> None:
         await connection.execute(text(f"INSERT INTO daily_survival VALUES ({keys}, 300, 2, 20, 12, 1)"))
 
 
-ADDED = ("accepts", "awaited", "cancelled", "result_characters", "judged", "parsed", "keys", "deletions")
+NEXT_EDITS = tuple(name for name in COUNTERS if name.startswith("next_"))
+ADDED = ("accepts", "awaited", "cancelled", "result_characters", "judged", "parsed", "keys", "deletions", *NEXT_EDITS)
 
 
-@pytest.mark.parametrize("version", ["0001", "0002", "0003"])
+@pytest.mark.parametrize("version", ["0001", "0002", "0003", "0004"])
 async def test_a_store_of_a_former_version_is_upgraded_with_what_it_holds(store: Store, version: str) -> None:
     async with store.transaction() as connection:
         await back_to(version, connection)

@@ -40,6 +40,8 @@ __all__ = [
     "Display",
     "Event",
     "Feel",
+    "NextEdit",
+    "NextSurvive",
     "Opportunity",
     "Request",
     "Result",
@@ -243,6 +245,49 @@ class Feel(_Event, frozen=True, kw_only=True, tag="feel"):
     suggestions: Count
 
 
+class NextEdit(_Event, frozen=True, kw_only=True, tag="next_edit"):
+    """A next edit that was visible, told when it no longer is; `at_ms` is when it came.
+
+    Attributes:
+        chain, order: the first one of those that followed each other by acceptance, and its number among them, from 1.
+        evidence: what it rested on.
+        end: `accepted`, `rejected` (Esc), `typed`, `moved`, `replaced`, `hidden`, `closed`.
+        inserted, deleted: characters.
+        elsewhere: it is of another file.
+        jump: it was too far for a diff in place: only where it is was shown at first; `jumped`: the user went there.
+    """
+
+    id: Id
+    chain: Id
+    order: Count
+    evidence: Label
+    end: Label
+    visible_ms: Milliseconds
+    inserted: Count
+    deleted: Count
+    elsewhere: bool = False
+    jump: bool = False
+    jumped: bool = False
+
+
+class NextSurvive(_Event, frozen=True, kw_only=True, tag="next_survive"):
+    """What is left of a next edit `age_s` after it was taken.
+
+    Attributes:
+        inserted, deleted: characters of the edit.
+        inserted_kept, deleted_kept: the same where what was inserted still stands there, what was deleted is still gone; else 0.
+        reversed: its lines are as they were before.
+    """
+
+    id: Id
+    age_s: Count
+    inserted: Count
+    inserted_kept: Count
+    deleted: Count
+    deleted_kept: Count
+    reversed: bool = False
+
+
 class Sample(_Event, frozen=True, kw_only=True, tag="sample"):
     """Text around a suggestion, and the suggestion: only where the tenant has opted in (`store_text`)."""
 
@@ -254,4 +299,17 @@ class Sample(_Event, frozen=True, kw_only=True, tag="sample"):
     accepted: bool
 
 
-Event = Opportunity | Request | Result | Display | Accept | Dismiss | Survive | Typing | Feel | Sample
+Event = (
+    Opportunity
+    | Request
+    | Result
+    | Display
+    | Accept
+    | Dismiss
+    | Survive
+    | Typing
+    | Feel
+    | NextEdit
+    | NextSurvive
+    | Sample
+)

@@ -23,6 +23,10 @@ DEFINITIONS: Final = {
     "keystrokes_saved": "(characters accepted and kept for 30 s - accepts) / (keys and deletions typed by hand + those characters)",
     "cancel_rate": "requests somebody waited for, and then typed on or went away / requests somebody waited for",
     "parses": "texts found that add no error of syntax in place / texts found that a grammar could judge",
+    "next_edit_acceptance": "next edits that were accepted / next edits that were shown",
+    "next_edit_jumps": "next edits that were jumped to / next edits that were too far to be shown in place",
+    "next_edit_kept": "characters that accepted next edits inserted or deleted, and that still are so after five minutes / all of them",
+    "next_edit_reversed": "accepted next edits whose lines are as before after five minutes / accepted next edits seen then",
     "cost_per_accepted_token": "price of all tokens computed / accepted tokens (accepted characters times tokens per character)",
     "interval": f"{METHOD}; of a ratio that is no share: linearised, by user",
 }
@@ -80,6 +84,10 @@ def figures_of(group: Sequence[Sums], costs: Costs | None) -> dict[str, Any]:
         "keystrokes_saved": _plain(clustered(_keys(everybody))),
         "cancel_rate": counts("cancelled", "awaited"),
         "parses": counts("parsed", "judged"),
+        "next_edit_acceptance": counts("next_accepted", "next_shown"),
+        "next_edit_jumps": counts("next_jumped", "next_jumps"),
+        "next_edit_kept": counts("next_kept", "next_measured"),
+        "next_edit_reversed": counts("next_reversed", "next_looked_at"),
         "cost_per_accepted_token": None,
     }
     if costs is not None:

@@ -41,6 +41,10 @@ _WRITTEN: Final[dict[str, tuple[Callable[[float], str], str]]] = {
     "keystrokes_saved": (_percent, "keys"),
     "cancel_rate": (_percent, "requests"),
     "parses": (_percent, "texts"),
+    "next_edit_acceptance": (_percent, "next edits shown"),
+    "next_edit_jumps": (_percent, "far next edits"),
+    "next_edit_kept": (_percent, "characters of next edits"),
+    "next_edit_reversed": (_percent, "accepted next edits"),
     "cost_per_accepted_token": (_price, "accepted tokens"),
 }
 

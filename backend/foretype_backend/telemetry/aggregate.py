@@ -20,7 +20,9 @@ from foretype_backend.telemetry.store import Store
 __all__ = ["Figures", "figures", "refresh"]
 
 _E = events.c
-_COUNTED: Final = ("opportunity", "request", "result", "typing")
+_COUNTED: Final = ("opportunity", "request", "result", "typing", "next_edit", "next_survive")
+_NEXT_AGE_S: Final = 300
+"""At which it is counted whether next edits were taken back."""
 _WAITED_FOR: Final = ("interactive", "block", "")
 """Classes of requests; older clients do not name it."""
 _GIVEN_UP: Final = ("cancelled", "dropped")
@@ -58,6 +60,11 @@ def _sum_of(kind: str, column: Any = None) -> Any:
 def _simple(tenant: str, day: str) -> Select[Any]:
     """Counters that need no grouping by session. A request's tokens stand in `characters` (prompt) and `lines` (cached)."""
     waited = and_(_E.kind == "result", _E.source.in_(_WAITED_FOR))
+    later = and_(_E.kind == "next_survive", _E.age_s == _NEXT_AGE_S)
+
+    def ended(label: str) -> Any:
+        return func.sum(case((and_(_E.kind == "next_edit", _E.label == label), 1), else_=0))
+
     empty = case((and_(_E.kind == "result", _E.characters == 0), 1), else_=0)
     return (
         select(
@@ -76,6 +83,15 @@ def _simple(tenant: str, day: str) -> Select[Any]:
             _sum_of("opportunity", _E.lines).label("parsed"),
             _sum_of("typing", _E.characters).label("keys"),
             _sum_of("typing", _E.lines).label("deletions"),
+            _sum_of("next_edit").label("next_shown"),
+            ended("accepted").label("next_accepted"),
+            ended("rejected").label("next_rejected"),
+            _sum_of("next_edit", _E.age_s).label("next_jumps"),
+            _sum_of("next_edit", _E.arc).label("next_jumped"),
+            func.sum(case((later, _E.characters), else_=0)).label("next_measured"),
+            func.sum(case((later, _E.arc), else_=0)).label("next_kept"),
+            func.sum(case((later, 1), else_=0)).label("next_looked_at"),
+            func.sum(case((later, _E.lines), else_=0)).label("next_reversed"),
         )
         .where(_E.tenant == tenant, _E.day == day, _E.kind.in_(_COUNTED))
         .group_by(*(_E[name] for name in DIMENSIONS))

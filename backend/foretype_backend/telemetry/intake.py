@@ -30,6 +30,8 @@ from foretype_wire.telemetry import (
     Id,
     Milliseconds,
     Name,
+    NextEdit,
+    NextSurvive,
     Opportunity,
     Request,
     Result,
@@ -90,7 +92,20 @@ class _Unknown(msgspec.Struct, frozen=True):
 
 _KINDS: Final[dict[str, type[Any]]] = {
     str(kind.__struct_config__.tag): kind
-    for kind in (Opportunity, Request, Result, Display, Accept, Dismiss, Survive, Typing, Feel, Sample)
+    for kind in (
+        Opportunity,
+        Request,
+        Result,
+        Display,
+        Accept,
+        Dismiss,
+        Survive,
+        Typing,
+        Feel,
+        NextEdit,
+        NextSurvive,
+        Sample,
+    )
 }
 _FIELDS: Final = {name: frozenset((*kind.__struct_fields__, "event")) for name, kind in _KINDS.items()}
 
@@ -216,6 +231,20 @@ def _parts(event: Event) -> list[Any]:
             # The p95 in microseconds: a column of whole numbers is free.
             p95_us = round(event.p95_ms * 1000)
             return ["", "", "", event.answer, "", p95_us, event.suggestions, event.p50_ms, 0, 0, {}]
+        case NextEdit():
+            data = {"order": event.order, "elsewhere": event.elsewhere}
+            # `age_s` says whether it was a jump at first, `arc` whether the user went there.
+            return [
+                event.id, event.chain, "", event.end, event.evidence, event.inserted, event.deleted, event.visible_ms,
+                int(event.jump), int(event.jumped), data,
+            ]  # fmt: skip
+        case NextSurvive():
+            data = {"inserted_kept": event.inserted_kept, "deleted_kept": event.deleted_kept}
+            label = "reversed" if event.reversed else ""
+            kept = event.inserted_kept + event.deleted_kept
+            return [
+                event.id, "", "", label, "", event.inserted + event.deleted, int(event.reversed), 0.0, event.age_s, kept, data
+            ]  # fmt: skip
         case Sample():  # goes to the blob store, never to a row
             raise TypeError("a sample is no row")
 

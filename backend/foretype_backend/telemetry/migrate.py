@@ -10,7 +10,7 @@ from foretype_backend.telemetry.schema import metadata
 
 __all__ = ["HEAD", "SCHEMA"]
 
-HEAD: Final = "0004"
+HEAD: Final = "0005"
 SCHEMA: Final = Schema(
     metadata=metadata,
     migrations=Path(__file__).with_name("migrations"),

@@ -115,6 +115,15 @@ COUNTERS: Final = (
     "parsed",
     "keys",
     "deletions",
+    "next_shown",
+    "next_accepted",
+    "next_rejected",
+    "next_jumps",
+    "next_jumped",
+    "next_measured",
+    "next_kept",
+    "next_looked_at",
+    "next_reversed",
 )
 
 
@@ -130,7 +139,9 @@ daily: Final = Table(
 )
 """Sums by day, from `events`; kept longer than those. `read_T` counts suggestion sessions visible for T ms, or accepted;
 `awaited` the results of requests that somebody waited for, of which `cancelled` were given up; `judged` texts that a grammar
-could judge, of which `parsed` add no error."""
+could judge, of which `parsed` add no error. `next_…` are of next edits: those that were shown, and of these accepted, rejected by Esc,
+shown as a jump at first, and jumped to; characters inserted or deleted by those that were taken, measured after five minutes, and of these
+kept; accepted ones looked at after five minutes, and of these taken back."""
 
 daily_survival: Final = Table(
     "daily_survival",

@@ -47,6 +47,7 @@ from foretype_client.flow.inflight import Flight
 from foretype_client.flow.question import Question
 from foretype_client.flow.suggestion import Outcome, Suggestion
 from foretype_client.policy.trigger import SkipReason
+from foretype_client.telemetry.next_edits import NextEditLog
 from foretype_client.telemetry.survival import Due, Measured, Survival
 
 __all__ = ["Recorder"]
@@ -154,6 +155,7 @@ class Recorder:
         self.shown: Latencies = Latencies()
         self.changed_s: float = -math.inf
         self.survival: Survival = Survival()
+        self.next_edits: NextEditLog = NextEditLog(self._add, clock)
         self._feedback = feedback
         self._clock = clock
         self._began_s = clock()
@@ -175,6 +177,7 @@ class Recorder:
     def take(self, *, everything: bool = False) -> list[Event]:
         """Events since the last call; with `everything`, what was typed in the minute that is not over too."""
         now_s = self._clock()
+        self.next_edits.measure()
         for language, typed in list(self._typed.items()):
             if everything or now_s - typed.since_s >= _TYPING_S:
                 del self._typed[language]
@@ -319,9 +322,11 @@ class Recorder:
         if former is not None:
             self._count(snapshot, former)
         self.survival.changed(snapshot.uri, snapshot.text)
+        self.next_edits.changed(snapshot.uri, snapshot.text)
 
     def closed(self, uri: str) -> None:
         self.survival.closed(uri)
+        self.next_edits.closed(uri)
         self._current.pop(uri, None)
 
     def felt(self, answer: str) -> None:
