@@ -84,6 +84,7 @@ class GatewayClient:
                 finally:
                     parts.documents.follow(None)
                     parts.chat.use(None)
+                    parts.next_edits.tell(None)
 
     async def _follow(self, client: Client, options: Options) -> None:
         """Attach the flow and report its state, until the options ask for another client."""
@@ -95,6 +96,7 @@ class GatewayClient:
         client.flow.grew.add(lambda uri, suggestion: parts.suggestions.grew(uri, suggestion.id))
         parts.documents.follow(client.flow)
         parts.chat.use(Tiers(client))
+        parts.next_edits.tell(client.next_edits)
         while not _needs_another_client(options, parts.settings.options):
             self._report(client)
             parts.status.indexed(parts.documents.sources_status())

@@ -90,7 +90,9 @@ class Server(LanguageServer):
 
     @property
     def parts(self) -> Parts:
-        return Parts(self.editor, self.settings, self.documents, self.status, self.suggestions, self.chat)
+        return Parts(
+            self.editor, self.settings, self.documents, self.status, self.suggestions, self.next_edits, self.chat
+        )
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Into the log; pygls would open a pop-up."""

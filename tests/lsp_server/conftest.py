@@ -143,7 +143,9 @@ async def settle():
 
 @pytest.fixture
 async def client():
-    return Client()
+    client = Client()
+    yield client
+    client.server.next_edits.close()
 
 
 @pytest.fixture

@@ -3,70 +3,14 @@
 import asyncio
 
 import pytest
-from foretype_lsp.next_edit.handlers import DID_SHOW, ENDED, JUMPED, QUESTION
+from foretype_lsp.documents.positions import Lines, Position, split_lines
+from foretype_lsp.next_edit import policy
+from foretype_lsp.next_edit.handlers import JUMPED, QUESTION
 from foretype_lsp.next_edit.offers import ACCEPT_COMMAND
-
-URI = "file:///w/a.py"
-AREA = "def area(width, height):\n    if width < 0:\n        return 0\n    return width * height\n"
-
-
-class Typist:
-    """Types in one document and asks for the next edit."""
-
-    def __init__(self, client, text=AREA, uri=URI, language="python"):
-        self.client, self.uri, self.version = client, uri, 1
-        client.open(text, uri=uri, language=language)
-
-    @property
-    def text(self):
-        return self.client.text(self.uri)
-
-    def replace(self, line, start, end, text):
-        self.version += 1
-        at = {"start": {"line": line, "character": start}, "end": {"line": line, "character": end}}
-        self.client.change({"range": at, "text": text}, uri=self.uri, version=self.version)
-
-    def retype(self, line, start, old, new):
-        """Key by key."""
-        for end in range(start + len(old), start, -1):
-            self.replace(line, end - 1, end, "")
-        for offset, character in enumerate(new):
-            self.replace(line, start + offset, start + offset, character)
-
-    def ask(self, line=0, character=0, version=None):
-        document = {"uri": self.uri, "version": self.version if version is None else version}
-        return self.client.request(QUESTION, textDocument=document, position={"line": line, "character": character})
-
-    async def next(self, line=0, character=0):
-        return await self.answer(self.ask(line, character))
-
-    async def answer(self, id):
-        """The edit, or None."""
-        edits = (await answered(self.client, id))["result"]["edits"]
-        assert len(edits) <= 1
-        return edits[0] if edits else None
-
-    def show(self, edit):
-        self.client.notify(DID_SHOW, item={"command": edit["command"]})
-
-    def end(self, edit, reason="rejected"):
-        self.client.notify(ENDED, id=edit["data"]["id"], reason=reason)
-
-    def take(self, edit):
-        assert edit["textDocument"] == {"uri": self.uri, "version": self.version}
-        start, end = edit["range"]["start"], edit["range"]["end"]
-        assert start["line"] == end["line"]
-        self.replace(start["line"], start["character"], end["character"], edit["text"])
-        self.client.request("workspace/executeCommand", **{k: edit["command"][k] for k in ("command", "arguments")})
-
-
-async def answered(client, id):
-    async with asyncio.timeout(60):
-        while not client.answers(id):
-            client.arrived.clear()
-            await client.arrived.wait()
-    (answer,) = client.answers(id)
-    return answer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lsp_server.conftest import Client
+from lsp_server.next_edit_support import AREA, URI, Typist, answered
 
 
 @pytest.fixture
@@ -89,7 +33,7 @@ async def test_a_renamed_parameter_is_followed_place_by_place_and_then_there_is_
         "range": {"start": {"line": 1, "character": 7}, "end": {"line": 1, "character": 12}},
         "textDocument": {"uri": URI, "version": typist.version},
         "command": {"title": "Accept next edit", "command": ACCEPT_COMMAND, "arguments": [first["data"]["id"]]},
-        "data": {"id": first["data"]["id"], "evidence": "rename", "left": 1, "jumpOnly": False},
+        "data": {"id": first["data"]["id"], "evidence": "rename", "left": 1, "jumpOnly": False, "replaces": "width"},
     }
     typist.show(first)
     typist.client.notify(JUMPED, id=first["data"]["id"])
@@ -176,6 +120,78 @@ async def test_what_the_cursor_left_is_offered_again(typist):
     typist.show(edit)
     typist.end(edit, "moved")
     assert await typist.next(0, 13) is not None
+
+
+async def test_the_same_edit_asked_for_again_is_the_same(typist):
+    typist.retype(0, 9, "width", "size")
+    assert await typist.next(0, 13) == await typist.next(0, 0)
+
+
+class Log:
+    """Takes what becomes of next edits."""
+
+    def __init__(self, client):
+        self.outcomes = []
+        client.server.next_edits.tell(self)
+
+    def ended(self, outcome):
+        self.outcomes.append(outcome)
+
+
+async def test_what_became_of_those_that_were_shown_is_told_once(typist):
+    log = Log(typist.client)
+    typist.retype(0, 9, "width", "size")
+    first = await typist.next(0, 13)
+    assert log.outcomes == []
+    typist.show(first)
+    typist.take(first)
+    second = await typist.next(1, 11)
+    typist.show(second)
+    typist.client.notify(JUMPED, id=second["data"]["id"])
+    typist.end(second)
+    typist.end(second, "moved")
+    typist.replace(3, 0, 0, " ")
+    told = [(one.id, one.chain, one.order, one.end, one.jumped, one.elsewhere) for one in log.outcomes]
+    ids = [one["data"]["id"] for one in (first, second)]
+    assert told == [(ids[0], ids[0], 1, "accepted", False, False), (ids[1], ids[0], 2, "rejected", True, False)]
+    taken = log.outcomes[0].taken
+    assert (taken.before, taken.after, taken.old, taken.new) == (
+        "    if width < 0:", "    if size < 0:", "width", "size",
+    )  # fmt: skip
+    assert typist.text[taken.start :].startswith(taken.after)
+    assert log.outcomes[1].taken is None
+
+
+async def test_where_only_the_place_is_known_nothing_is_to_be_applied(client):
+    client.initialize()
+    typist = Typist(client, "def f(a):\n    return a\n\n\nprint(f(1))\n")
+    log = Log(client)
+    typist.replace(0, 7, 7, ", b")
+    edit = await typist.next(3, 0)
+    assert (edit["text"], edit["range"]["start"]) == ("", edit["range"]["end"])
+    assert (edit["data"]["evidence"], edit["data"]["jumpOnly"], edit["data"]["replaces"]) == ("signature", True, "")
+    assert edit["range"]["start"]["line"] == 4
+    typist.show(edit)
+    client.notify(JUMPED, id=edit["data"]["id"])
+    assert [(one.end, one.jump, one.jumped, one.inserted, one.taken) for one in log.outcomes] == [
+        ("accepted", True, True, 0, None)
+    ]
+
+
+async def test_one_that_was_never_shown_is_not_told(typist):
+    log = Log(typist.client)
+    typist.retype(0, 9, "width", "size")
+    await typist.next(0, 13)
+    typist.replace(3, 0, 0, " ")
+    assert log.outcomes == []
+
+
+async def test_typing_ends_what_was_shown(typist):
+    log = Log(typist.client)
+    typist.retype(0, 9, "width", "size")
+    typist.show(await typist.next(0, 13))
+    typist.replace(3, 0, 0, " ")
+    assert [one.end for one in log.outcomes] == ["typed"]
 
 
 async def test_nothing_after_an_undo(typist):
@@ -324,3 +340,112 @@ async def test_an_editor_that_sends_whole_texts_is_followed_too(client):
         typist.version = version
     edit = await typist.next(0, 13)
     assert edit["range"]["start"] == {"line": 1, "character": 7}
+
+
+class Notebook:
+    """Two code cells and one of text; what is typed in one is a change of the notebook."""
+
+    def __init__(self, client, *texts, languages=("python",) * 9):
+        self.client, self.uri, self.versions = client, "file:///w/a.ipynb", [1] * len(texts)
+        self.texts = list(texts)
+        cells = [{"kind": 2, "document": self.cell(at)} for at in range(len(texts))]
+        documents = [
+            {"uri": self.cell(at), "languageId": languages[at], "version": 1, "text": text}
+            for at, text in enumerate(texts)
+        ]
+        notebook = {"uri": self.uri, "notebookType": "jupyter-notebook", "version": 1, "cells": cells}
+        client.notify("notebookDocument/didOpen", notebookDocument=notebook, cellTextDocuments=documents)
+
+    def cell(self, at):
+        return f"{self.uri}#c{at}"
+
+    def replace(self, at, line, start, end, text):
+        self.versions[at] += 1
+        span = {"start": {"line": line, "character": start}, "end": {"line": line, "character": end}}
+        document = {"uri": self.cell(at), "version": self.versions[at]}
+        content = {"document": document, "changes": [{"range": span, "text": text}]}
+        self.client.notify(
+            "notebookDocument/didChange",
+            notebookDocument={"uri": self.uri, "version": 2},
+            change={"cells": {"textContent": [content]}},
+        )
+
+    async def next(self, at, line=0, character=0):
+        document = {"uri": self.cell(at), "version": self.versions[at]}
+        position = {"line": line, "character": character}
+        id = self.client.request(QUESTION, textDocument=document, position=position)
+        return (await answered(self.client, id))["result"]["edits"]
+
+
+async def test_a_cell_of_a_notebook_has_positions_and_versions_of_its_own(client):
+    client.initialize()
+    it = Notebook(client, "import os\n%time os.getcwd()\n", "# 😀\n" + AREA)
+    it.replace(1, 1, 9, 14, "size")
+    (edit,) = await it.next(1, 1, 0)
+    assert edit["textDocument"] == {"uri": it.cell(1), "version": 2}
+    assert edit["range"] == {"start": {"line": 2, "character": 7}, "end": {"line": 2, "character": 12}}
+
+
+async def test_a_cell_says_nothing_of_another_cell(client):
+    client.initialize()
+    it = Notebook(client, "width = 1\n", "print(width)\n")
+    it.replace(0, 0, 0, 5, "size")
+    assert await it.next(0, 0, 0) == []
+    assert len(await it.next(1, 0, 0)) == 1  # where it stands it may be asked for
+
+
+async def test_a_line_that_only_ipython_understands_is_left_alone(client):
+    client.initialize()
+    it = Notebook(client, "def f(width):\n    return width\n%time f(width=1)\n")
+    it.replace(0, 0, 6, 11, "size")
+    (edit,) = await it.next(0, 0, 0)
+    assert edit["range"]["start"]["line"] == 1
+    it.replace(0, 1, 11, 16, "size")
+    assert await it.next(0, 0, 0) == []
+
+
+_KEYS = st.lists(
+    st.tuples(st.integers(0, 80), st.integers(0, 3), st.sampled_from(["", "x", "é", "😀", "\r\n", "\n", "width", ")"])),
+    min_size=1,
+    max_size=4,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(before=_KEYS, after=_KEYS, windows=st.booleans(), asked=st.integers(0, 3))
+def test_no_answer_is_ever_an_edit_of_another_version(before, after, windows, asked):
+    async def session():
+        client = Client()
+        client.initialize(options={"nextEdit": {"eagerness": "high"}})
+        typist = Typist(client, AREA.replace("\n", "\r\n") if windows else AREA)
+        typist.replace(0, 9, 14, "size")
+        ids = {}
+        for keys in (before, after):
+            for at, removed, text in keys:
+                lines = split_lines(typist.text)
+                line = at % len(lines)
+                body = lines[line].rstrip("\r\n")
+                start = min(at, len(body))
+                end = min(start + removed, len(body))
+                typist.replace(line, *(len(body[:one].encode("utf-16-le")) // 2 for one in (start, end)), text)
+                if asked != 1:
+                    ids[typist.ask(0, 0)] = typist.version
+            if asked == 2:
+                await asyncio.sleep(0.03)
+        ids[typist.ask(0, 0)] = typist.version
+        for id, version in ids.items():
+            edit = await typist.answer(id)
+            if edit is None:
+                continue
+            assert version == typist.version == edit["textDocument"]["version"]
+            start, end = (
+                Position(edit["range"][one]["line"], edit["range"][one]["character"]) for one in ("start", "end")
+            )
+            lines = Lines(typist.text)
+            assert lines.part(lines.offset_at(start), lines.offset_at(end)) == edit["data"]["replaces"]
+        client.server.next_edits.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(policy, "SETTLED_S", 0.02)
+        patch.setattr(policy, "TYPING_S", 0.02)
+        asyncio.run(session())

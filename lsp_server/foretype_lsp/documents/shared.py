@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from foretype_client.sources.all_sources import Sources
@@ -111,13 +111,13 @@ class SharedDocuments:
         """Tell `flow` of documents from now on, in place of the one before."""
         self._flow = flow
         if flow is not None:
-            for held in self._useful():
+            for held in self.usable_ones():
                 flow.document_opened(held.snapshot())
 
     def use(self, sources: Sources) -> Sources:
         """Tell these sources of documents and folders from now on; the ones before, which nobody tells any more."""
         before, self._sources = self._sources, sources
-        for held in self._useful():
+        for held in self.usable_ones():
             sources.opened(held.document.uri, held.document.text)
         return before
 
@@ -196,5 +196,6 @@ class SharedDocuments:
             self._flow.document_closed(held.snapshot())
         self.closing.tell(held)
 
-    def _useful(self) -> Iterator[Held]:
-        return (held for held in self._documents if self.obstacle(held) is None)
+    def usable_ones(self) -> list[Held]:
+        """Documents that get suggestions."""
+        return [held for held in self._documents if self.obstacle(held) is None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.next_edit import SETTLED_S, NextEdit, NextEdits
 from foretype_context.syntax.languages import parser_for
 from foretype_context.syntax.neighbourhood import edited_tree
@@ -68,17 +69,32 @@ class Followed:
         """The developer did not want this edit of `text`."""
         self._engine.refused(text, edit)
 
-    def next(self, cursor: int) -> NextEdit | None:
+    def next(self, cursor: int, now_s: float = float("-inf")) -> NextEdit | None:
         """What is likely wanted next. Whoever asks has waited for as long as it takes."""
         root = self._root()
         if root is None:
             return None
-        settled_s = self._last_s + 2 * SETTLED_S
-        return self._engine.next(self.text, root, self.text.encode(), cursor, settled_s, self._parses)
+        return self._engine.next(self.text, root, self.text.encode(), cursor, self._settled_s(now_s), self._parses)
+
+    def elsewhere(self, path: str, now_s: float = float("-inf")) -> Elsewhere | None:
+        """What the edits of this document say of other files; `path` is its own, relative to its folder."""
+        root = self._root()
+        if root is None:
+            return None
+        return self._engine.elsewhere(path, self.text, root, self.text.encode(), self._settled_s(now_s))
+
+    def follow(self, elsewhere: Elsewhere, path: str) -> NextEdit | None:
+        """What another document's edits say of this one, at `path`."""
+        if elsewhere.token not in self.text or (root := self._root()) is None:
+            return None
+        return elsewhere.next(path, self._language, self.text, root, self.text.encode(), self._parses)
 
     def forget_tree(self) -> None:
         """It is made anew when somebody asks."""
         self._tree, self._fresh = None, False
+
+    def _settled_s(self, now_s: float) -> float:
+        return max(now_s, self._last_s + 2 * SETTLED_S)
 
     def _root(self) -> Node | None:
         """Of the text as it is now; None: no grammar, or too slow."""

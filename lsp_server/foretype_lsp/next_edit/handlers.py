@@ -9,7 +9,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from foretype_client.telemetry.next_edits import NextEditLog
 from foretype_context.edits.next_edit import NextEdit
+from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Edit
 
 from foretype_lsp import messages
@@ -19,11 +21,15 @@ from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.errors import InvalidParamsError
 from foretype_lsp.next_edit.offers import ACCEPT_COMMAND, Offer, Offers, item
 from foretype_lsp.next_edit.on_screen import OnScreen
+from foretype_lsp.next_edit.other_files import OtherFiles, Place
 from foretype_lsp.next_edit.policy import Pace, Told
 from foretype_lsp.next_edit.tracking import Tracking
 from foretype_lsp.settings import Settings
 
 __all__ = ["DID_SHOW", "ENDED", "JUMPED", "QUESTION", "NextEditing"]
+
+_NEAR_LINES: Final = 2
+"""Below the cursor; an edit there is shown in place."""
 
 QUESTION: Final = "textDocument/copilotInlineEdit"
 DID_SHOW: Final = "textDocument/didShowInlineEdit"
@@ -59,7 +65,11 @@ class NextEditing:
         self._tracking = Tracking(documents, clock)
         self._offers = Offers()
         self._pace = Pace()
+        self._others = OtherFiles(settings, documents, self._tracking, clock)
         self._live: dict[str, asyncio.Future[None]] = {}
+        self._taken: Offer | None = None
+        self._log: NextEditLog | None = None
+        documents.opening.add(self._opened)
         documents.changing.add(self._changed)
         documents.closing.add(self._closed)
         self.handlers: dict[str, Callable[[Any], Any]] = {
@@ -73,6 +83,10 @@ class NextEditing:
     def suggestion_accepted(self, uri: str) -> None:
         """The last change of a document was an inline suggestion that was taken."""
         self._tracking.accepted(uri)
+
+    def tell(self, log: NextEditLog | None) -> None:
+        """Tell what becomes of next edits to this one from now on; None: to nobody."""
+        self._log = log
 
     def close(self) -> None:
         self._tracking.close()
@@ -105,8 +119,11 @@ class NextEditing:
             self._on_screen.next_edit_shown(offer.asked_in, offer.version, offer.id)
 
     def _on_jumped(self, params: object) -> None:
-        if (offer := self._offers.get(messages.read(params, messages.NextEditJumped).id)) is not None:
+        offer = self._offers.get(messages.read(params, messages.NextEditJumped).id)
+        if offer is not None and not offer.ended:
             offer.jumped = True
+            if offer.found.jump_only:  # there is nothing else to take
+                self._take(offer)
 
     def _on_ended(self, params: object) -> None:
         ended = messages.read(params, messages.NextEditEnded)
@@ -115,8 +132,8 @@ class NextEditing:
             return
         if ended.reason == "rejected":
             self._pace.rejected(offer.told, self._clock())
-            self._tracking.refused(offer.uri, offer.text, offer.found.edit)
-        self._end(offer)
+            self._tracking.refused(offer.origin, offer.text, offer.found.edit)
+        self._end(offer, ended.reason)
 
     def _on_accepted(self, *arguments: Any) -> None:
         if len(arguments) != 1 or not isinstance(arguments[0], str):
@@ -127,6 +144,17 @@ class NextEditing:
 
     # What the documents tell
 
+    def _opened(self, held: Held) -> None:
+        """It may be the file that a next edit is of, and the editor has jumped to it."""
+        uri = held.document.uri
+        offer = self._offers.live(uri)
+        if offer is None or offer.asked_in == uri:
+            return
+        if offer.text == held.document.text:
+            self._tracking.expect(uri, None if offer.found.jump_only else offer.result)
+        else:
+            self._end(offer, "hidden")
+
     def _changed(self, held: Held) -> None:
         uri = held.document.uri
         self._supersede(uri, newer=False)
@@ -135,14 +163,14 @@ class NextEditing:
             if self._tracking.follows_acceptance(uri):
                 self._take(offer)
             else:
-                self._end(offer)
+                self._end(offer, "typed")
 
     def _closed(self, held: Held) -> None:
         uri = held.document.uri
         self._supersede(uri, newer=False)
         self._on_screen.closed(uri)
         if (offer := self._offers.live(uri)) is not None:
-            self._end(offer)
+            self._end(offer, "closed")
 
     # Inside
 
@@ -157,51 +185,90 @@ class NextEditing:
 
     async def _answer(self, asked_as: str, held: Open, position: Position, superseded: asyncio.Future[None]) -> _Answer:
         document, version = held.document, held.document.version
-        uri = document.uri
-        chained = self._tracking.follows_acceptance(uri)
-        wait_s = self._pace.wait_s(self._tracking.since_change(uri), self._clock(), chained=chained)
-        await asyncio.wait((superseded,), timeout=wait_s)
+        uri, cursor = document.uri, held.offset_at(position)
+        chained, typing = self._tracking.follows_acceptance(uri), self._tracking.is_at_last_change(uri, cursor)
+        quiet_s = self._tracking.since_change(uri)
+        await asyncio.wait(
+            (superseded,), timeout=self._pace.wait_s(quiet_s, self._clock(), chained=chained, typing=typing)
+        )
         if superseded.done():
             return _nothing()
-        cursor = held.offset_at(position)
         found = await self._tracking.next(document, cursor)
+        place: Place | None = None
+        if found is not None:
+            place = Place(asked_as, held.version, document.text, held.lines, found, uri)
+        elif isinstance(held, Held) and not superseded.done():
+            place = await self._others.next(held, superseded.done)
         now = self._documents.find(asked_as)
-        if superseded.done() or found is None or now is None:
+        if superseded.done() or place is None or now is None:
             return _nothing()
         if now.document is not document or document.version != version or self._documents.obstacle(now) is not None:
             return _nothing()
         if self._on_screen.has_inline(uri, version, cursor):
             return _nothing()
-        return self._offered(asked_as, now, found) or _nothing()
+        return self._offered(now, place, cursor, self._taken if chained else None) or _nothing()
 
-    def _offered(self, asked_as: str, held: Open, found: NextEdit) -> _Answer | None:
-        """The answer with an edit, where it is one of what was asked about, and may be shown."""
-        document, now_s = held.document, self._clock()
-        uri, text = document.uri, document.text
-        found = _with_line_ends_of(text, found)
+    def _offered(self, held: Open, place: Place, cursor: int, before: Offer | None) -> _Answer | None:
+        """The answer with an edit, where it is one of what it says it is, and may be shown.
+
+        Args:
+            before: the one that it follows, which was taken.
+        """
+        asked_in, now_s = held.document.uri, self._clock()
+        own = place.lines is held.lines
+        uri, first = (asked_in, held.offset_at(Position(0, 0))) if own else (place.uri, 0)
+        text, found = place.text, _with_line_ends_of(place.text, place.found)
         start, end, new = found.edit
-        first = held.offset_at(Position(0, 0))
-        if not _is_within(held, found.edit, first):
+        if not _is_within(place, found.edit, first) or (own and _is_masked(held, found.edit, first)):
             return None
         told = Told(uri, _line_of(text, found.edit), text[start:end], new)
-        eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(uri)
+        eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(place.origin)
         if not self._pace.allows(found.evidence, eagerness, told, quiet_s, now_s):
             return None
-        if (older := self._offers.live(uri)) is not None:
-            self._end(older)
-        offer = Offer(self._offers.new_id(), uri, uri, document.version, text, found, told, now_s)
+        if (older := self._offers.live(asked_in)) is not None:
+            if (older.uri, older.text, older.found) == (uri, text, found):  # the same, asked for again
+                return {"edits": [item(older.id, place.uri, place.version, found, place.lines, first)]}
+            self._end(older, "replaced")
+        id = self._offers.new_id()
+        chain, order = (before.chain, before.order + 1) if before is not None else (id, 1)
+        offer = Offer(
+            id=id,
+            uri=uri,
+            asked_in=asked_in,
+            version=held.document.version,
+            text=text,
+            origin=place.origin,
+            found=found,
+            told=told,
+            given_s=now_s,
+            chain=chain,
+            order=order,
+            jump=found.jump_only or uri != asked_in or _is_far(text, found.edit, cursor),
+        )
         self._offers.add(offer)
-        self._tracking.expect(uri, f"{text[:start]}{new}{text[end:]}")
-        return {"edits": [item(offer.id, asked_as, held.version, found, held.lines, first)]}
+        self._tracking.expect(uri, None if found.jump_only else offer.result)
+        return {"edits": [item(offer.id, place.uri, place.version, found, place.lines, first)]}
 
     def _take(self, offer: Offer) -> None:
         offer.accepted = True
+        self._taken = offer
         self._pace.accepted(self._clock())
-        self._end(offer)
+        self._end(offer, "accepted")
 
-    def _end(self, offer: Offer) -> None:
-        offer.ended = True
+    def _end(self, offer: Offer, reason: str) -> None:
+        """It is not on the screen any more; said of what was on it, once."""
         self._on_screen.next_edit_gone(offer.id)
+        if offer.ended:
+            return
+        offer.ended = True
+        if self._log is not None and (offer.shown_s is not None or offer.accepted):
+            held = self._documents.get(offer.uri)
+            language = language_of(offer.uri) if held is None else held.document.language
+            self._log.ended(offer.outcome(language, reason))
+
+
+def _is_far(text: str, edit: Edit, cursor: int) -> bool:
+    return edit.start < cursor or text.count("\n", cursor, edit.start) > _NEAR_LINES
 
 
 def _line_of(text: str, edit: Edit) -> str:
@@ -218,12 +285,15 @@ def _with_line_ends_of(text: str, found: NextEdit) -> NextEdit:
     return found._replace(edit=found.edit._replace(text=ends))
 
 
-def _is_within(held: Open, edit: Edit, first: int) -> bool:
-    """Whether an edit is one of what the editor calls this document: of a notebook's cell, and character for character."""
+def _is_within(place: Place, edit: Edit, first: int) -> bool:
+    """Whether an edit is one of what the editor calls this document, a notebook's cell too, character for character."""
     start, end = edit.start - first, edit.end - first
-    if start < 0 or end > held.lines.chars or "\ufffd" in edit.text:
+    if start < 0 or end > place.lines.chars or "\ufffd" in edit.text:
         return False
-    lines = held.lines.position_at(start).line, held.lines.position_at(end).line
-    if any(held.excluded_at(Position(line, 0)) for line in range(lines[0], lines[1] + 1)):
-        return False
-    return held.lines.part(start, end) == held.document.text[edit.start : edit.end]
+    return place.lines.part(start, end) == place.text[edit.start : edit.end]
+
+
+def _is_masked(held: Open, edit: Edit, first: int) -> bool:
+    """Whether it touches a line that the editor has otherwise: one that only IPython understands."""
+    lines = (held.lines.position_at(at - first).line for at in (edit.start, edit.end))
+    return any(held.excluded_at(Position(line, 0)) for line in lines)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
+from foretype_client.telemetry.next_edits import NextEditOutcome, TakenEdit
 from foretype_context.edits.next_edit import NextEdit
 from foretype_context.text.document import Edit
 
@@ -25,8 +26,11 @@ class Offer:
 
     Attributes:
         uri: of the document that it is an edit of; `asked_in` of the one that was asked about.
-        version: of the text in characters of which `found` is.
-        text: that text.
+        version: of `asked_in` when it was asked.
+        text: in characters of which `found` is.
+        chain, order: the first of those that followed each other by acceptance, and its number among them.
+        jump: it is not near enough to be shown in place.
+        origin: document whose edits say so.
         told: by what a refusal is remembered.
     """
 
@@ -35,13 +39,50 @@ class Offer:
     asked_in: str
     version: int
     text: str
+    origin: str
     found: NextEdit
     told: Told
     given_s: float
+    chain: str
+    order: int
+    jump: bool
     shown_s: float | None = None
     jumped: bool = False
     accepted: bool = False
     ended: bool = False
+
+    def outcome(self, language: str, end: str) -> NextEditOutcome:
+        """What became of it, for telemetry."""
+        start, stop, new = self.found.edit
+        old = self.text[start:stop]
+        taken: TakenEdit | None = None
+        if end == "accepted" and not self.found.jump_only:
+            first, last = self.text.rfind("\n", 0, start) + 1, self.text.find("\n", stop)
+            last = len(self.text) if last < 0 else last
+            before = self.text[first:last]
+            after = before[: start - first] + new + before[stop - first :]
+            taken = TakenEdit(self.uri, first, before, after, old, new)
+        return NextEditOutcome(
+            id=self.id,
+            chain=self.chain,
+            order=self.order,
+            language=language,
+            evidence=str(self.found.evidence),
+            end=end,
+            shown_s=self.given_s if self.shown_s is None else self.shown_s,
+            inserted=len(new),
+            deleted=len(old),
+            elsewhere=self.uri != self.asked_in,
+            jump=self.jump,
+            jumped=self.jumped,
+            taken=taken,
+        )
+
+    @property
+    def result(self) -> str:
+        """The text with the edit."""
+        start, end, new = self.found.edit
+        return f"{self.text[:start]}{new}{self.text[end:]}"
 
 
 class Offers:
@@ -64,8 +105,9 @@ class Offers:
         return self._all.get(id)
 
     def live(self, uri: str) -> Offer | None:
-        """The newest of a document that has not ended."""
-        return next((one for one in reversed(self._all.values()) if one.asked_in == uri and not one.ended), None)
+        """The newest that was asked for in a document, or is of it, and has not ended."""
+        of = (one for one in reversed(self._all.values()) if uri in (one.asked_in, one.uri))
+        return next((one for one in of if not one.ended), None)
 
 
 def item(id: str, uri: str, version: int | None, found: NextEdit, lines: Lines, start: int) -> dict[str, Any]:
@@ -88,6 +130,7 @@ def item(id: str, uri: str, version: int | None, found: NextEdit, lines: Lines, 
             "id": id,
             "evidence": str(found.evidence),
             "left": found.left,
-            "jumpOnly": bool(getattr(found, "jump_only", False)),
+            "jumpOnly": found.jump_only,
+            "replaces": lines.part(edit.start, edit.end),
         },
     }

@@ -15,7 +15,7 @@ from foretype_context.edits.next_edit import SETTLED_S, Evidence
 
 from foretype_lsp.options import Eagerness
 
-__all__ = ["LINE_COOL_DOWN_S", "USER_COOL_DOWN_S", "Pace", "Told"]
+__all__ = ["LINE_COOL_DOWN_S", "TYPING_S", "USER_COOL_DOWN_S", "Pace", "Told"]
 
 USER_COOL_DOWN_S: Final = 5.0
 """After a refusal, in every document."""
@@ -23,6 +23,8 @@ LINE_COOL_DOWN_S: Final = 60.0
 """After a refusal, on its line, and for what says the same elsewhere in its document."""
 
 _WAIT_MOST_S: Final = 3.0
+TYPING_S: Final = 1.0
+"""In a recorded session names were typed on after pauses of 0.4 to 0.6 s."""
 _REFUSED_TIMES: Final = 1.5
 _ACCEPTED_TIMES: Final = 0.8
 _FADES_S: Final = 600.0
@@ -67,11 +69,15 @@ class Pace:
         self._refused_s = -math.inf
         self._refused = deque[tuple[float, Told]](maxlen=_REFUSED)
 
-    def wait_s(self, quiet_s: float, now_s: float, *, chained: bool) -> float:
-        """How much longer to wait for a document that has been quiet for so long; nothing after an edit that was taken."""
+    def wait_s(self, quiet_s: float, now_s: float, *, chained: bool, typing: bool = False) -> float:
+        """How much longer to wait for a document that has been quiet for so long; nothing after an edit that was taken.
+
+        Args:
+            typing: the cursor stands where the last key was typed.
+        """
         if chained:
             return 0.0
-        settled_s = SETTLED_S
+        settled_s = TYPING_S if typing else SETTLED_S
         for outcome in self._recent(now_s):
             times = _ACCEPTED_TIMES if outcome.accepted else _REFUSED_TIMES
             settled_s *= times ** (1 - (now_s - outcome.at_s) / _FADES_S)

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
+from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.next_edit import NextEdit
 from foretype_context.text.document import Document, Edit
 
@@ -18,8 +19,12 @@ from foretype_lsp.next_edit.followed import MAX_CHARS, Change, Followed
 
 __all__ = ["Tracking"]
 
+_T = TypeVar("_T")
+
 _WAITING_MOST: Final = 256
 """Changes that wait for somebody to ask, at most."""
+
+_LATELY_S: Final = 300.0
 
 _TREES: Final = 3
 """Documents whose trees are kept: those that were asked about last."""
@@ -32,6 +37,8 @@ class _Tracked:
     Attributes:
         base: its text before what `waiting` says.
         expected: what it is when the edit that was offered is taken.
+        last: what changed it last.
+        changed_s, accepted_s, typed_s: when it was changed, by an edit that was offered, and by anything else.
         engine: of the thread alone; None until somebody asks.
     """
 
@@ -39,8 +46,10 @@ class _Tracked:
     base: str
     waiting: list[Change] = field(default_factory=list[Change])
     expected: str | None = None
+    last: Edit | None = None
     accepted_s: float = float("-inf")
     changed_s: float = float("-inf")
+    typed_s: float = float("-inf")
     engine: Followed | None = None
 
 
@@ -79,6 +88,19 @@ class Tracking:
         tracked = self._all.get(uri)
         return tracked is not None and tracked.accepted_s == tracked.changed_s > float("-inf")
 
+    def is_at_last_change(self, uri: str, offset: int) -> bool:
+        """Whether a place touches what was changed last: whoever typed there may not be done."""
+        tracked = self._all.get(uri)
+        if tracked is None or (last := tracked.last) is None or self.follows_acceptance(uri):
+            return False
+        return last.start <= offset <= last.start + len(last.text)
+
+    def typed_in(self, *, but: str) -> list[str]:
+        """Other documents that were typed in lately, the last one first."""
+        since_s = self._clock() - _LATELY_S
+        found = [(one.typed_s, uri) for uri, one in self._all.items() if one.typed_s >= since_s and uri != but]
+        return [uri for _, uri in sorted(found, reverse=True)]
+
     def expect(self, uri: str, text: str | None) -> None:
         """The change that makes this of a document is an edit that was taken."""
         if (tracked := self._all.get(uri)) is not None:
@@ -93,17 +115,34 @@ class Tracking:
     async def next(self, document: Document, cursor: int) -> NextEdit | None:
         """What is likely wanted next in a document as it is now, in characters of it."""
         self.asked = True
+        now_s = self._clock()
+        return await self._ask(document, lambda engine: engine.next(cursor, now_s))
+
+    async def elsewhere(self, document: Document, path: str) -> Elsewhere | None:
+        """What a document's edits say of other files; `path` is its own, relative to its folder."""
+        now_s = self._clock()
+        return await self._ask(document, lambda engine: engine.elsewhere(path, now_s))
+
+    async def follow(self, document: Document, elsewhere: Elsewhere, path: str) -> NextEdit | None:
+        """What another document's edits say of this one."""
+        return await self._ask(document, lambda engine: engine.follow(elsewhere, path))
+
+    async def in_thread(self, call: Callable[[], _T]) -> _T:
+        """Run what uses the engines' evidence."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    async def _ask(self, document: Document, question: Callable[[Followed], _T]) -> _T | None:
         tracked = self._all.get(document.uri)
         if tracked is None or tracked.document is not document:
             return None
         catch_up = self._catching_up(tracked)
 
-        def ask() -> NextEdit | None:
+        def ask() -> _T | None:
             catch_up()
             self._keep_tree(tracked)
-            return None if tracked.engine is None else tracked.engine.next(cursor)
+            return None if tracked.engine is None else question(tracked.engine)
 
-        return await asyncio.get_running_loop().run_in_executor(self._pool, ask)
+        return await self.in_thread(ask)
 
     def refused(self, uri: str, text: str, edit: Edit) -> None:
         """The developer did not want this edit of `text`."""
@@ -134,7 +173,10 @@ class Tracking:
         accepted = tracked.expected is not None and tracked.expected == document.text
         if accepted:
             tracked.accepted_s = now_s
+        else:
+            tracked.typed_s = now_s
         tracked.expected = None
+        tracked.last = document.edits[-1] if document.edits else None
         tracked.waiting.append(Change(document.edits, now_s, accepted))
         if len(tracked.waiting) < _WAITING_MOST:
             return
