@@ -78,7 +78,7 @@ async def test_a_rename_is_followed_in_its_file_and_then_in_the_folder_and_the_s
             edit = await other.next(0, 0)
             assert (edit.textDocument.uri, edit.textDocument.version) == (other.uri, other.version)
             await other.take(edit)
-        rows = await _kept(events, "next_edit", 2)
+            rows = await _kept(events, "next_edit", 2)
     assert [(row.label, row.source, row.characters, row.lines) for row in rows] == [("accepted", "rename", 4, 5)] * 2
 
 

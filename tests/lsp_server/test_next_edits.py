@@ -419,7 +419,19 @@ def test_no_answer_is_ever_an_edit_of_another_version(before, after, windows, as
         client.initialize(options={"nextEdit": {"eagerness": "high"}})
         typist = Typist(client, AREA.replace("\n", "\r\n") if windows else AREA)
         typist.replace(0, 9, 14, "size")
-        ids = {}
+        asked_at, texts, answered_at = {}, {}, {}
+        write = client.write
+
+        def noting(data):
+            write(data)
+            answered_at.setdefault(client.messages[-1].get("id"), typist.version)
+
+        client.write = noting
+
+        def ask():
+            asked_at[typist.ask(0, 0)] = typist.version
+            texts[typist.version] = typist.text
+
         for keys in (before, after):
             for at, removed, text in keys:
                 lines = split_lines(typist.text)
@@ -429,19 +441,19 @@ def test_no_answer_is_ever_an_edit_of_another_version(before, after, windows, as
                 end = min(start + removed, len(body))
                 typist.replace(line, *(len(body[:one].encode("utf-16-le")) // 2 for one in (start, end)), text)
                 if asked != 1:
-                    ids[typist.ask(0, 0)] = typist.version
+                    ask()
             if asked == 2:
                 await asyncio.sleep(0.03)
-        ids[typist.ask(0, 0)] = typist.version
-        for id, version in ids.items():
+        ask()
+        for id, version in asked_at.items():
             edit = await typist.answer(id)
             if edit is None:
                 continue
-            assert version == typist.version == edit["textDocument"]["version"]
+            assert answered_at[id] == version == edit["textDocument"]["version"]
             start, end = (
                 Position(edit["range"][one]["line"], edit["range"][one]["character"]) for one in ("start", "end")
             )
-            lines = Lines(typist.text)
+            lines = Lines(texts[version])
             assert lines.part(lines.offset_at(start), lines.offset_at(end)) == edit["data"]["replaces"]
         client.server.next_edits.close()
 
