@@ -178,7 +178,7 @@ def list_servers(as_json: Annotated[bool, typer.Option("--json", help="one JSON 
             ]
             say(f"  {model.name}  {', '.join(fact for fact in facts if fact)}")
     if not found:
-        say(f"no server of models answers on this machine's ports {', '.join(map(str, sorted(PORTS)))}")
+        say(f"no server of models on ports {', '.join(map(str, sorted(PORTS)))}")
 
 
 @app.command("families")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from foretype_context.grammars.families import Family, families, unserved
 from foretype_context.grammars.grammar import GRAMMARS
 
 __all__ = ["lines", "markdown", "rows"]
+
+_COLUMNS: Final = 80
 
 
 def rows() -> list[dict[str, Any]]:
@@ -51,12 +54,12 @@ def _standing(row: dict[str, Any]) -> str:
 
 
 def lines() -> Iterator[str]:
-    """For a terminal: three lines for each family."""
+    """For a terminal of 80 columns: of each family its grammar, its models, and whether it is proven."""
     for row in rows():
         layout = f", layout {row['layout']}" if row["grammar"] else ""
         yield f"{row['family']}  (grammar {row['grammar'] or 'none'}{layout})"
-        yield f"    {row['models']}; {row['source']}"
-        yield f"    {_standing(row)}"
+        for text in (f"{row['models']}; {row['source']}", _standing(row)):
+            yield textwrap.fill(text, _COLUMNS, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def markdown() -> str:

@@ -196,6 +196,7 @@ def test_the_table_of_families_says_what_is_proven_and_what_is_not() -> None:
             assert bool(row["digest"]) is bool(row["vocabulary"]) is (row["files"] > 0)
     shown = RUN.invoke(app, ["families"]).stdout
     assert "unproven" in shown and "aiXcoder-7B" in shown
+    assert max(map(len, shown.splitlines())) <= 80
     for row in rows:
         assert row["family"] in shown
 

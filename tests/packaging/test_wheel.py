@@ -155,7 +155,7 @@ def models_are_known_and_shown_in_eighty_columns(installed: Installed) -> None:
     found = json.loads(installed.run("models", "identify", str(shipped), "--json"))
     assert found.keys() >= {"family", "grammar", "complete", "missing", "chat", "ambiguous"}
     assert found["grammar"] == "foretype-1" or "foretype-1" in found["ambiguous"]
-    for command in (("use", "--list"), ("use",), ("models", "families"), ("models", "list"), ("models", "servers")):
+    for command in (("use", "--list"), ("use",), ("models", "families"), ("models", "servers")):
         said = installed.run(*command)
         assert said and max(map(len, said.splitlines())) <= 80, f"{command}: {said}"
 
