@@ -17,7 +17,7 @@ STARTERS = {
     "client/foretype_client/private_gateway/starting.py": "the private gateway",
     "client/foretype_client/private_gateway/choosing.py": "`foretype use`, for an editor",
     "retrieval/foretype_retrieval/worker.py": "the indexing process",
-    "retrieval/foretype_retrieval/embedding.py": "the embedding process",
+    "retrieval/foretype_retrieval/embedder_process.py": "the embedding process",
     "backend/foretype_backend/engines/embedded/process.py": "the engine's process",
     "backend/foretype_backend/operations/workers.py": "the gateway's workers",
 }
@@ -172,7 +172,7 @@ READERS = {
     "client/foretype_client/session/tokenizers.py": "the cache directory",
     "lsp_server/foretype_lsp/gateway_client.py": "the token's file, which the user named",
     "retrieval/foretype_retrieval/cli.py": "the file that the user named",
-    "retrieval/foretype_retrieval/embed.py": "a table that the user named",
+    "retrieval/foretype_retrieval/static_embedder.py": "a table that the user named",
 }
 
 

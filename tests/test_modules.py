@@ -32,7 +32,7 @@ THROUGH = {
     "foretype_lsp.run": "e2e/test_lsp_life.py",
     "foretype_lsp.transport": "e2e/test_lsp_life.py",
     "foretype_context.prompt": "context/test_assemble.py",
-    "foretype_retrieval.embedder": "retrieval/test_embed.py",
+    "foretype_retrieval.embedder": "retrieval/test_static_embedder.py",
     "foretype_retrieval.git": "retrieval/test_scan.py",
     "foretype_backend.config": "backend/test_operations.py",
     "foretype_backend.config.rules": "backend/test_gateway_config.py",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from foretype_retrieval.embed import default_embedder
+from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.watch import default_cache_dir
 
 __all__ = ["checks"]

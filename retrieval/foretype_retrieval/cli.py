@@ -14,12 +14,12 @@ import typer
 from foretype_context.terminal import console, one_line, say, say_json
 from foretype_context.text.document import Document
 
-from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.embedder import Embedder
 from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, UnusableIndexError, WorkspaceGoneError
 from foretype_retrieval.indexing import Progress, open_index, update_workspace
 from foretype_retrieval.scan import MAX_CODE_BYTES
 from foretype_retrieval.search import Hit, query_at, query_of_words, search
+from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import default_cache_dir
 

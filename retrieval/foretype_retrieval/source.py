@@ -220,7 +220,7 @@ def open_source(
         on_progress: called from a thread with a folder and the files done and in all (0 in all: not known yet) while it is
             indexed, and with -1 done when that has ended.
     """
-    from foretype_retrieval.embed import LazyEmbedder
+    from foretype_retrieval.static_embedder import LazyEmbedder
     from foretype_retrieval.watch import default_cache_dir
 
     embedder = LazyEmbedder(table, complain=lambda reason: _logger.warning("%s", reason))

@@ -1,4 +1,4 @@
-"""A sentence-transformers model as embedder: torch, so for the indexing process and for `foretype_retrieval.embedding` alone.
+"""A sentence-transformers model as embedder: torch, so for the indexing process and for `foretype_retrieval.embedder_process` alone.
 
 Nothing is downloaded: a name must be in the local cache already.
 """

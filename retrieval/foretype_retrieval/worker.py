@@ -20,9 +20,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, cast
 
-from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.errors import BusyIndexError, IndexingCancelledError, WorkerError, WorkspaceGoneError
 from foretype_retrieval.indexing import Progress, Report, update_workspace
+from foretype_retrieval.static_embedder import default_embedder
 
 __all__ = ["run_worker"]
 

@@ -9,7 +9,7 @@ import pytest
 from foretype_lab.embedder import index_types, pairs, search_weights
 from foretype_lab.retrieval.repositories import File, Repository, index_of
 from foretype_models.artifacts import locate, locate_embedder
-from foretype_retrieval.embed import load_static
+from foretype_retrieval.static_embedder import load_static
 from foretype_retrieval.store import save
 
 MONEY = (

@@ -15,11 +15,11 @@ import pytest
 from foretype_context.syntax.parsing import PARSE_STEPS, parse_bounded
 from foretype_retrieval import scan as scanning
 from foretype_retrieval.chunks import chunk_text
-from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.errors import DamagedIndexError, WorkspaceGoneError
 from foretype_retrieval.indexing import open_index, update_workspace
 from foretype_retrieval.scan import scan
 from foretype_retrieval.search import query_of_words, search
+from foretype_retrieval.static_embedder import default_embedder
 from foretype_retrieval.store import FORMAT, load, save
 from foretype_retrieval.vectors import build_faiss
 from retrieval.workspace import FILES, write_files

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from foretype_context.prompt.sources import SnippetSource
 from foretype_context.text.document import Document, Snapshot
-from foretype_retrieval.embed import LazyEmbedder, default_embedder
 from foretype_retrieval.errors import AbsentIndexError, IndexingCancelledError, WorkerError
 from foretype_retrieval.indexing import Progress, open_index
 from foretype_retrieval.source import RetrievalSource, open_source, path_of
+from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.store import folder_of, writing
 from foretype_retrieval.watch import Workspace
 from foretype_retrieval.worker import run_worker

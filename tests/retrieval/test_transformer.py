@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from foretype_retrieval import embedding
-from foretype_retrieval.embed import LazyEmbedder, default_embedder
-from foretype_retrieval.embedding import ProcessEmbedder
+from foretype_retrieval.embedder_process import ProcessEmbedder
 from foretype_retrieval.errors import EmbedderError, OutdatedIndexError
 from foretype_retrieval.indexing import open_index, update_workspace
 from foretype_retrieval.search import query_of_words, search
+from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.transformer import load_transformer
 from retrieval.workspace import write_files
 

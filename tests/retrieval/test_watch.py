@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from foretype_retrieval import watch
-from foretype_retrieval.embed import LazyEmbedder, default_embedder
 from foretype_retrieval.index import Index
 from foretype_retrieval.indexing import Progress, Report, make_entry, open_index, update_workspace
 from foretype_retrieval.scan import Scan, scan
 from foretype_retrieval.source import RetrievalSource, open_source
+from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder
 from foretype_retrieval.store import folder_of
 from foretype_retrieval.watch import Workspace
 from retrieval.workspace import FILES, write_files

@@ -9,7 +9,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 from foretype_models.artifacts import locate
-from foretype_retrieval.embed import load_static
+from foretype_retrieval.static_embedder import load_static
 from foretype_retrieval.store import load
 
 

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.search import Features, candidates, query_at
+from foretype_retrieval.static_embedder import default_embedder
 
 from foretype_lab.retrieval.repositories import index_of, load_repositories
 from foretype_lab.retrieval.sites import sites

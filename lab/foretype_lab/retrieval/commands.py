@@ -11,8 +11,8 @@ import typer
 from foretype_context.terminal import console, say
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.gateway_options import Engine, GatewayUrl, ModelFile, ProfileFile, TokenFile, gateway_options
-from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.embedder import Embedder
+from foretype_retrieval.static_embedder import default_embedder
 from foretype_wire.errors import GatewayGoneError
 from rich.table import Table
 

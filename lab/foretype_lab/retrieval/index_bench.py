@@ -18,10 +18,10 @@ from typing import Any, Final, cast
 
 import psutil
 from foretype_eval.statistics import percentiles
-from foretype_retrieval.embed import default_embedder
 from foretype_retrieval.indexing import open_index, refresh_file, update_workspace
 from foretype_retrieval.scan import read_source, wanted
 from foretype_retrieval.search import query_at, search
+from foretype_retrieval.static_embedder import default_embedder
 
 from foretype_lab.errors import RepositorySourceError
 from foretype_lab.processes import environment

@@ -108,7 +108,7 @@ def default_embedder(
         if path is not None and path.suffix != ".npz":
             # Imported here, for they import this module, and the first of them torch.
             if apart:
-                from foretype_retrieval.embedding import ProcessEmbedder
+                from foretype_retrieval.embedder_process import ProcessEmbedder
 
                 return ProcessEmbedder(path.as_posix())
             from foretype_retrieval.transformer import load_transformer

@@ -1,4 +1,4 @@
-"""A torch model in a process of its own: `python -m foretype_retrieval.embedding NAME`, and what speaks with it.
+"""A torch model in a process of its own: `python -m foretype_retrieval.embedder_process NAME`, and what speaks with it.
 
 The language server never imports torch, and no completion waits for a model: a question that is not answered in its time goes
 by words alone, and its vector is there when the same place asks again. The process prints one JSON line, `{"dimensions": …,
@@ -58,7 +58,7 @@ class ProcessEmbedder:
         self._wait_s = wait_s
         self._process = subprocess.Popen(
             # -P: `-m` would import from the working directory first, which may be a workspace and hold anything.
-            [sys.executable, "-P", "-m", "foretype_retrieval.embedding", name],
+            [sys.executable, "-P", "-m", "foretype_retrieval.embedder_process", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

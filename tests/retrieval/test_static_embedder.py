@@ -5,8 +5,8 @@ import pytest
 from foretype_context.tokens.tokenizer import load_tokenizer
 from foretype_models.artifacts import locate
 from foretype_models.errors import TamperedArtifactError
-from foretype_retrieval.embed import LazyEmbedder, default_embedder, load_static
 from foretype_retrieval.errors import EmbedderError
+from foretype_retrieval.static_embedder import LazyEmbedder, default_embedder, load_static
 
 
 def write_table(path: Path, **changed: object) -> Path:
@@ -86,7 +86,7 @@ def test_a_tampered_embedder_costs_the_vectors_alone(monkeypatch: pytest.MonkeyP
     def tampered() -> None:
         raise TamperedArtifactError("e.npz does not match its SHA-256")
 
-    monkeypatch.setattr("foretype_retrieval.embed.locate_embedder", tampered)
+    monkeypatch.setattr("foretype_retrieval.static_embedder.locate_embedder", tampered)
     said: list[str] = []
     assert default_embedder(complain=said.append) is None
     assert len(said) == 1 and "SHA-256" in said[0] and "words alone" in said[0]
