@@ -21,8 +21,8 @@ run: $(VENV)/.installed ## Install, start the gateway with the shipped model, sh
 	@$(BIN)/foretype quickstart
 
 # Tests run in any order on any number of workers. SEED=N repeats an order and hypothesis' examples; ARGS='--lf -x' goes to pytest.
-# One worker more than cores: most tests wait for a process half of their time.
-WORKERS := $(or $(WORKERS),$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))))
+# Two workers a core: most tests wait for a process half of their time.
+WORKERS := $(or $(WORKERS),$(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2))))
 SEED := $(or $(SEED),$(shell date +%s))
 PYTEST = echo "SEED=$(SEED) WORKERS=$(WORKERS) make $@"; $(BIN)/pytest -q -rs --randomly-seed=$(SEED) --hypothesis-seed=$(SEED)
 
