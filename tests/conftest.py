@@ -1,5 +1,6 @@
 """For every room, whether it is run alone or with the others: hypothesis' profile, and the markers that a folder gives."""
 
+import gc
 import logging
 from pathlib import Path
 
@@ -21,6 +22,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(folder in item.path.parents for folder in EDITORS):
             item.add_marker(pytest.mark.editors)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no look for garbage goes through it again, which takes 0.3 s each time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

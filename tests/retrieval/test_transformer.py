@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foretype_retrieval import embedding
+from foretype_retrieval import embedder_process
 from foretype_retrieval.embedder_process import ProcessEmbedder
 from foretype_retrieval.errors import EmbedderError, OutdatedIndexError
 from foretype_retrieval.indexing import open_index, update_workspace
@@ -45,7 +45,7 @@ def speaking(monkeypatch: pytest.MonkeyPatch):
 
     def make(code: str = FAKE, **options: float) -> ProcessEmbedder:
         monkeypatch.setattr(
-            embedding.subprocess, "Popen", lambda command, **pipes: popen([sys.executable, "-c", code], **pipes)
+            embedder_process.subprocess, "Popen", lambda command, **pipes: popen([sys.executable, "-c", code], **pipes)
         )
         started.append(ProcessEmbedder("m", **options))
         return started[-1]
