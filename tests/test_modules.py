@@ -55,7 +55,6 @@ THROUGH = {
     "foretype_backend.fleet.warmup_requests": "backend/test_warm.py",
     "foretype_backend.serving": "backend/test_stream_door.py",
     "foretype_backend.start": "backend/test_gateway_process.py",
-    "foretype_backend.start.running_server": "backend/test_serve_servers.py",
     "foretype_backend.start.server_canary": "backend/test_serve_servers.py",
     "foretype_backend.telemetry": "backend/test_telemetry_store.py",
     "foretype_backend.vllm_plugin": "vllm/test_tiers.py",
