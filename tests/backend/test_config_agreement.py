@@ -22,6 +22,7 @@ OPENAI = "[engine]\nname = 'openai'\nmodel = 'http://127.0.0.1:9/v1'\n[model]\nt
 SHARED = REPLICAS + "[model]\ntokenizer = 'tokenizer.json'\n[identity]\nsalt_file = 'salt'\n"
 OIDC = SHARED + "[identity.oidc]\nissuer = 'https://i.example'\naudience = 'foretype'\n"
 QUALITY = OPENAI + "[pool.quality]\nurl = 'http://127.0.0.1:9/v1'\n"
+EDITS = "[pool.next_edit]\nurl = 'http://127.0.0.1:9/v1'\nformat = 'sweep-next-edit'\ntokenizer = 'tokenizer.json'\n"
 
 BROKEN = {
     # syntax, names, types
@@ -171,6 +172,21 @@ end_tokens = ['<e>']
         QUALITY + "grammar = 'foretype-1'\ntokenizer = 'nothing'\n",
         "pool.quality.tokenizer",
     ),
+    "a format of next edits that is none": (OPENAI + "next_edit = 'zeta-3'\n", "model.next_edit"),
+    "a format that the model does not know": (OPENAI + "next_edit = 'zeta-2.1'\n", "model.next_edit"),
+    "two models of next edits": (OPENAI + "next_edit = 'sweep-next-edit'\n" + EDITS, "model.next_edit"),
+    "a pool of a format that is none": (OPENAI + EDITS.replace("sweep", "sweeep"), "pool.next_edit.format"),
+    "next edits nowhere": (OPENAI + EDITS.replace("http://127.0.0.1:9/v1", "h:1"), "pool.next_edit.url"),
+    "no tokenizer of next edits there": (
+        OPENAI + EDITS.replace("tokenizer.json", "nothing"),
+        "pool.next_edit.tokenizer",
+    ),
+    "another model's tokenizer": (OPENAI + EDITS.replace("sweep-next-edit", "zeta-2.1"), "pool.next_edit.tokenizer"),
+    "no key of the server of next edits": (
+        OPENAI + EDITS + "api_key_file = 'short-key'\n",
+        "pool.next_edit.api_key_file",
+    ),
+    "no context for next edits": (OPENAI + EDITS + "context_limit_tokens = 0\n", "pool.next_edit.context_limit_tokens"),
     "no key of the chat server": (QUALITY + "api_key_file = 'short-key'\n", "pool.quality.api_key_file"),
 }
 

@@ -16,7 +16,7 @@ from backend.test_chat import Upstream, pool_of
 from backend.test_fleet_gateway import fleet
 from backend.test_gateway_process import serving
 from backend.world import TOKEN, TOKENIZER, World, gateway
-from foretype_backend.config.load import Config
+from foretype_backend.config.load import Config, ModelConfig
 from foretype_backend.doors.contract import DocumentedApp
 from foretype_backend.doors.documentation import page
 from foretype_backend.identity.directory import Scope
@@ -30,9 +30,9 @@ EXAMPLES = 5
 """Of each operation and phase."""
 RULES = """
 # What JSON Schema cannot say: the last message is the user's, ids are of the vocabulary, a prompt without a suffix is not empty, what is
-# sent fits the model, a file's name is one line. That a 400 names the field of it is for the tests of these doors.
+# sent fits the model, a file's name is one line, a cursor stands in its window. That a 400 names the field of it is for the tests of these doors.
 [[operations]]
-include-name = ["POST /v1/completions", "POST /v1/chat/completions", "POST /infill"]
+include-name = ["POST /v1/completions", "POST /v1/chat/completions", "POST /infill", "POST /v1/next_edit"]
 checks.positive_data_acceptance.enabled = false
 
 # A text too long for its field can be too long for a body as well.
@@ -88,12 +88,13 @@ async def test_doors_keep_what_the_document_promises(tmp_path: Path) -> None:
         pool = pool_of(f"http://{host}:{port}/v1")
         await pool.start()
         try:
-            async with fleet(tmp_path, token=TOKEN, quality=pool) as (world, _):
+            edits = {"model": ModelConfig(next_edit="sweep-next-edit")}
+            async with fleet(tmp_path, token=TOKEN, quality=pool, sections=edits) as (world, _):
                 status, said = await _schemathesis(world, tmp_path)
         finally:
             await pool.close()
     assert status == 0, said
-    assert "Tested: 31" in said and "No failures" not in said.partition("SUMMARY")[0], said
+    assert "Tested: 32" in said and "No failures" not in said.partition("SUMMARY")[0], said
 
 
 async def _schemathesis(world: World, folder: Path) -> tuple[int, str]:

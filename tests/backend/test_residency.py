@@ -44,6 +44,10 @@ OUTSIDE = {
     ),
     "its Redis": (EU + BOUND + "[engine.options]\nredis_url = 'redis://far.example'\n", "engine.region"),
     "the quality pool": (EU + BOUND + "[pool.quality]\nurl = 'http://one.example/v1'\n", "pool.quality.region"),
+    "the model of next edits": (
+        EU + BOUND + "[pool.next_edit]\nurl = 'http://one.example/v1'\nformat = 'zeta-2.1'\ntokenizer = 't'\n",
+        "pool.next_edit.region",
+    ),
     "the identity store": (EU + BOUND + "[identity]\nurl = 'postgresql://db.example/f'\n", "identity.region"),
     "the telemetry store": (
         EU + BOUND + "[telemetry]\nurl = 'postgresql://db.example/f'\nregion = 'us'\n",

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
+from foretype_context.edit_models.question import EditWindow
 from foretype_context.prompt.profile import Profile, Service
 
 from foretype_backend.admission.tenant_demand import Demand, TenantLoad, heavy
@@ -164,4 +165,13 @@ def profile_at(profile: Profile, rung: Service) -> Profile:
         budgets = msgspec.structs.replace(
             budgets, prompt_tokens=budgets.prompt_tokens // 2, suffix_tokens=budgets.suffix_tokens // 2
         )
-    return msgspec.structs.replace(profile, budgets=budgets, service=rung)
+    return msgspec.structs.replace(profile, budgets=budgets, service=rung, next_edit=_edits_at(profile.next_edit, rung))
+
+
+def _edits_at(window: EditWindow | None, rung: Service) -> EditWindow | None:
+    if window is None or not rung.asks:
+        return None
+    less = msgspec.structs.replace(window, related=False)
+    if rung is Service.NO_RETRIEVAL:
+        return less
+    return msgspec.structs.replace(less, around_lines=less.around_lines // 2, edits=(less.edits + 1) // 2)

@@ -1,1 +1,1 @@
-"""Chat, and whole blocks: the quality pool behind its own admission."""
+"""Models beside the one that completes, each behind its own admission: chat, whole blocks, next edits."""

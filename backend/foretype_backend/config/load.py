@@ -68,6 +68,8 @@ _ABOVE_ZERO: Final = (
     "leases.slice_s",
     "pool.quality.context_limit_tokens",
     "pool.quality.max_running",
+    "pool.next_edit.context_limit_tokens",
+    "pool.next_edit.max_running",
 )
 """Of `limits` all. An interval of zero would ask a store without a pause."""
 
@@ -214,10 +216,13 @@ def _telemetry(file: TelemetryConfig, base: Path, *, enabled: bool | None, url: 
 
 def _pools(file: PoolsConfig, base: Path) -> PoolsConfig:
     fast = msgspec.structs.replace(file.fast, **_relative(file.fast, base, "api_key_file"))
-    if file.quality is None:
-        return PoolsConfig(fast=fast)
-    paths = _relative(file.quality, base, "api_key_file", "tokenizer")
-    return PoolsConfig(fast=fast, quality=msgspec.structs.replace(file.quality, **paths))
+    found: dict[str, Any] = {}
+    for name in ("quality", "next_edit"):
+        pool = getattr(file, name)
+        if pool is not None:
+            paths = _relative(pool, base, "api_key_file", "tokenizer")
+            found[name] = msgspec.structs.replace(pool, **paths)
+    return PoolsConfig(fast=fast, **found)
 
 
 def _relative(section: msgspec.Struct, base: Path, *names: str) -> dict[str, Any]:

@@ -36,6 +36,8 @@ async def probe(config: Config, start: StartPlan) -> list[ConfigError]:
         asked.append(("identity.oidc.issuer", _issuer(config), _ANSWER_S))
     if start.quality is not None:
         asked.append(("pool.quality.url", _chat(config, start), _ENGINE_S))
+    if start.next_edit is not None:
+        asked.append(("pool.next_edit.url", _next_edit(config, start), _ENGINE_S))
     outcomes = await asyncio.gather(*(_within(*one) for one in asked))
     return [one for one in outcomes if one is not None]
 
@@ -75,6 +77,19 @@ async def _chat(config: Config, start: StartPlan) -> None:
         await engine.ready()
     except (EngineUnavailableError, PromptRefusedError) as error:
         raise ConfigError("pool.quality.url", str(error)) from error
+    finally:
+        await engine.close()
+
+
+async def _next_edit(config: Config, start: StartPlan) -> None:
+    from foretype_backend.engines.openai.engine import OpenAIEngine
+
+    assert start.next_edit is not None
+    engine = OpenAIEngine(start.next_edit.wire, shared=config.identity.on)
+    try:
+        await engine.start()
+    except EngineUnavailableError as error:
+        raise ConfigError("pool.next_edit.url", str(error)) from error
     finally:
         await engine.close()
 

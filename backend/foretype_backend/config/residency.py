@@ -92,6 +92,9 @@ def _places(config: Config, tenant: str) -> Iterator[_Place]:
         yield _Place("pool.fast.tier_region", "the shared tier", fast.tier_region or near)
     if quality is not None:
         yield _Place("pool.quality.region", "the quality pool", quality.region or _here(quality.url, here))
+    edits = config.pool.next_edit
+    if edits is not None:
+        yield _Place("pool.next_edit.region", "the model of next edits", edits.region or _here(edits.url, here))
     if config.identity.on:
         yield _Place(
             "identity.region", "the identity store", config.identity.region or _here(config.identity.url, here)

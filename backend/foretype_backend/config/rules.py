@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
+from foretype_context.edit_models.format import FORMATS
 from foretype_context.errors import GrammarError
 from foretype_context.grammars.grammar import described
 from foretype_context.prompt.profile import Budgets
@@ -31,6 +32,7 @@ def check_values(config: Config) -> None:
     _check_gateway(config.gateway)
     _check_metrics(config.metrics, config.gateway.port)
     _check_model(config.model)
+    _check_next_edit(config)
     if config.identity.oidc is not None:
         _check_oidc(config.identity.oidc)
     redis_url = config.leases.redis_url
@@ -103,6 +105,16 @@ def _check_model(model: ModelConfig) -> None:
         )
     if model.context_limit_tokens is not None:
         check_context(model, model.context_limit_tokens)
+
+
+def _check_next_edit(config: Config) -> None:
+    own, pool = config.model.next_edit, config.pool.next_edit
+    if own is not None and pool is not None:
+        raise ConfigError("model.next_edit", "stands beside [pool.next_edit]; name one model for next edits")
+    named = {"model.next_edit": own, "pool.next_edit.format": None if pool is None else pool.format}
+    for field, format in named.items():
+        if format is not None and format not in FORMATS:
+            raise ConfigError(field, f"{format!r} is none of {', '.join(FORMATS)}; see docs/models.md")
 
 
 def _check_grammar(model: ModelConfig) -> None:

@@ -67,7 +67,7 @@
 | `tracing.sample_share` | 1 | of the traces that begin in the gateway; those of clients go by the client's choice |
 | `residency.tenants` | none | regions that a tenant is bound to, `acme = ["eu"]`; nothing outside of them is used for it |
 | `gateway.region` | none | where this gateway is, and all that is on its host or says nothing else and is a file |
-| `engine.region`, `identity.region`, `telemetry.region`, `telemetry.text_region`, `leases.region`, `pool.quality.region` | of what is on the gateway's host: the gateway's | where each is; `engine.region` counts for the Redis of its options too |
+| `engine.region`, `identity.region`, `telemetry.region`, `telemetry.text_region`, `leases.region`, `pool.quality.region`, `pool.next_edit.region` | of what is on the gateway's host: the gateway's | where each is; `engine.region` counts for the Redis of its options too |
 | `pool.fast.*` | none | replicas of `vllm serve`: see `foretype_backend.config.fleet` |
 | `pool.quality.url` | none | OpenAI-compatible server for chat and `class: block` |
 | `pool.quality.model`, `free_model` | what the server serves | its names; tenants of the free tier may get a smaller one |
@@ -76,6 +76,13 @@
 | `pool.quality.context_limit_tokens` | 8000 | prompt and answer together |
 | `pool.quality.max_running`, `max_waiting` | 32, 64 | requests in it at once, and waiting |
 | `pool.quality.block_fails_over` | true | `class: block` goes to the fast pool while this one is away |
+| `model.next_edit` | none | format of next edits (`zeta-2.1`, `sweep-next-edit`, `nep-qwen2.5-coder`) that the gateway's own model was trained on too |
+| `pool.next_edit.url` | none | OpenAI-compatible server of a model for next edits, in place of `model.next_edit` |
+| `pool.next_edit.format`, `tokenizer` | none | how that model is asked, and its `tokenizer.json`; both are needed |
+| `pool.next_edit.model` | what the server serves | its name |
+| `pool.next_edit.api_key_file` | none | file with the server's key |
+| `pool.next_edit.context_limit_tokens` | 4096 | prompt and answer together |
+| `pool.next_edit.max_running`, `max_waiting` | 32, 64 | requests in it at once, and waiting |
 """
 
 from __future__ import annotations
@@ -101,6 +108,7 @@ __all__ = [
     "LimitsConfig",
     "MetricsConfig",
     "ModelConfig",
+    "NextEditConfig",
     "ObjectivesMs",
     "OidcConfig",
     "PoolsConfig",
@@ -169,6 +177,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     min_mean_logprob: MinMeanLogprob | None = None
     local_min_confidence: float | None = None
     drop_broken: bool | None = None
+    next_edit: str | None = None
 
 
 class TelemetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -291,6 +300,19 @@ class QualityConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     block_fails_over: bool = True
 
 
+class NextEditConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    url: str
+    format: str
+    tokenizer: str
+    model: str | None = None
+    api_key_file: str | None = None
+    context_limit_tokens: int = 4096
+    region: str | None = None
+    max_running: int = 32
+    max_waiting: int = 64
+
+
 class PoolsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fast: FastConfig = FastConfig()
     quality: QualityConfig | None = None
+    next_edit: NextEditConfig | None = None

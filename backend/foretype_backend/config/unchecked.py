@@ -56,4 +56,6 @@ def _engines(config: Config) -> list[Unknown]:
         found.append(Unknown("engine.model", "whether vLLM is installed, and the model loads", probed=False))
     if config.pool.quality is not None:
         found.append(Unknown("pool.quality.url", "whether the server answers" + apart))
+    if config.pool.next_edit is not None:
+        found.append(Unknown("pool.next_edit.url", "whether the server answers" + apart))
     return found

@@ -35,6 +35,7 @@ from foretype_backend.admission.bounds import Bound
 from foretype_backend.doors.feedback import MAX_BATCHES, FeedbackIntake, busy, check_feedback
 from foretype_backend.doors.remembered_texts import RememberedTexts
 from foretype_backend.doors.stream_completions import CompletionHost, StreamCompletions
+from foretype_backend.doors.stream_next_edits import NextEditHost, StreamNextEdits
 from foretype_backend.experiments.arms import Arm, LeftOut, Told
 from foretype_backend.identity.directory import Principal
 from foretype_backend.serving.fair_turns import Turns
@@ -56,7 +57,7 @@ _to_msgpack = msgspec.msgpack.Encoder().encode
 _to_json = msgspec.json.Encoder().encode
 
 
-class ConnectionHost(CompletionHost, Protocol):
+class ConnectionHost(CompletionHost, NextEditHost, Protocol):
     """What a connection needs of its door."""
 
     feedback: FeedbackIntake
@@ -93,6 +94,7 @@ class StreamConnection:
         self._completions = StreamCompletions(
             door, self.session, principal, self._texts, send=self.send, spawn=self._spawn
         )
+        self._edits = StreamNextEdits(door, self.session, principal, send=self.send, spawn=self._spawn)
 
     def forget(self) -> None:
         """Drop the texts and ids that are kept for later requests; the client is asked for them again."""
@@ -146,6 +148,7 @@ class StreamConnection:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             self._completions.close()
+            self._edits.close()
 
     def _greeted_or_closed(self) -> None:
         if self.session.hello is None:
@@ -179,9 +182,9 @@ class StreamConnection:
             case Complete():
                 self._completions.take(message)
             case NextEdit():
-                raise InvalidRequestError("type", "this gateway has no model that predicts next edits")
+                self._edits.take(message)
             case Cancel():
-                if self.session.cancel(message, self._loop.time()):
+                if self.session.cancel(message, self._loop.time()) and not self._edits.cancel(message.id):
                     self._completions.cancel(message.id)
             case Hello():
                 self.session.greet(message)

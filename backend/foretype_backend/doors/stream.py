@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from foretype_context.prompt.profile import Service
@@ -26,6 +26,7 @@ from foretype_backend.experiments.arms import Told
 from foretype_backend.identity.directory import Denial, Principal, Scope
 from foretype_backend.playground.logins import PROTOCOL
 from foretype_backend.serving.fair_turns import Turns
+from foretype_backend.serving.next_edits import NextEdits
 from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.service import CompletionService
 
@@ -55,6 +56,7 @@ class StreamDoor:
         max_connections: int = 20_000,
         max_connections_per_tenant: int | None = None,
         block: BlockPool | None = None,
+        next_edits: NextEdits | None = None,
         turns: Turns | None = None,
         experiments: LiveExperiments | None = None,
     ) -> None:
@@ -73,6 +75,7 @@ class StreamDoor:
         self.draining = False
         """No connection is taken any more; those that are open were asked to move on."""
         self.block = block
+        self.next_edits = next_edits
         self.experiments = experiments
         self.feedback = FeedbackIntake(
             feedback, lambda events, refused: service.metrics.feedback(events, refused=refused)
@@ -114,17 +117,23 @@ class StreamDoor:
 
     def cancel(self, key: str) -> bool:
         """End a live request, in whatever pool it is; False when there is none of that key."""
-        return self.service.cancel(key) or (self.block is not None and self.block.service.cancel(key))
+        return any(service.cancel(key) for service in self._services())
 
     def supersede(self, key: str, session: str) -> bool:
         """As :meth:`cancel`, for another request of the session."""
-        block = self.block
-        return self.service.supersede(key, session) or (block is not None and block.service.supersede(key, session))
+        return any(service.supersede(key, session) for service in self._services())
 
     def disconnect(self, session: str) -> None:
-        self.service.disconnect(session)
+        for service in self._services():
+            service.disconnect(session)
+
+    def _services(self) -> Iterator[CompletionService]:
+        """Of all pools that a connection may ask."""
+        yield self.service
         if self.block is not None:
-            self.block.service.disconnect(session)
+            yield self.block.service
+        if self.next_edits is not None and self.next_edits.service is not self.service:
+            yield self.next_edits.service
 
     def profile_of(self, tenant: str) -> Profile:
         """What clients of a tenant are told: the profile at its rung of the ladder."""

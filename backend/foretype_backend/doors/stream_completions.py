@@ -42,7 +42,7 @@ from foretype_backend.serving.service import AdmittedRequest, CompletionOutcome,
 if TYPE_CHECKING:  # it brings an HTTP client, which a gateway with one pool never loads
     from foretype_backend.chat.pool import BlockPool
 
-__all__ = ["CompletionHost", "StreamCompletions"]
+__all__ = ["CompletionHost", "StreamCompletions", "answer_of"]
 
 _log = logging.getLogger("foretype.gateway")
 
@@ -149,7 +149,7 @@ class StreamCompletions:
             self._send(invalid(error, id=message.id))
         except BudgetExceededError as limited:
             self._session.ended(message.id)
-            self._send(*_answer_of(message.id, limited.outcome))
+            self._send(*answer_of(message.id, limited.outcome))
         else:
             self._spawn(self._serve(message, known, early, received))
 
@@ -185,7 +185,7 @@ class StreamCompletions:
             with early.claim:
                 answer = await self._answer(message, segments, early, received)
         except BudgetExceededError as limited:
-            answer = _answer_of(message.id, limited.outcome)
+            answer = answer_of(message.id, limited.outcome)
         except InvalidRequestError as error:
             answer = (invalid(error, id=message.id),)
         except Exception as error:  # noqa: BLE001 - a fault of ours ends this request, not the connection
@@ -206,13 +206,13 @@ class StreamCompletions:
             outcome = await self._run(message, segments, received, block.service, block.renderer, claim)
             lost = isinstance(outcome, CompletionOutcome) and outcome.reason is Reason.ENGINE_LOST
             if not (lost and block.fails_over):
-                return _answer_of(message.id, outcome)
+                return answer_of(message.id, outcome)
             claim = self._claim(message, segments, self._door.service)
         with claim:
             outcome = await self._run(
                 message, segments, received, self._door.service, self._door.renderer, claim, early.prompt
             )
-        return _answer_of(message.id, outcome)
+        return answer_of(message.id, outcome)
 
     async def _run(
         self,
@@ -281,7 +281,8 @@ def _delta(id: str, delta: TextDelta) -> Delta:
     return Delta(id=id, text=delta.text, logprob=delta.logprob, tokens=delta.tokens)
 
 
-def _answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
+def answer_of(id: str, outcome: CompletionOutcome | GatewayMessage) -> tuple[GatewayMessage, ...]:
+    """What a client is told of an end."""
     if not isinstance(outcome, CompletionOutcome):
         return (outcome,)
     if outcome.refusal is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -45,6 +45,8 @@ class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
         repository: with the principal's tenant, whose cache the prompt may share.
         traceparent: the client's span, as it sent it.
         reservation: claimed before its prompt was encoded; None where nothing was.
+        end_token_ids: in place of those of the service.
+        shown: control tokens that its answer may hold, and what they are read as.
     """
 
     key: str
@@ -64,6 +66,8 @@ class AdmittedRequest(msgspec.Struct, frozen=True, kw_only=True):
     language: str = ""
     traceparent: str = ""
     reservation: Reservation | None = None
+    end_token_ids: frozenset[int] | None = None
+    shown: Mapping[int, bytes] | None = None
 
     @property
     def tenant(self) -> str:

@@ -106,7 +106,7 @@ class Generation:
                 job.prompt.ids,
                 GenerationParams(
                     max_tokens=job.most_tokens,
-                    end_token_ids=self._end_token_ids,
+                    end_token_ids=self._end_token_ids if job.end_token_ids is None else job.end_token_ids,
                     temperature=job.temperature,
                     stop_strings=tuple(job.stop.strings[:_MAX_ENGINE_STOPS]),
                 ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from foretype_context.prompt.profile import Stop
@@ -44,10 +44,18 @@ class OutputText:
     Token ids go through one by one, so that a stop in the middle of a chunk of eight tokens cuts exactly there.
 
     Args:
+        shown: control tokens that are delivered, and what they are read as; others are no text.
         first_line_tokens: where `stop` lets the first line open a block: what that line may take; the engine may give more.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Stop, *, first_line_tokens: int | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stop: Stop,
+        *,
+        first_line_tokens: int | None = None,
+        shown: Mapping[int, bytes] | None = None,
+    ) -> None:
         self._tokenizer = tokenizer
         self._decoder = StreamDecoder(tokenizer)
         self._scanner = StopScanner(stop)
@@ -55,6 +63,7 @@ class OutputText:
         self._pending_tokens = 0
         self.generated_tokens = 0
         self._first_line_tokens = first_line_tokens
+        self._shown = shown or {}
 
     @property
     def stopped(self) -> bool:
@@ -80,7 +89,10 @@ class OutputText:
             logprob = chunk.logprobs[index] if index < len(chunk.logprobs) else 0.0
             self._pending_logprob += _finite(logprob)
             self._pending_tokens += 1
-            ready.append(self._scanner.feed(self._decoder.feed((token_id,))))
+            text = self._decoder.feed((token_id,))
+            if token_id in self._shown:
+                text += self._shown[token_id].decode()
+            ready.append(self._scanner.feed(text))
             if self._scanner.stopped:
                 break
         return self._delta("".join(ready))

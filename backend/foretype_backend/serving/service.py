@@ -204,7 +204,7 @@ class CompletionService:
             raise ValueError(f"request key {job.key!r} is live already; keys must be unique")
         record = Record(
             job=job,
-            output=OutputText(self.tokenizer, job.stop, first_line_tokens=job.max_tokens),
+            output=OutputText(self.tokenizer, job.stop, first_line_tokens=job.max_tokens, shown=job.shown),
             arrived=self.clock(),
             decision=loop.create_future(),
             reservation=job.reservation,

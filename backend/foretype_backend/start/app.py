@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from foretype_context.edit_models.format import edit_format
+from foretype_context.edit_models.prompt import EditPrompts
 from foretype_context.grammars.grammar import announced
 from foretype_context.prompt.profile import Profile
 from foretype_context.tokens.tokenizer import Tokenizer
@@ -28,6 +30,7 @@ from foretype_backend.doors.feedback import FeedbackSink
 from foretype_backend.doors.health import HealthDoor
 from foretype_backend.doors.http import HttpJobs
 from foretype_backend.doors.infill import InfillDoor
+from foretype_backend.doors.next_edit import NextEditDoor
 from foretype_backend.doors.openai import OpenAIDoor
 from foretype_backend.doors.stream import StreamDoor
 from foretype_backend.engines.port import Engine
@@ -41,6 +44,7 @@ from foretype_backend.playground.logins import BrowserLogins
 from foretype_backend.prefix.salt import SaltBook
 from foretype_backend.serving.encoding import EncodePool
 from foretype_backend.serving.fair_turns import Turns
+from foretype_backend.serving.next_edits import NextEdits
 from foretype_backend.serving.render import Renderer
 from foretype_backend.serving.service import CompletionService
 from foretype_backend.serving.tracing import RequestTracer
@@ -50,6 +54,7 @@ from foretype_backend.telemetry.sink import TelemetrySink
 if TYPE_CHECKING:  # they bring a database's libraries and an HTTP client
     from foretype_wire.tracing.spans import Tracing
 
+    from foretype_backend.chat.edit_pool import EditPool
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.experiments.live import LiveExperiments
     from foretype_backend.identity.identity import Identity
@@ -71,6 +76,7 @@ def create_app(
     salts: SaltBook | None = None,
     accounts: Accounts | None = None,
     quality: QualityPool | None = None,
+    edit_pool: EditPool | None = None,
     place: WorkerAddress | None = None,
     tracing: Tracing | None = None,
     experiments: LiveExperiments | None = None,
@@ -87,6 +93,7 @@ def create_app(
         salts: isolate the prefix caches of tenants; a gateway with `identity` needs them.
         accounts: budgets of everybody, and what they used.
         quality: chat and whole blocks; started and closed by the caller.
+        edit_pool: a model for next edits on a server of its own; started and closed by the caller.
         place: of this worker among several; `state.peers` is started and closed by the caller.
         experiments: change what clients are told; started and closed by the caller.
         tracing: takes spans of requests to the fast pool, timed by `time.perf_counter`; closed by the caller.
@@ -120,6 +127,7 @@ def create_app(
         accounts=accounts,
         tracer=None if tracing is None else RequestTracer(tracing, pool="fast"),
     )
+    edits = _own_edits(config, service, renderer) if edit_pool is None else edit_pool.edits
     stream = StreamDoor(
         service,
         renderer,
@@ -131,6 +139,7 @@ def create_app(
         max_connections_per_tenant=_per_tenant(keeper, config)[0],
         turns=turns,
         block=None if quality is None else quality.block,
+        next_edits=edits,
         experiments=experiments,
     )
     if experiments is not None:
@@ -160,7 +169,8 @@ def create_app(
     openai = OpenAIDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     infill = InfillDoor(jobs, profile, max_body_bytes=limits.max_frame_bytes)
     chat = ChatDoor(quality, tokenizer, max_body_bytes=limits.max_frame_bytes, pool_of_threads=encoding)
-    pools = _services(service, quality)
+    next_edit = NextEditDoor(edits, max_body_bytes=limits.max_frame_bytes)
+    pools = _services(service, quality, edit_pool)
     others = {name: one.metrics for name, one in pools.items() if one is not service}
     families = functools.partial(service.metrics.families, others)
     kept = (lambda: feedback.kept) if isinstance(feedback, TelemetrySink) else tuple
@@ -184,7 +194,7 @@ def create_app(
     app.router.routes.append(WebSocketRoute("/v1/stream", stream.__call__))
     playground = PlaygroundDoor(tokenizer, stream.profile_of, keeper)
     pages = PagesDoor(config, admin, functools.partial(_fleet, pools))
-    for door in (openai, chat, infill, health, admin, pages, playground, DocumentDoor(app.openapi)):
+    for door in (openai, chat, infill, next_edit, health, admin, pages, playground, DocumentDoor(app.openapi)):
         door.register(app)
     app.state.requests = requests
     app.state.late = service.metrics.watch_loop()
@@ -250,9 +260,20 @@ def _per_tenant(keeper: Gatekeeper, config: Config) -> tuple[int, int]:
     return gateway.max_connections_per_tenant, gateway.max_requests_per_tenant
 
 
-def _services(fast: CompletionService, quality: QualityPool | None) -> dict[str, CompletionService]:
+def _own_edits(config: Config, service: CompletionService, renderer: Renderer) -> NextEdits | None:
+    """Next edits of the model that completes, where it was trained on them too."""
+    if config.model.next_edit is None:
+        return None
+    prompts = EditPrompts(renderer.tokenizer, edit_format(config.model.next_edit))
+    return NextEdits(service, prompts, context_limit_tokens=renderer.context_limit_tokens, pool=renderer.pool)
+
+
+def _services(
+    fast: CompletionService, quality: QualityPool | None, edits: EditPool | None
+) -> dict[str, CompletionService]:
     """Every service of a gateway, by the name of its pool."""
     found = {"fast": fast} | ({} if quality is None else {"quality": quality.chat})
+    found |= {} if edits is None else {"next_edit": edits.edits.service}
     return found if quality is None or quality.block is None else found | {"block": quality.block.service}
 
 

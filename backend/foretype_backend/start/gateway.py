@@ -96,6 +96,7 @@ async def run_gateway(
         quality = await optional_parts.open_quality_pool(config, start, accounts, salts, tracing, closing)
         if quality is not None and quality.block is not None:
             await check_blocks(quality.block)
+        edits = await optional_parts.open_edits(config, start, accounts, salts, tracing, closing)
         named = _name(address_of(listener), where)
         experiments = await optional_parts.open_experiments(config, named, identity, telemetry, closing)
         gateway = create_app(
@@ -109,6 +110,7 @@ async def run_gateway(
             salts=salts,
             accounts=accounts,
             quality=quality,
+            edit_pool=edits,
             place=where,
             tracing=tracing,
             experiments=experiments,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from foretype_wire.tracing.spans import Tracing
 
     from foretype_backend.admission.redis_leases import RedisLeases
+    from foretype_backend.chat.edit_pool import EditPool
     from foretype_backend.chat.pool import QualityPool
     from foretype_backend.doors.contract import DocumentedApp
     from foretype_backend.engines.port import Engine
@@ -39,6 +40,7 @@ __all__ = [
     "attach_caches",
     "make_salts",
     "open_accounts",
+    "open_edits",
     "open_experiments",
     "open_leases",
     "open_quality_pool",
@@ -157,6 +159,32 @@ async def open_quality_pool(
         await pool.start()
     except EngineUnavailableError as error:
         raise ConfigError("pool.quality.url", str(error)) from error
+    return pool
+
+
+async def open_edits(
+    config: Config,
+    start: StartPlan,
+    accounts: Accounts | None,
+    salts: SaltBook | None,
+    tracing: Tracing | None,
+    closing: AsyncExitStack,
+) -> EditPool | None:
+    """A model for next edits on a server of its own. One that is away keeps nobody from starting."""
+    if start.next_edit is None:
+        return None  # without its libraries
+
+    from foretype_backend.chat.edit_pool import open_edit_pool
+    from foretype_backend.errors import SaltIgnoredError
+
+    pool = open_edit_pool(config, parts=start.next_edit, accounts=accounts, salts=salts, tracing=tracing)
+    if pool is None:
+        return None
+    closing.push_async_callback(pool.close)
+    try:
+        await pool.start()
+    except SaltIgnoredError as error:
+        raise ConfigError("pool.next_edit.url", str(error)) from error
     return pool
 
 

@@ -22,6 +22,7 @@ from foretype_backend.start.profile import check_profile
 from foretype_backend.start.running_server import PATIENCE_S
 
 if TYPE_CHECKING:  # it brings an HTTP client and the libraries of the chat door
+    from foretype_backend.chat.edit_pool import EditParts
     from foretype_backend.chat.pool import QualityParts
 
 __all__ = ["StartPlan", "plan", "salted"]
@@ -32,12 +33,13 @@ class StartPlan:
     """What a gateway starts with. Nothing of it is started.
 
     Attributes:
-        quality: of `[pool.quality]`; None where there is none.
+        quality, next_edit: of `[pool.quality]` and `[pool.next_edit]`; None where there is none.
     """
 
     certificate: Certificate | None
     parts: Parts
     quality: QualityParts | None
+    next_edit: EditParts | None
 
 
 def plan(config: Config, *, patience_s: float = PATIENCE_S) -> StartPlan:
@@ -62,11 +64,16 @@ def plan(config: Config, *, patience_s: float = PATIENCE_S) -> StartPlan:
         from foretype_backend.chat.pool import quality_parts
 
         quality = quality_parts(config)
+    next_edit = None
+    if config.pool.next_edit is not None:
+        from foretype_backend.chat.edit_pool import edit_parts
+
+        next_edit = edit_parts(config.pool.next_edit)
     _check_stores(config)
     _check_leases(config)
     _check_state(config)
     _check_traces(config)
-    return StartPlan(certificate=certificate, parts=parts, quality=quality)
+    return StartPlan(certificate=certificate, parts=parts, quality=quality, next_edit=next_edit)
 
 
 def salted(config: Config) -> bool:

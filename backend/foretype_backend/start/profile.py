@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from foretype_context.errors import UnknownLayoutError
+from foretype_context.edit_models.format import edit_format
+from foretype_context.edit_models.prompt import EditPrompts
+from foretype_context.edit_models.question import EditWindow
+from foretype_context.errors import UnknownControlError, UnknownLayoutError
 from foretype_context.prompt.profile import MinMeanLogprob, Profile
 
 from foretype_backend.config.load import Config, ModelConfig
@@ -38,6 +41,7 @@ def make_profile(config: Config, parts: Parts) -> Profile:
         strategy=model.strategy,
         strategy_rules=model.strategy_rules,
         variant=model.variant,
+        next_edit=_next_edit(config, parts, capabilities.model),
         **_thresholds(config, parts),
     )
 
@@ -46,6 +50,7 @@ def check_profile(config: Config, parts: Parts) -> None:
     """What can be said of the profile before the engine is started. Raises ConfigError, as :func:`make_profile` would."""
     _layout(config, parts)
     _thresholds(config, parts)
+    _next_edit(config, parts, "")
     known = parts.context_limit_tokens
     if known is None:
         try:
@@ -53,6 +58,22 @@ def check_profile(config: Config, parts: Parts) -> None:
         except EngineUnavailableError:
             return
     _context_limit(config.model, known)
+
+
+def _next_edit(config: Config, parts: Parts, served: str) -> EditWindow | None:
+    """What clients are told of the model for next edits. Raises ConfigError where the gateway's own cannot be asked in that format."""
+    pool, own = config.pool.next_edit, config.model.next_edit
+    if pool is not None:
+        return msgspec.structs.replace(edit_format(pool.format).window, model=pool.model or "", format=pool.format)
+    if own is None:
+        return None
+    try:
+        EditPrompts(parts.tokenizer, edit_format(own))
+    except UnknownControlError as error:
+        raise ConfigError(
+            "model.next_edit", f"{error.token!r} is no token of the model; {own} is not its format"
+        ) from error
+    return msgspec.structs.replace(edit_format(own).window, model=parts.model_name or served, format=own)
 
 
 def _context_limit(model: ModelConfig, engine_tokens: int) -> int:

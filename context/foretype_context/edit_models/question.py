@@ -35,7 +35,7 @@ _MAX_RELATED: Final = 16
 _MAX_RELATED_CHARS: Final = 16_384
 _MAX_PATH_CHARS: Final = 1_024
 
-_Path = Annotated[str, Meta(max_length=_MAX_PATH_CHARS, pattern=r"^[^\r\n]*$")]
+_Path = Annotated[str, Meta(max_length=_MAX_PATH_CHARS, pattern=r"^[^\r\n]*$(?!\n)")]
 _EditText = Annotated[str, Meta(max_length=_MAX_EDIT_CHARS)]
 _WindowText = Annotated[str, Meta(max_length=MAX_WINDOW_CHARS)]
 _AroundText = Annotated[str, Meta(max_length=_MAX_AROUND_CHARS)]
