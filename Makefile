@@ -12,7 +12,7 @@ export PYTHONUTF8 := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock dashboard openapi bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity pictures release clean
+.PHONY: help run test test-slow test-editors test-all setup check lint types platforms format lock dashboard openapi plan-page bench soak mutants e2e-nvim e2e-nvim-old e2e-helix e2e-emacs e2e-vscode e2e-playground e2e-jupyter jupyter-env vsix train-env peer-env vocabularies peer-gateways-env vllm-env vllm-suffix test-vllm gpu-bench rehearse parity pictures release clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9_-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -124,6 +124,9 @@ lock: $(VENV)/.installed-dev ## Renew requirements/lock.txt from pyproject.toml
 
 dashboard: ## Write deploy/grafana/foretype.json anew from dashboard.py beside it
 	@$(PYTHON) deploy/grafana/dashboard.py
+
+plan-page: $(VENV)/.installed-dev ## Write the planner's formulas as JavaScript, for its page
+	@$(BIN)/python -m foretype_plan.translate
 
 openapi: $(VENV)/.installed-dev ## Write docs/openapi.json anew from the gateway's doors
 	@$(BIN)/python -m foretype_backend.start.openapi docs/openapi.json

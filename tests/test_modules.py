@@ -18,6 +18,7 @@ PACKAGES = {
     "backend/foretype_backend": ("backend",),
     "eval/foretype_eval": ("eval",),
     "models/foretype_models": ("models",),
+    "plan/foretype_plan": ("plan",),
     "lab/foretype_lab": ("lab",),
 }
 """Each package, and the folders that its tests of its modules' names stand in."""
