@@ -85,10 +85,13 @@ class GatewayClient:
                     parts.documents.follow(None)
                     parts.chat.use(None)
                     parts.next_edits.tell(None)
+                    parts.next_edits.use(None)
 
     async def _follow(self, client: Client, options: Options) -> None:
         """Attach the flow and report its state, until the options ask for another client."""
         from foretype_client.chat import Tiers
+
+        from foretype_lsp.next_edit.model import GatewayModel
 
         parts = self._parts
         client.assemblers.settled.add(self._changed.set)
@@ -97,6 +100,7 @@ class GatewayClient:
         parts.documents.follow(client.flow)
         parts.chat.use(Tiers(client))
         parts.next_edits.tell(client.next_edits)
+        parts.next_edits.use(GatewayModel(client.session))
         while not _needs_another_client(options, parts.settings.options):
             self._report(client)
             parts.status.indexed(parts.documents.sources_status())

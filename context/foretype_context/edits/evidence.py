@@ -17,6 +17,7 @@ class Evidence(StrEnum):
     SIGNATURE = "signature"
     LIKE_EDITS = "like_edits"
     ONE_EXAMPLE = "one_example"
+    MODEL = "model"
 
 
 class NextEdit(NamedTuple):

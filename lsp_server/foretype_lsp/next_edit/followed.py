@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from foretype_context.edit_models.question import RecentEdit, recent_edit
+from foretype_context.edits.bursts import Burst, Bursts
 from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.next_edit import SETTLED_S, NextEdit, NextEdits
 from foretype_context.syntax.languages import parser_for
@@ -14,6 +17,8 @@ from foretype_context.text.document import Edit
 from tree_sitter import Node, Tree
 
 __all__ = ["MAX_CHARS", "Change", "Followed", "applied"]
+
+_RECENT: Final = 16
 
 MAX_CHARS: Final = 1_000_000
 """Of a document; a larger one gets no next edits: its tree takes thirty times its size."""
@@ -46,7 +51,21 @@ class Followed:
         self._slow = False  # it took too long to parse: not tried again before the text is another
         self._errors: int | None = None
         self._ends = -1  # of the change before
+        self._bursts: Bursts | None = None  # for a model, from when on one is asked
+        self._done = deque[RecentEdit | None](maxlen=_RECENT)
         self._last_s = float("-inf")
+
+    def recent(self) -> tuple[list[RecentEdit], Burst | None]:
+        """What was done here lately, the oldest first, and the last of it; nothing before this was asked for the first time."""
+        if self._bursts is None:
+            self._bursts = Bursts(self.text)
+        last = self._bursts.open
+        done = [*self._done] if last is None else [*self._done, _recent(last)]
+        return [one for one in done if one is not None], last
+
+    def parses(self, edit: Edit) -> bool:
+        """Whether the text has no more errors of syntax with an edit than without; so it has where nobody can tell."""
+        return self._parser is None or (self._root() is not None and self._parses(edit))
 
     def changed(self, change: Change) -> None:
         """The text changed. Raises ValueError where the edits do not fit it: this is no text of theirs."""
@@ -64,6 +83,10 @@ class Followed:
         self._errors = None
         self.text, self._last_s = text, change.at_s
         self._engine.changed(change.edits, text, change.at_s, root=root, accepted=change.accepted)
+        if self._bursts is not None:
+            ended = self._bursts.changed(change.edits, text, change.at_s, accepted=change.accepted)
+            if ended is not None:
+                self._done.append(_recent(ended))
 
     def refused(self, text: str, edit: Edit) -> None:
         """The developer did not want this edit of `text`."""
@@ -114,6 +137,11 @@ class Followed:
         copy = edited_tree(self._tree, self.text, *edit)
         after = parse_in_steps(self._parser, applied(self.text, (edit,)).encode(), PARSE_STEPS, copy)
         return after is not None and _errors(after) <= self._errors
+
+
+def _recent(burst: Burst) -> RecentEdit | None:
+    start, end, inserted = burst.edit
+    return recent_edit("", burst.before, start, end, inserted)
 
 
 def applied(text: str, edits: Sequence[Edit]) -> str:

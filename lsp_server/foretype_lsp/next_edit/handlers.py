@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from foretype_client.telemetry.next_edits import NextEditLog
-from foretype_context.edits.next_edit import NextEdit
+from foretype_context.edits.evidence import Evidence, NextEdit
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Edit
 
@@ -19,6 +19,7 @@ from foretype_lsp.documents.documents import Held, Open
 from foretype_lsp.documents.positions import Position
 from foretype_lsp.documents.shared import SharedDocuments
 from foretype_lsp.errors import InvalidParamsError
+from foretype_lsp.next_edit.model import EditModel, FromModel
 from foretype_lsp.next_edit.offers import ACCEPT_COMMAND, Offer, Offers, item
 from foretype_lsp.next_edit.on_screen import OnScreen
 from foretype_lsp.next_edit.other_files import OtherFiles, Place
@@ -66,6 +67,7 @@ class NextEditing:
         self._offers = Offers()
         self._pace = Pace()
         self._others = OtherFiles(settings, documents, self._tracking, clock)
+        self._from_model = FromModel(self._tracking)
         self._live: dict[str, asyncio.Future[None]] = {}
         self._taken: Offer | None = None
         self._log: NextEditLog | None = None
@@ -83,6 +85,10 @@ class NextEditing:
     def suggestion_accepted(self, uri: str) -> None:
         """The last change of a document was an inline suggestion that was taken."""
         self._tracking.accepted(uri)
+
+    def use(self, model: EditModel | None) -> None:
+        """Ask this model from now on where the rules are silent; None: none."""
+        self._from_model.model = model
 
     def tell(self, log: NextEditLog | None) -> None:
         """Tell what becomes of next edits to this one from now on; None: to nobody."""
@@ -132,7 +138,10 @@ class NextEditing:
             return
         if ended.reason == "rejected":
             self._pace.rejected(offer.told, self._clock())
-            self._tracking.refused(offer.origin, offer.text, offer.found.edit)
+            if offer.found.evidence is Evidence.MODEL:
+                self._from_model.refused(offer.text, offer.found.edit)
+            else:
+                self._tracking.refused(offer.origin, offer.text, offer.found.edit)
         self._end(offer, ended.reason)
 
     def _on_accepted(self, *arguments: Any) -> None:
@@ -199,6 +208,9 @@ class NextEditing:
             place = Place(asked_as, held.version, document.text, held.lines, found, uri)
         elif isinstance(held, Held) and not superseded.done():
             place = await self._others.next(held, superseded.done)
+            if place is None and not superseded.done() and self._may_ask_model(uri):
+                said = await self._from_model.next(document, cursor, superseded)
+                place = None if said is None else Place(asked_as, held.version, document.text, held.lines, said, uri)
         now = self._documents.find(asked_as)
         if superseded.done() or place is None or now is None:
             return _nothing()
@@ -207,6 +219,10 @@ class NextEditing:
         if self._on_screen.has_inline(uri, version, cursor):
             return _nothing()
         return self._offered(now, place, cursor, self._taken if chained else None) or _nothing()
+
+    def _may_ask_model(self, uri: str) -> bool:
+        eagerness, quiet_s = self._settings.options.next_edit.eagerness, self._tracking.since_change(uri)
+        return self._pace.allows(Evidence.MODEL, eagerness, Told(uri, "", "", ""), quiet_s, self._clock())
 
     def _offered(self, held: Open, place: Place, cursor: int, before: Offer | None) -> _Answer | None:
         """The answer with an edit, where it is one of what it says it is, and may be shown.

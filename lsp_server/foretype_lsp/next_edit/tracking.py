@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from foretype_context.edit_models.question import RecentEdit
+from foretype_context.edits.bursts import Burst
 from foretype_context.edits.elsewhere import Elsewhere
 from foretype_context.edits.next_edit import NextEdit
 from foretype_context.text.document import Document, Edit
@@ -126,6 +128,14 @@ class Tracking:
     async def follow(self, document: Document, elsewhere: Elsewhere, path: str) -> NextEdit | None:
         """What another document's edits say of this one."""
         return await self._ask(document, lambda engine: engine.follow(elsewhere, path))
+
+    async def recent(self, document: Document) -> tuple[list[RecentEdit], Burst | None]:
+        """What was done in a document lately, for a model."""
+        return await self._ask(document, lambda engine: engine.recent()) or ([], None)
+
+    async def parses(self, document: Document, edit: Edit) -> bool:
+        """Whether a document has no more errors of syntax with an edit than without."""
+        return await self._ask(document, lambda engine: engine.parses(edit)) or False
 
     async def in_thread(self, call: Callable[[], _T]) -> _T:
         """Run what uses the engines' evidence."""
