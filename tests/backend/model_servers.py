@@ -71,9 +71,11 @@ async def running(server: _T, port: int = 0) -> AsyncGenerator[_T]:
         task = asyncio.create_task(serving.serve(sockets=[listener]))
         while not serving.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.01)
-        yield server
-        serving.should_exit = True
-        await task
+        try:
+            yield server
+        finally:
+            serving.should_exit = True
+            await task
 
 
 @dataclass(kw_only=True)

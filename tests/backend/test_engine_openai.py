@@ -119,9 +119,11 @@ async def server() -> AsyncIterator[Server]:
         task = asyncio.create_task(running.serve(sockets=[listener]))
         while not running.started:  # noqa: ASYNC110  uvicorn has no event for it
             await asyncio.sleep(0.01)
-        yield server
-        running.should_exit = True
-        await task
+        try:
+            yield server
+        finally:
+            running.should_exit = True
+            await task
 
 
 async def started(server: Server, **options: object) -> OpenAIEngine:
