@@ -15,6 +15,8 @@ import { type Explained, Explainer } from './explain';
 import { Installer, NotInstalled } from './install';
 import { locate } from './locate';
 import { chooseModel } from './models';
+import { chooseEagerness, nextEditsEnabled, toggleNextEdits } from './nextEdit/settings';
+import { NextEdits } from './nextEdit/nextEdits';
 import { serverOptions } from './options';
 import { QuietClient } from './quiet';
 import { Rested } from './rested';
@@ -33,6 +35,7 @@ class Extension {
   private readonly status = new StatusItem();
   private readonly explainer = new Explainer();
   private readonly chat = new Chat();
+  private readonly nextEdits = new NextEdits(() => this.client, () => this.on && nextEditsEnabled());
   private readonly installer: Installer;
   private client: LanguageClient | undefined;
   private restarts: number[] = [];
@@ -54,6 +57,13 @@ class Extension {
       'foretype.completeFunction': () => this.talk(COMPLETE),
       'foretype.acceptWord': () => vscode.commands.executeCommand('editor.action.inlineSuggest.acceptNextWord'),
       'foretype.acceptLine': () => vscode.commands.executeCommand('editor.action.inlineSuggest.acceptNextLine'),
+      'foretype.nextEditTab': () => this.nextEdits.tab(),
+      'foretype.takeNextEdit': () => this.nextEdits.take(),
+      'foretype.jumpToNextEdit': () => this.nextEdits.jump(),
+      'foretype.acceptNextEdit': () => this.nextEdits.accept(),
+      'foretype.dismissNextEdit': () => this.nextEdits.dismiss(),
+      'foretype.toggleNextEdits': () => toggleNextEdits(),
+      'foretype.chooseEagerness': () => chooseEagerness(),
       'foretype.toggle': () => this.toggle(),
       'foretype.restart': () => this.restart(),
       'foretype.openLog': () => this.log.show(),
@@ -66,6 +76,7 @@ class Extension {
       this.status,
       this.explainer,
       this.chat,
+      this.nextEdits,
       new Rested((document, position) => this.rested(document, position)),
       ...Object.entries(commands).map(([name, run]) => vscode.commands.registerCommand(name, run)),
       vscode.workspace.onDidChangeConfiguration((event) => this.onConfiguration(event)),
@@ -148,6 +159,7 @@ class Extension {
   async stop(): Promise<void> {
     this.round.abort();
     clearTimeout(this.asking);
+    this.nextEdits.reset();
     const client = this.client;
     this.client = undefined;
     try {
@@ -176,9 +188,12 @@ class Extension {
         executeCommand: (command, args, next) =>
           [EXPLAIN, DOCUMENT, COMPLETE].includes(command) ? this.talk(command, args[0] as Target | undefined) : next(command, args),
         provideInlineCompletionItems: async (document, position, context, cancelled, next) => {
+          const { version } = document;
           const items = await next(document, position, context, cancelled);
           this.askForStatus();
-          return items;
+          const found = Array.isArray(items) ? items : items?.items;
+          const byItself = context.triggerKind === vscode.InlineCompletionTriggerKind.Automatic;
+          return found?.length && !this.nextEdits.admits(document, version, position, byItself) ? [] : items;
         },
       },
     };
@@ -227,6 +242,7 @@ class Extension {
 
   private async toggle(): Promise<void> {
     await this.context.globalState.update(OFF, this.on);
+    this.nextEdits.reset();
     await this.sendOptions();
   }
 
@@ -268,6 +284,7 @@ class Extension {
     if (other) {
       await this.restart();
     } else if (event.affectsConfiguration('foretype')) {
+      this.nextEdits.reset();
       await this.sendOptions();
     }
   }

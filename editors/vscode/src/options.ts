@@ -10,6 +10,7 @@ export function serverOptions(on: boolean, token: string): Record<string, unknow
   for (const name of SHARED) {
     options[name] = settings.get(name);
   }
+  options.nextEdit = { enabled: settings.get('nextEdit.enabled'), eagerness: settings.get('nextEdit.eagerness') };
   options.enable = on ? settings.get('enable') : { '*': false };
   if (token) {
     options.token = token;

@@ -80,6 +80,52 @@ const commands = {
       (selector) => [...document.querySelectorAll(selector)].map((node) => node.textContent).join('').replaceAll('\u00a0', ' '),
       GHOST,
     ),
+  // What is drawn of a next edit: for each line on screen its number, its pieces (kept, struck, added), lines drawn below it, a hint.
+  drawn: () =>
+    page.evaluate(() => {
+      const said = (node, which) => {
+        const style = getComputedStyle(node, which);
+        const text = style.content.startsWith('"') ? style.content.slice(1, -1).replace(/\\(.)/g, '$1').replaceAll('\u00a0', ' ') : '';
+        return { text, isBelow: style.position === 'absolute', top: parseFloat(style.top) };
+      };
+      const editor = document.querySelector('.part.editor .editor-group-container.active .monaco-editor');
+      const numbers = new Map([...editor.querySelectorAll('.margin-view-overlays > div')].map((row) => [row.style.top, row.textContent.trim()]));
+      return [...editor.querySelectorAll('.view-line')].map((line) => {
+        const shown = { line: Number(numbers.get(line.style.top)), pieces: [], below: [], hint: '' };
+        for (const node of line.querySelectorAll(':scope > span > span')) {
+          const text = node.textContent.replaceAll('\u00a0', ' ').replaceAll('\u200b', '');
+          if (text) {
+            shown.pieces.push([getComputedStyle(node).textDecorationLine.includes('line-through') ? 'struck' : 'kept', text]);
+          }
+          const after = said(node, '::after');
+          if (after.isBelow && after.text) {
+            shown.below.push([after.top, after.text]);
+          } else if (after.text.startsWith('→ next edit')) {
+            shown.hint = after.text;
+          } else if (after.text) {
+            shown.pieces.push(['added', after.text]);
+          }
+        }
+        return { ...shown, below: shown.below.sort(([one], [other]) => one - other).map(([, text]) => text) };
+      }).sort((one, other) => one.line - other.line);
+    }),
+  // With the mouse, behind the text of a line.
+  click: async ({ line }) => {
+    const rows = page.locator('.part.editor .editor-group-container.active .margin-view-overlays > div').filter({ hasText: new RegExp(`^\\s*${line}\\s*$`) });
+    const { y, height } = await rows.first().boundingBox();
+    const text = await page.locator('.part.editor .editor-group-container.active .view-lines').first().boundingBox();
+    await page.mouse.click(text.x + 300, y + height / 2);
+  },
+  menu: () => page.evaluate(() => [...document.querySelectorAll('.suggest-widget.visible .monaco-list-row')].map((row) => row.textContent)),
+  renaming: () => page.evaluate(() => document.querySelector('.rename-box input')?.offsetParent != null),
+  // Line and column of the cursor, and the first line on screen.
+  cursor: () =>
+    page.evaluate(() => {
+      const [, line, column] = /Ln (\d+), Col (\d+)/.exec(document.getElementById('status.editor.selection')?.textContent ?? '') ?? [];
+      const rows = [...document.querySelectorAll('.part.editor .editor-group-container.active .margin-view-overlays > div')];
+      const visible = rows.filter((row) => row.getBoundingClientRect().top >= row.closest('.monaco-editor').getBoundingClientRect().top);
+      return { line: Number(line), column: Number(column), top: Math.min(...visible.map((row) => Number(row.textContent.trim()))) };
+    }),
   // What all editors of the window show.
   text: () => page.evaluate(() => [...document.querySelectorAll('.view-line')].map((node) => node.textContent).join('\n').replaceAll('\u00a0', ' ')),
   // What the editor shows that keys go to.

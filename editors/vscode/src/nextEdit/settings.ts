@@ -1,0 +1,26 @@
+import * as vscode from 'vscode';
+
+const ENABLED = 'nextEdit.enabled';
+const EAGERNESS = 'nextEdit.eagerness';
+const LEVELS = [
+  { label: 'low', detail: 'What follows from a renamed declaration or a changed signature' },
+  { label: 'medium', detail: 'Also what two edits that are alike say' },
+  { label: 'high', detail: 'Also what one example says whose whole neighbourhood recurs, and what a model says' },
+];
+
+const settings = (): vscode.WorkspaceConfiguration => vscode.workspace.getConfiguration('foretype');
+
+export const nextEditsEnabled = (): boolean => settings().get(ENABLED, true);
+
+export async function toggleNextEdits(): Promise<void> {
+  await settings().update(ENABLED, !nextEditsEnabled(), vscode.ConfigurationTarget.Global);
+}
+
+export async function chooseEagerness(): Promise<void> {
+  const now = settings().get(EAGERNESS, 'medium');
+  const items = LEVELS.map((level) => ({ ...level, description: level.label === now ? 'now' : '' }));
+  const picked = await vscode.window.showQuickPick(items, { title: 'Foretype: how sure a next edit must be' });
+  if (picked) {
+    await settings().update(EAGERNESS, picked.label, vscode.ConfigurationTarget.Global);
+  }
+}
