@@ -51,6 +51,11 @@ test('a word that is replaced is struck as a whole, one that grows only gets wha
   assert.deepEqual(drawn('print(count)', 6, 11, 'counter').struck, []);
 });
 
+test('of a word that the user types what is typed stays', () => {
+  const { struck, added } = drawing(() => 'return tocount', { line: 0, character: 9 }, { line: 0, character: 14 }, 'tal', true);
+  assert.deepEqual([struck, added], [[{ line: 0, from: 9, to: 14 }], [{ line: 0, at: 14, text: 'tal' }]]);
+});
+
 test('lines that only come are drawn below the line before them', () => {
   assert.deepEqual(drawn('a\nb', 2, 2, 'x\ny\n'), { struck: [], gone: [], added: [], below: { line: 0, lines: ['x', 'y'] } });
   assert.deepEqual(drawn('a\nb', 3, 3, '\nx').below, { line: 1, lines: ['x'] });

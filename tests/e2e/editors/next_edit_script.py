@@ -72,8 +72,7 @@ def main():
                 log.flush()
 
         def to_editor(message):
-                message["result"]["capabilities"]["experimental"] = {"foretype": {"nextEdit": True}}
-        said("server", message)
+            said("server", message)
             with lock:
                 os.write(1, frame(json.dumps(message).encode()))
 

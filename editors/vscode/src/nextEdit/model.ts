@@ -68,8 +68,11 @@ export function typedAlong(edit: Replacement, change: Change): Replacement | nul
   return kept ? trimmed({ start: edit.start, old: now, text: edit.text }) : null;
 }
 
-/** How an edit is drawn: pairs of lines are compared by words, lines that have no partner go or come as a whole. */
-export function drawing(lineAt: (line: number) => string, from: Place, to: Place, text: string): Drawing {
+/**
+ * How an edit is drawn: lines are compared in pairs, a word that is replaced by another is struck as a whole, lines that have no partner
+ * go or come as a whole. `begun`: the user types it, and what is typed of a word stays.
+ */
+export function drawing(lineAt: (line: number) => string, from: Place, to: Place, text: string, begun = false): Drawing {
   const old: string[] = [];
   for (let line = from.line; line <= to.line; line += 1) {
     old.push(lineAt(line));
@@ -90,7 +93,7 @@ export function drawing(lineAt: (line: number) => string, from: Place, to: Place
   const pairs = Math.min(old.length, now.length);
   const drawn: Drawing = { struck: [], gone: [], added: [], below: undefined };
   for (let index = 0; index < pairs; index += 1) {
-    const { head, tail } = words(old[index]!, now[index]!);
+    const { head, tail } = (begun ? common : words)(old[index]!, now[index]!);
     const line = first + index;
     const end = old[index]!.length - tail;
     const comes = now[index]!.slice(head, now[index]!.length - tail);

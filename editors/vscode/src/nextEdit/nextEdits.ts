@@ -20,7 +20,7 @@ interface Offer {
   uri: vscode.Uri;
   item: Item;
   asked_ms: number;
-  target: { document: vscode.TextDocument; version: number; edit: Replacement } | undefined;
+  target: { document: vscode.TextDocument; version: number; edit: Replacement; begun: boolean } | undefined;
   jumpedTo: vscode.Position | undefined;
   line: number; // of the cursor when it was last looked at
   moves: number;
@@ -197,6 +197,7 @@ export class NextEdits implements vscode.Disposable {
       const left = undone || more.length || document !== this.editor?.document ? null : typedAlong(target.edit, step);
       if (left && (left.old || left.text)) {
         target.edit = left;
+        target.begun = true;
         target.version = document.version;
         this.draw();
         return; // and no question: what is on screen is the answer
@@ -304,7 +305,7 @@ export class NextEdits implements vscode.Disposable {
     const eol = document.eol === vscode.EndOfLine.CRLF ? '\r\n' : '\n';
     const whole = { start: document.offsetAt(range.start), old: document.getText(range), text: item.text.replace(/\r\n|\r|\n/g, eol) };
     const edit = item.data?.jumpOnly ? whole : trimmed(whole);
-    return edit.old || edit.text || item.data?.jumpOnly ? { document, version: document.version, edit } : undefined;
+    return edit.old || edit.text || item.data?.jumpOnly ? { document, version: document.version, edit, begun: false } : undefined;
   }
 
   /** Opens the file of an edit; undefined where it was written since the server was asked. */
@@ -347,9 +348,9 @@ export class NextEdits implements vscode.Disposable {
     }
     const { near } = this;
     if (near !== undefined) {
-      const { document, edit } = near;
+      const { document, edit, begun } = near;
       const [from, to] = [document.positionAt(edit.start), document.positionAt(edit.start + edit.old.length)];
-      this.ink.edit(editor, drawing((line) => document.lineAt(line).text, from, to, edit.text));
+      this.ink.edit(editor, drawing((line) => document.lineAt(line).text, from, to, edit.text, begun));
     } else {
       const { line } = old ? old.document.positionAt(old.edit.start) : offer.item.range.start;
       const cursor = editor.selection.active.line;
