@@ -104,7 +104,7 @@ vsix: $(VENV)/bin/python ## Build the VS Code extension
 	@cd editors/vscode && npm install --no-package-lock --no-fund --no-audit && npm run check && npm run package
 
 e2e-vscode: $(VENV)/.installed-dev vsix ## VS Code in Chromium (editors/install-vscode.sh)
-	@FORETYPE_INSTALL=1 FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_vscode.py tests/e2e/editors/test_vscode_trouble.py tests/e2e/editors/test_vscode_trust.py tests/e2e/editors/test_sessions.py -k vscode
+	@FORETYPE_INSTALL=1 FORETYPE_SESSIONS=$${FORETYPE_SESSIONS:-20} $(EDITORS) tests/e2e/editors/test_vscode.py tests/e2e/editors/test_vscode_trouble.py tests/e2e/editors/test_vscode_trust.py tests/e2e/editors/test_vscode_next_edit.py tests/e2e/editors/test_sessions.py -k vscode
 
 jupyter-env: ## Make .venv-jupyter with JupyterLab, Notebook 7 and our extension, for its tests (node 20 or newer)
 	@test -x .venv-jupyter/bin/python || $(PYTHON) -m venv .venv-jupyter

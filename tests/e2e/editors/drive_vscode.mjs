@@ -139,6 +139,7 @@ const commands = {
   status: () => page.evaluate(() => document.querySelector('[id="foretype.foretype.foretype.status"], [id*="foretype.status"]')?.getAttribute('aria-label') ?? null),
   // Notifications that popped up: there must never be any of ours.
   notifications: () => page.evaluate(() => [...document.querySelectorAll('.notification-list-item-message')].map((node) => node.textContent)),
+  size: ({ width, height }) => page.setViewportSize({ width, height }),
   screenshot: ({ path }) => page.screenshot({ path }).then(() => path),
   close: () => context?.close(),
 };

@@ -26,7 +26,8 @@ SETTINGS = {
 }
 ASK, SHOWN, ENDED = "textDocument/copilotInlineEdit", "textDocument/didShowInlineEdit", "foretype/nextEditEnded"
 ACCEPT, JUMPED = "foretype.nextEdit.accept", "foretype/nextEditJumped"
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
+STARTS_S = 120.0
 FILL = "".join(f"    step_{i} = factor * {i}\n" for i in range(60))
 NEAR = "def scale(values, factor):\n    count = len(values)\n    print(count)\n    return factor\n"
 FAR = f"def scale(values, factor):\n    count = len(values)\n{FILL}    return count\n"
@@ -41,6 +42,7 @@ class Window:
     """VS Code, and what of the next edit is on its screen."""
 
     def __init__(self, folder: Path, url: str):
+        folder.mkdir(exist_ok=True)
         self.script = folder / "script.json"
         program = Path(__file__).parent / "next_edit_script.py"
         server = (sys.executable, "-m", "foretype_lsp", "--gateway", url)
@@ -55,9 +57,9 @@ class Window:
         self._names = map("case_{}.py".format, count())
         self.press, self.type, self.run, self.close = self.it.press, self.it.type, self.it.run, self.it.close
 
-    def until(self, satisfied, what):
+    def until(self, satisfied, what, deadline_s=PATIENCE_S):
         try:
-            self.it.until(satisfied, what, PATIENCE_S)
+            self.it.until(satisfied, what, deadline_s)
         except TimeoutError as never:
             raise TimeoutError(f"{never}; cursor {self.it.do('cursor')}, drawn {self.drawn()}") from None
 
@@ -153,6 +155,12 @@ class Window:
         self.answered()
         assert self.drawn() == []
 
+    def asks(self, *edits):
+        """Something was typed: the cursor moves to the left, and the question that this asks is answered by the script."""
+        self.quiet()
+        self.scripted(*edits)
+        self.press("ArrowLeft")
+
     def scripted(self, *edits):
         """What the next questions are answered with; each (text, start line, start column, end line, end column), from 1."""
         self.script.write_text(
@@ -177,7 +185,7 @@ def only_window(served, tmp_path_factory):
     it = Window(tmp_path_factory.mktemp("vscode"), served.url)
     try:
         it.it.do("focus")
-        it.until(lambda: "ready" in (it.it.do("status") or ""), "the status item says ready")
+        it.until(lambda: "ready" in (it.it.do("status") or ""), "the status item says ready", STARTS_S)
         yield it
     finally:
         it.close()
@@ -308,11 +316,10 @@ DRAWN = {
 
 @pytest.mark.parametrize("kind", DRAWN)
 def test_next_edit_07_what_is_drawn_is_what_is_applied(window, kind):
-    window.open(WHOLE, 3, 14)
+    window.open(WHOLE, 2, 12)
     text, line, column, end_line, end_column = DRAWN[kind]
-    window.scripted((text, line, column, end_line, end_column))
-    window.go(2, 12)
-    window.type("b")  # so that it is asked
+    window.type("b")
+    window.asks((text, line, column, end_line, end_column))
     window.until(lambda: window.drawn() != [], "the edit")
     promised = window.promised()
     before = WHOLE.replace("one = a", "one = ab")
@@ -408,9 +415,8 @@ def test_next_edit_12_off_means_off_eagerness_is_kept_and_in_other_files_it_jump
     other = window.it.work / "other.py"
     other.write_text("import case\n\nname = '😀'; case.count()\n")
     window.open(NEAR)
-    window.scripted(("total", 3, 19, 3, 24, {"uri": other.as_uri(), "version": None}))
-    window.go(1, 1)
     window.type("#")
+    window.asks(("total", 3, 19, 3, 24, {"uri": other.as_uri(), "version": None}))
     window.until(lambda: window.hint() == "→ next edit: other.py, line 3 (Alt+J)", "the hint names the file")
     window.press("End")
     window.until(lambda: window.hint() == "→ next edit: other.py, line 3 (Tab)", "the hint names the file")
@@ -476,12 +482,13 @@ def test_the_editors_own_rename_still_works(window):
     window.it.file = file
     window.it.open(file)
     window.it.do("focus")
-    window.go(2, 10)
-    window.scripted(("total", 3, 10, 3, 15))
-    window.press("ArrowLeft")
+    window.go(2, 9)
+    window.press("End")
     window.type(" ")
+    window.asks(("total", 3, 10, 3, 15))
     window.until(lambda: window.pieces(3) != [], "a next edit")
-    window.press("ArrowRight", "F2")
+    window.go(2, 11)
+    window.press("F2")
     window.until(lambda: window.it.do("renaming"), "the editor's own rename")
     window.press("Control+a")
     window.type("amount")
