@@ -55,7 +55,7 @@ class Window:
         self.tapped = Tapped(folder / "tap.jsonl")
         self._refusals = 0
         self._names = map("case_{}.py".format, count())
-        self.press, self.type, self.run, self.close = self.it.press, self.it.type, self.it.run, self.it.close
+        self.press, self.type, self.close = self.it.press, self.it.type, self.it.close
 
     def until(self, satisfied, what, deadline_s=PATIENCE_S):
         try:
@@ -85,6 +85,10 @@ class Window:
             return self.it.file.read_text() == wanted
 
         self.until(saved, f"saved as {wanted!r}")
+
+    def run(self, title):
+        """Run a command of ours by its title, once the palette has found it."""
+        self.it._pick("F1", f"Foretype: {title}", title)
 
     def at(self):
         cursor = self.it.do("cursor")
@@ -118,7 +122,7 @@ class Window:
         for line in self.it.do("drawn"):
             text = "".join(text for kind, text in line["pieces"] if kind != "struck")
             gone = line["pieces"] and all(kind == "struck" for kind, _ in line["pieces"])
-            made += [*([] if gone else [text]), *line["below"]]
+            made += [*([] if gone else [text]), *("" if one == " " else one for one in line["below"])]
         return "\n".join(made)
 
     def told(self, method):
@@ -377,10 +381,10 @@ def test_next_edit_10_everything_is_reached_by_the_keyboard_alone(window):
     window.open(FAR)
     window.rename()
     window.until(lambda: window.hint() != "", "the hint")
-    window.run("Foretype: Go to the Next Edit")
+    window.run("Go to the Next Edit")
     window.until(lambda: window.pieces(FAR_LINE) != [], "it is there")
     assert window.at() == (FAR_LINE, 12)
-    window.run("Foretype: Accept the Next Edit")
+    window.run("Accept the Next Edit")
     window.saves(FAR.replace("count", "total"))
     window.open(FAR)
     window.rename()
@@ -392,7 +396,7 @@ def test_next_edit_10_everything_is_reached_by_the_keyboard_alone(window):
     window.open(FAR)
     window.rename()
     window.until(lambda: window.hint() != "", "the hint")
-    window.run("Foretype: Dismiss the Next Edit")
+    window.run("Dismiss the Next Edit")
     window.until(lambda: window.drawn() == [], "it is gone")
 
 
@@ -423,20 +427,20 @@ def test_next_edit_12_off_means_off_eagerness_is_kept_and_in_other_files_it_jump
     window.press("Tab")
     window.until(lambda: window.it.do("tab") == "other.py", "the file is open")
     window.until(lambda: window.pieces(3) == [("struck", "count"), ("added", "total")], "the edit, in its place")
-    assert window.at() == (3, 19)
+    assert window.at() == (3, 18)  # as VS Code counts: in UTF-16 it is the nineteenth
     assert other.read_text() == "import case\n\nname = '😀'; case.count()\n"
     window.it.file = other
     window.press("Tab")
     window.saves("import case\n\nname = '😀'; case.total()\n")
     window.script.unlink()
 
-    window.run("Foretype: Switch Next Edits On or Off")
+    window.run("Switch Next Edits On or Off")
     window.open(NEAR)
     asked = len(window.told(ASK))
     window.rename()
     window.quiet()
     assert len(window.told(ASK)) == asked
-    window.run("Foretype: Switch Next Edits On or Off")
+    window.run("Switch Next Edits On or Off")
     eager(window, "low")
     window.open(ALIKE)
     like_edits(window)
@@ -458,7 +462,7 @@ def like_edits(window):
 
 
 def eager(window, level):
-    window.run("Foretype: Choose How Eager Next Edits Are")
+    window.run("Choose How Eager Next Edits Are")
     window.it.do("palette", shown=True)
     window.type(level)
     window.it.do("picked", text=level)

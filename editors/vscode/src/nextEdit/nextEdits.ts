@@ -346,6 +346,8 @@ export class NextEdits implements vscode.Disposable {
       this.say(ON_TAB, false);
       return;
     }
+    this.say(VISIBLE, true); // before anything is seen: who sees it may press the key at once
+    this.say(ON_TAB, this.isOnTab);
     const { near } = this;
     if (near !== undefined) {
       const { document, edit, begun } = near;
@@ -357,8 +359,6 @@ export class NextEdits implements vscode.Disposable {
       const file = offer.uri.toString() === editor.document.uri.toString() ? undefined : path.posix.basename(offer.uri.path);
       this.ink.far(editor, cursor, hint(cursor, line, file, this.isOnTab ? 'Tab' : KEY));
     }
-    this.say(VISIBLE, true);
-    this.say(ON_TAB, this.isOnTab);
   }
 
   private say(key: string, value: boolean): void {
