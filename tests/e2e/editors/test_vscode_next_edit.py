@@ -451,6 +451,7 @@ def test_next_edit_12_off_means_off_eagerness_is_kept_and_in_other_files_it_jump
     window.until(lambda: window.drawn() != [], "what two examples say")
 
 
+LEVELS = ("low", "medium", "high")
 ALIKE = "first = load(alpha)\nsecond = load(beta)\nthird = load(gamma)\n"
 
 
@@ -462,8 +463,12 @@ def like_edits(window):
 
 
 def eager(window, level):
-    window.run("Choose How Eager Next Edits Are")
+    window.press("F1")
     window.it.do("palette", shown=True)
+    window.type("Foretype: Choose How Eager Next Edits Are")
+    window.it.do("picked", text="Choose How Eager")
+    window.press("Enter")
+    window.until(lambda: len(window.it.do("rows")) == len(LEVELS), "the levels")
     window.type(level)
     window.it.do("picked", text=level)
     window.press("Enter")
