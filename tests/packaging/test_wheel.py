@@ -28,7 +28,7 @@ WHEEL_MB_MAX = 19.5
 SOURCE = "def total(values):\n    result = 0\n    for value in values:\n        result += \n    return result\n"
 LINE, COLUMN = 4, 19  # behind `result += `, from 1
 
-PACKAGES = {"wire", "client", "context", "retrieval", "lsp", "backend", "eval", "models"}
+PACKAGES = {"wire", "client", "context", "retrieval", "lsp", "backend", "eval", "models", "plan"}
 EVAL = {"ab", "compare", "fim", "gate", "latency", "load", "replay", "report", "sandbox"}
 MODELS = {"artifacts", "pull", "use"}
 LABORATORY = re.compile(r"lab|train|corpus|distill|parity|peer|speculation|fit|configs", re.IGNORECASE)
