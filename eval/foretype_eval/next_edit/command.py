@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from rich.table import Table
 from foretype_eval.console import fail, print_json, progress_bars
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.next_edit.commits import SUFFIXES
-from foretype_eval.next_edit.run import ENGINES, Found, on_cases, on_repository
+from foretype_eval.next_edit.run import ENGINES, Found, on_cases, on_repositories
 
 __all__ = ["next_edit"]
 
@@ -23,7 +24,9 @@ def next_edit(
     cases: Annotated[
         Path | None, typer.Option(help="Folder of scored fixtures, or one recording, in vscode-copilot-chat's formats.")
     ] = None,
-    repo: Annotated[Path | None, typer.Option(help="Git repository whose commits are typed a part of.")] = None,
+    repo: Annotated[
+        list[Path] | None, typer.Option(help="Git repository whose commits are typed a part of; may be given again.")
+    ] = None,
     commits: Annotated[str, typer.Option(help="With --repo: number of newest commits, or a range A..B.")] = "50",
     suffix: Annotated[
         list[str] | None, typer.Option(help="With --repo: file endings; default is every language with a syntax.")
@@ -36,13 +39,13 @@ def next_edit(
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Measure next edits on cases whose next edit is known: how many are offered, right and wrong, and what that saves."""
-    if (cases is None) == (repo is None):
+    if (cases is None) == (not repo):
         fail("--cases, --repo: give one of both: fixtures or a recording, or a repository")
     if engine not in ENGINES:
         fail(f"--engine: {engine!r} is none of {', '.join(ENGINES)}")
     try:
         with progress_bars() as progress:
-            found = _run(cases, repo, commits, engine, tuple(suffix or SUFFIXES), seed, progress)
+            found = _run(cases, repo or (), commits, engine, tuple(suffix or SUFFIXES), seed, progress)
         if wrong is not None:
             wrong.write_bytes(b"".join(msgspec.json.encode(asdict(one)) + b"\n" for one in found.mistakes))
     except (RecordingError, RepositoryError, OSError) as error:
@@ -55,7 +58,7 @@ def next_edit(
 
 def _run(
     cases: Path | None,
-    repo: Path | None,
+    repos: Sequence[Path],
     commits: str,
     engine: str,
     suffixes: tuple[str, ...],
@@ -65,8 +68,7 @@ def _run(
     if cases is not None:
         return on_cases(cases, engine, seed=seed, progress=progress)
     selection = int(commits) if commits.isdigit() else commits
-    assert repo is not None
-    return on_repository(repo, selection, engine, suffixes=suffixes, seed=seed, progress=progress)
+    return on_repositories(repos, selection, engine, suffixes=suffixes, seed=seed, progress=progress)
 
 
 def _print(result: dict[str, Any]) -> None:

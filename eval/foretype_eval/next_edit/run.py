@@ -17,7 +17,7 @@ from foretype_eval.next_edit.recorded import Session
 from foretype_eval.next_edit.tally import Tally, WrongOffer, figures
 from foretype_eval.replay.edit_recording import load_recording
 
-__all__ = ["ENGINES", "Found", "on_cases", "on_repository"]
+__all__ = ["ENGINES", "Found", "on_cases", "on_repositories"]
 
 ENGINES: Final[Mapping[str, Callable[[], Predictor]]] = {"rules": Rules}
 _FLOORS: Final[Mapping[str, Callable[[], Predictor]]] = {"copy": CopiedEdit, "replace": ReplacedWords}
@@ -57,10 +57,10 @@ def on_cases(path: Path, engine: str, *, seed: int, progress: Progress) -> Found
     return _fixtures(path, engine, seed, progress) if path.is_dir() else _recording(path, engine, seed, progress)
 
 
-def on_repository(
-    repo: Path, selection: str | int, engine: str, *, suffixes: Sequence[str], seed: int, progress: Progress
+def on_repositories(
+    repos: Sequence[Path], selection: str | int, engine: str, *, suffixes: Sequence[str], seed: int, progress: Progress
 ) -> Found:
-    """Commits of a repository.
+    """Commits of repositories, as many of each.
 
     Raises:
         RepositoryError: no repository, no such commits, or none with files of these endings.
@@ -69,19 +69,21 @@ def on_repository(
     named = defaultdict[tuple[str, str], list[Tally]](list)
     skipped = Counter[str]()
     count = 0
-    for case, number, total in commit_cases(repo, selection, suffixes):
-        progress("commits", number, total)
-        skipped += case.skipped
-        count = total
-        for system, predictor in _systems(engine).items():
-            whole[system].append(typed_commit(predictor, case))
-            for kind, tally in typed_named(predictor, case):
-                named[system, kind].append(tally)
-    if not count:
-        raise RepositoryError(
-            f"--repo {repo}: none of the commits that were asked for changed a file ending in {', '.join(suffixes)}; "
-            "raise --commits, or name other endings with --suffix"
-        )
+    for repo in repos:
+        number = 0
+        for case, number, total in commit_cases(repo, selection, suffixes):
+            progress(repo.name, number, total)
+            skipped += case.skipped
+            for system, predictor in _systems(engine).items():
+                whole[system].append(typed_commit(predictor, case))
+                for kind, tally in typed_named(predictor, case):
+                    named[system, kind].append(tally)
+        if not number:
+            raise RepositoryError(
+                f"--repo {repo}: none of the commits that were asked for changed a file ending in {', '.join(suffixes)}; "
+                "raise --commits, or name other endings with --suffix"
+            )
+        count += number
     kinds = sorted({kind for _, kind in named})
     parts = {
         "renames": [kind for kind in kinds if kind != "signature"],
@@ -98,7 +100,12 @@ def on_repository(
             "by_kind": {kind: part(system, [kind]) for kind in kinds},
         }
 
-    head = {"kind": "commits", "source": repo.name, "commits": count, "skipped": dict(sorted(skipped.items()))}
+    head = {
+        "kind": "commits",
+        "source": ", ".join(repo.name for repo in repos),
+        "commits": count,
+        "skipped": dict(sorted(skipped.items())),
+    }
     mistakes = [
         one for tally in (*whole[engine], *(t for k in kinds for t in named[engine, k])) for one in tally.mistakes
     ]
