@@ -217,7 +217,9 @@ def test_commits_are_typed_and_what_is_offered_is_held_against_the_rest(repo: Pa
 
 def test_several_repositories_are_one_table(repo: Path) -> None:
     one, both = run("--repo", str(repo)), run("--repo", str(repo), "--repo", str(repo))
-    assert both["commits"] == 2 * one["commits"] and both["right"] == 2 * one["right"] and both["source"] == "repo, repo"
+    assert (
+        both["commits"] == 2 * one["commits"] and both["right"] == 2 * one["right"] and both["source"] == "repo, repo"
+    )
 
 
 def test_a_range_and_other_endings_can_be_asked_for(repo: Path) -> None:

@@ -32,13 +32,12 @@ def edits_between(old: str, new: str) -> list[Edit]:
 def leads_to(now: str, edit: Edit, wanted: str) -> bool:
     """Whether `edit` is a step on a shortest way, counted in lexemes, from what stands to what was wanted.
 
-    An edit that does a part of what was wanted at a place does, one that does more than that, or another thing, does not.
+    An edit that does a part of what was wanted at a place does, one that does more than that, or another thing, does not. Blanks are a
+    formatter's: they count for nothing.
     """
     then = f"{now[: edit.start]}{edit.text}{now[edit.end :]}"
-    if then == now:
-        return False
-    a, b, c = lex(now), lex(then), lex(wanted)
-    return Levenshtein.distance(a, b) + Levenshtein.distance(b, c) == Levenshtein.distance(a, c)
+    a, b, c = (_signs(text) for text in (now, then, wanted))
+    return a != b and Levenshtein.distance(a, b) + Levenshtein.distance(b, c) == Levenshtein.distance(a, c)
 
 
 def around_place(text: str, at: int) -> tuple[int, int]:
@@ -56,6 +55,10 @@ def line_at(text: str, at: int) -> str:
     """For people: the line that holds `at`, without its blanks."""
     end = text.find("\n", at)
     return text[text.rfind("\n", 0, at) + 1 : len(text) if end < 0 else end].strip()
+
+
+def _signs(text: str) -> list[str]:
+    return [sign for lexeme in lex(text) if (sign := lexeme.strip())]
 
 
 def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[int, int, int, int, int]]:

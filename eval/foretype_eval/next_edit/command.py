@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from foretype_context.terminal import console
+from foretype_lsp.options import Eagerness
 from rich.table import Table
 
 from foretype_eval.console import fail, print_json, progress_bars
@@ -32,6 +33,9 @@ def next_edit(
         list[str] | None, typer.Option(help="With --repo: file endings; default is every language with a syntax.")
     ] = None,
     engine: Annotated[str, typer.Option(help=f"Of {', '.join(ENGINES)}.")] = "rules",
+    eagerness: Annotated[
+        Eagerness, typer.Option(help="Which evidence is shown, as the editors' setting.")
+    ] = Eagerness.MEDIUM,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     wrong: Annotated[
         Path | None, typer.Option(help="Write what was offered and not wanted, with its lines, as JSON lines.")
@@ -45,7 +49,7 @@ def next_edit(
         fail(f"--engine: {engine!r} is none of {', '.join(ENGINES)}")
     try:
         with progress_bars() as progress:
-            found = _run(cases, repo or (), commits, engine, tuple(suffix or SUFFIXES), seed, progress)
+            found = _run(cases, repo or (), commits, engine, eagerness, tuple(suffix or SUFFIXES), seed, progress)
         if wrong is not None:
             wrong.write_bytes(b"".join(msgspec.json.encode(asdict(one)) + b"\n" for one in found.mistakes))
     except (RecordingError, RepositoryError, OSError) as error:
@@ -61,14 +65,17 @@ def _run(
     repos: Sequence[Path],
     commits: str,
     engine: str,
+    eagerness: Eagerness,
     suffixes: tuple[str, ...],
     seed: int,
     progress: Any,
 ) -> Found:
     if cases is not None:
-        return on_cases(cases, engine, seed=seed, progress=progress)
+        return on_cases(cases, engine, eagerness=eagerness, seed=seed, progress=progress)
     selection = int(commits) if commits.isdigit() else commits
-    return on_repositories(repos, selection, engine, suffixes=suffixes, seed=seed, progress=progress)
+    return on_repositories(
+        repos, selection, engine, eagerness=eagerness, suffixes=suffixes, seed=seed, progress=progress
+    )
 
 
 def _print(result: dict[str, Any]) -> None:

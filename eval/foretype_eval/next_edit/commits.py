@@ -6,6 +6,7 @@ a commit in one pass. Its renames and changed signatures are typed once more, ea
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ SUFFIXES: Final = tuple(suffix for spec in LANGUAGES.values() if spec.wheel for 
 _EDITS_MAX: Final = 60
 """Of one file: a file that was changed in more places was not typed so."""
 _CHARS_MAX: Final = 200_000
+_LINE_CHARS_MAX: Final = 1_000
+_BUILT: Final = re.compile(r"(^|/)(dist|build|vendor|node_modules|third_party)/|\.min\.|\.pb\.")
 _INSERTED_MAX: Final = 4_000
 
 
@@ -58,6 +61,9 @@ def commit_cases(repo: Path, selection: str | int, suffixes: Sequence[str]) -> I
         for path, old, new in changed_files(repo, commit, suffixes=suffixes, skipped=skipped):
             if max(len(old), len(new)) > _CHARS_MAX:
                 skipped["large"] += 1
+                continue
+            if _BUILT.search(path) or max(map(len, new.splitlines()), default=0) > _LINE_CHARS_MAX:
+                skipped["built, not typed"] += 1
                 continue
             edits = edits_between(old, new)
             named += (*renames(path, old, new), *signatures(path, old, new))

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from foretype_context.edits.evidence import NextEdit
 from foretype_context.syntax.languages import language_of
 from foretype_context.text.document import Edit
 from foretype_lsp.next_edit.followed import Change, Followed
+from foretype_lsp.next_edit.policy import Pace, Told
+from foretype_lsp.options import Eagerness
 
 __all__ = ["Offer", "Predictor", "Rules"]
+
+_ORIGINS: Final = 3
+_NOWHERE: Final = Told("", "", "", "")
 
 
 class Offer(NamedTuple):
@@ -42,21 +48,42 @@ class Predictor(Protocol):
 
 
 class Rules:
-    """The engine without a model, as the language server runs it."""
+    """The engine without a model, as the language server runs it over open documents: one after the other, then what each says of others."""
 
-    def __init__(self) -> None:
+    def __init__(self, eagerness: Eagerness = Eagerness.MEDIUM) -> None:
+        self._eagerness, self._pace = eagerness, Pace()
         self._open: dict[str, Followed] = {}
+        self._changed: list[str] = []  # paths, the last one first: what they say of others
+        self._origin = ""
 
     def opened(self, path: str, text: str) -> None:
         self._open[path] = Followed(language_of(path), text)
 
     def changed(self, path: str, change: Change) -> None:
         self._open[path].changed(change)
+        if not change.accepted:
+            self._changed = [path, *(one for one in self._changed if one != path)][:_ORIGINS]
 
     def next(self, path: str, cursor: int) -> Offer | None:
         found = self._open[path].next(cursor)
-        return None if found is None else Offer(path, found.edit, found.evidence.value, found.jump_only)
+        self._origin = path
+        if found is not None:
+            return self._offer(path, found)
+        for origin in self._changed:
+            elsewhere = self._open[origin].elsewhere(origin)
+            if elsewhere is None:
+                continue
+            self._origin = origin
+            for other in dict.fromkeys((path, *self._open)):
+                if other != origin and (found := self._open[other].follow(elsewhere, other)) is not None:
+                    return self._offer(other, found)
+        return None
 
     def refused(self, offer: Offer) -> None:
-        followed = self._open[offer.path]
-        followed.refused(followed.text, offer.edit)
+        """Told to the document whose edits it rests on."""
+        self._open[self._origin].refused(self._open[offer.path].text, offer.edit)
+
+    def _offer(self, path: str, found: NextEdit) -> Offer | None:
+        """None for what this eagerness does not show."""
+        shown = self._pace.allows(found.evidence, self._eagerness, _NOWHERE, 0.0, 0.0)
+        return Offer(path, found.edit, found.evidence.value, found.jump_only) if shown else None

@@ -147,9 +147,12 @@ class Session:
         started = time.thread_time()
         offer = self._predictor.next(path, document.cursor)
         document.tally.ms.append(1000 * (time.thread_time() - started))
-        document.standing = offer
-        if offer is None or offer.path != path:
+        for one in self._open.values():
+            one.standing = None
+        if offer is None:
             return
+        document = self._open[offer.path]
+        document.standing = offer
         if not any(_same(shown, offer) for shown in document.shown):
             place = around_place(document.text, offer.edit.start) if offer.jump_only else offer.edit[:2]
             done = tuple(document.done[:_DONE_SHOWN])

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+from foretype_lsp.options import Eagerness
 
 from foretype_eval.errors import RecordingError, RepositoryError
 from foretype_eval.next_edit.commits import commit_cases, typed_commit, typed_named
@@ -19,7 +22,7 @@ from foretype_eval.replay.edit_recording import load_recording
 
 __all__ = ["ENGINES", "Found", "on_cases", "on_repositories"]
 
-ENGINES: Final[Mapping[str, Callable[[], Predictor]]] = {"rules": Rules}
+ENGINES: Final = ("rules",)
 _FLOORS: Final[Mapping[str, Callable[[], Predictor]]] = {"copy": CopiedEdit, "replace": ReplacedWords}
 
 Progress = Callable[[str, int, int], None]
@@ -38,7 +41,7 @@ class Found:
     mistakes: tuple[WrongOffer, ...]
 
 
-def on_cases(path: Path, engine: str, *, seed: int, progress: Progress) -> Found:
+def on_cases(path: Path, engine: str, *, eagerness: Eagerness, seed: int, progress: Progress) -> Found:
     """A folder of scored fixtures, or one recording.
 
     Raises:
@@ -54,11 +57,22 @@ def on_cases(path: Path, engine: str, *, seed: int, progress: Progress) -> Found
             f"--cases {path}: no folder with `recording.w.json` and `scoredEdits.w.json` in it; "
             "give a folder of such fixtures, or the file of one recording"
         )
-    return _fixtures(path, engine, seed, progress) if path.is_dir() else _recording(path, engine, seed, progress)
+    return (
+        _fixtures(path, engine, eagerness, seed, progress)
+        if path.is_dir()
+        else _recording(path, engine, eagerness, seed, progress)
+    )
 
 
 def on_repositories(
-    repos: Sequence[Path], selection: str | int, engine: str, *, suffixes: Sequence[str], seed: int, progress: Progress
+    repos: Sequence[Path],
+    selection: str | int,
+    engine: str,
+    *,
+    eagerness: Eagerness,
+    suffixes: Sequence[str],
+    seed: int,
+    progress: Progress,
 ) -> Found:
     """Commits of repositories, as many of each.
 
@@ -74,7 +88,7 @@ def on_repositories(
         for case, number, total in commit_cases(repo, selection, suffixes):
             progress(repo.name, number, total)
             skipped += case.skipped
-            for system, predictor in _systems(engine).items():
+            for system, predictor in _systems(engine, eagerness).items():
                 whole[system].append(typed_commit(predictor, case))
                 for kind, tally in typed_named(predictor, case):
                     named[system, kind].append(tally)
@@ -112,13 +126,13 @@ def on_repositories(
     return Found(_result(head, engine, all_of), tuple(mistakes))
 
 
-def _fixtures(path: Path, engine: str, seed: int, progress: Progress) -> Found:
+def _fixtures(path: Path, engine: str, eagerness: Eagerness, seed: int, progress: Progress) -> Found:
     fixtures = load_fixtures(path)
     tallies = defaultdict[str, list[Tally]](list)
     scores = defaultdict[str, dict[str, str]](dict)
     for number, fixture in enumerate(fixtures, 1):
         progress("fixtures", number, len(fixtures))
-        for system, predictor in _systems(engine).items():
+        for system, predictor in _systems(engine, eagerness).items():
             tally, scores[system][fixture.name] = tried(fixture, predictor())
             tallies[system].append(tally)
 
@@ -134,10 +148,10 @@ def _fixtures(path: Path, engine: str, seed: int, progress: Progress) -> Found:
     return Found(_result(head, engine, all_of), tuple(one for tally in tallies[engine] for one in tally.mistakes))
 
 
-def _recording(path: Path, engine: str, seed: int, progress: Progress) -> Found:
+def _recording(path: Path, engine: str, eagerness: Eagerness, seed: int, progress: Progress) -> Found:
     recording = load_recording(path)
     sessions = dict[str, Session]()
-    systems = _systems(engine)
+    systems = _systems(engine, eagerness)
     for number, (system, predictor) in enumerate(systems.items(), 1):
         sessions[system] = Session(recording, predictor())
         sessions[system].run()
@@ -153,8 +167,8 @@ def _recording(path: Path, engine: str, seed: int, progress: Progress) -> Found:
     return Found(_result(head, engine, all_of), mistakes)
 
 
-def _systems(engine: str) -> dict[str, Callable[[], Predictor]]:
-    return {engine: ENGINES[engine], **_FLOORS}
+def _systems(engine: str, eagerness: Eagerness) -> dict[str, Callable[[], Predictor]]:
+    return {engine: partial(Rules, eagerness), **_FLOORS}
 
 
 def _result(head: dict[str, Any], engine: str, all_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
