@@ -12,6 +12,7 @@ from tree_sitter import Node
 
 from foretype_context.edits.bursts import Burst
 from foretype_context.edits.elsewhere import OtherFile, Site
+from foretype_context.edits.offsets import byte_of
 from foretype_context.edits.templates import (
     SITES_MAX,
     Reach,
@@ -221,8 +222,7 @@ def _places(alike: Alike, text: str) -> Iterator[Edit]:
 
 def _holder(root: Node, text: str, start: int, end: int) -> str:
     """The kind of node that what stands there is part of."""
-    first = len(text[:start].encode("utf-8", "surrogatepass"))
-    last = first + len(text[start:end].encode("utf-8", "surrogatepass"))
+    first, last = byte_of(text, start), byte_of(text, end)
     node = root.descendant_for_byte_range(first, last)
     while node is not None and node.parent is not None and node.start_byte >= first and node.end_byte <= last:
         node = node.parent
@@ -231,7 +231,7 @@ def _holder(root: Node, text: str, start: int, end: int) -> str:
 
 def _in_text(root: Node, text: str, at: int, language: str) -> bool:
     spec = language_spec(language)
-    byte = len(text[:at].encode("utf-8", "surrogatepass"))
+    byte = byte_of(text, at)
     node = root.descendant_for_byte_range(byte, byte)
     while node is not None:
         if node.type in spec.comments or node.type in spec.strings:

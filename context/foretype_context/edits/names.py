@@ -31,7 +31,7 @@ __all__ = [
     "words",
 ]
 
-OCCURRENCES_MAX: Final = 500
+OCCURRENCES_MAX: Final = 300
 """Of one name in a file; what is named oftener is not followed, for that would take too long between two keys."""
 
 
@@ -90,7 +90,7 @@ def places_renamed(root: Node, source: bytes, language: str, start: int, *, old:
     if rules is None:
         return None
     declared = _occurrence(root, _down(root, start), rules)
-    left = _occurrences(root, source, rules, old)
+    left = None if declared is None else _occurrences(root, source, rules, old, within=declared.home)
     ends = start + len(new.encode("utf-8", "surrogatepass"))
     if declared is None or left is None or not declared.place.declares or declared.place[:2] != (start, ends):
         return None
@@ -112,12 +112,15 @@ def is_named_near(
         but: places that do not count, by their byte.
     """
     rules = RULES.get(language)
-    found = None if rules is None else _occurrences(root, source, rules, name)
-    if rules is None or found is None:
+    declared = None if rules is None else _occurrence(root, _down(root, start), rules)
+    if rules is None or declared is None or not declared.place.declares:
         return True
-    home = next((one.home for one in found if one.place.start == start and one.place.declares), None)
+    home = declared.home
+    found = _occurrences(root, source, rules, name, within=home)
+    if found is None:
+        return True
     others = [one for one in found if not but(one.place.start)]
-    return home is None or any(home in one.scopes or one.home == home for one in others)
+    return any(home in one.scopes or one.home == home for one in others)
 
 
 def is_global(root: Node, language: str, start: int) -> bool:
@@ -133,7 +136,7 @@ def places_bound(root: Node, source: bytes, language: str, start: int, name: str
     if rules is None:
         return None
     declared = _occurrence(root, _down(root, start), rules)
-    found = _occurrences(root, source, rules, name)
+    found = None if declared is None else _occurrences(root, source, rules, name, within=declared.home)
     if declared is None or found is None or not declared.place.declares:
         return None
     others = [one for one in found if one.place.start != start]
@@ -265,9 +268,10 @@ def _members(root: Node, source: bytes, rules: NameRules, seen: Imported, name: 
     return places
 
 
-def words(source: bytes, name: str) -> Iterator[re.Match[bytes]]:
-    """Where a name stands as a whole word."""
-    return re.finditer(rb"(?<![\w\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w\x80-\xff])", source)
+def words(source: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[re.Match[bytes]]:
+    """Where a name stands as a whole word, from byte `start` to `end`."""
+    word = re.compile(rb"(?<![\w\x80-\xff])" + re.escape(name.encode()) + rb"(?![\w\x80-\xff])")
+    return word.finditer(source, start, len(source) if end is None else end)
 
 
 def _bound(one: _Occurrence, homes: AbstractSet[_Scope], rules: NameRules) -> _Scope | None:
@@ -280,15 +284,22 @@ def _bound(one: _Occurrence, homes: AbstractSet[_Scope], rules: NameRules) -> _S
 
 
 def _occurrences(
-    root: Node, source: bytes, rules: NameRules, name: str, skip: Callable[[int, bool], bool] = lambda _, __: False
+    root: Node,
+    source: bytes,
+    rules: NameRules,
+    name: str,
+    skip: Callable[[int, bool], bool] = lambda _, __: False,
+    within: _Scope | None = None,
 ) -> list[_Occurrence] | None:
     """None where the name is poisoned or occurs too often.
 
     Args:
         skip: whether the name at a byte, in an import statement or not, is known and to be left out.
+        within: what stands outside this scope does not matter.
     """
+    span = (0, len(source)) if within is None else within[:2]
     found: list[_Occurrence] = []
-    for seen, match in enumerate(words(source, name)):
+    for seen, match in enumerate(words(source, name, *span)):
         if seen >= OCCURRENCES_MAX:
             return None
         path = _down(root, match.start())

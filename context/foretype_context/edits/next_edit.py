@@ -19,6 +19,7 @@ from foretype_context.edits.elsewhere import Elsewhere, Site
 from foretype_context.edits.evidence import Evidence, NextEdit, named
 from foretype_context.edits.examples import Alike, Examples, alike_elsewhere, places_alike, same_elsewhere
 from foretype_context.edits.names import is_at_odds
+from foretype_context.edits.offsets import byte_of
 from foretype_context.edits.renames import (
     Rename,
     is_another,
@@ -128,7 +129,12 @@ class NextEdits:
                 continue
             below = [site for site in sites if site.edit.start >= cursor]
             for site in below + [site for site in reversed(sites) if site.edit.start < cursor]:
-                if evidence in _OF_EXAMPLES and is_at_odds(_in_bytes(site.edit, text), root, source, self._language):
+                if evidence in _OF_EXAMPLES and is_at_odds(
+                    (byte_of(text, site.edit.start), byte_of(text, site.edit.end), site.edit.text),
+                    root,
+                    source,
+                    self._language,
+                ):
                     continue
                 if site.jump_only or (tried < _PARSES and parses(site.edit)):
                     self._offered = NextEdit(site.edit, evidence, len(sites) - 1, site.jump_only)
@@ -257,9 +263,8 @@ class NextEdits:
                 self._touched[index] = (first + grown, last + grown)
             elif start < last:
                 self._touched[index] = (min(first, start), max(last, end) + grown)
-        self._touched.append((start, start + len(text)))
-
-
-def _in_bytes(edit: Edit, text: str) -> tuple[int, int, str]:
-    start = len(text[: edit.start].encode("utf-8", "surrogatepass"))
-    return start, start + len(text[edit.start : edit.end].encode("utf-8", "surrogatepass")), edit.text
+        last = self._touched[-1] if self._touched else None
+        if last is None or start + len(text) < last[0] or start > last[1]:
+            self._touched.append((start, start + len(text)))
+        else:
+            self._touched[-1] = min(start, last[0]), max(start + len(text), last[1])

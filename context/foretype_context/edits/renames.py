@@ -17,6 +17,7 @@ from foretype_context.edits.bursts import Burst, How
 from foretype_context.edits.elsewhere import OtherFile, Site
 from foretype_context.edits.imports import imported
 from foretype_context.edits.names import Place, is_global, is_named_near, places_elsewhere, places_renamed
+from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.text.document import Edit
 
 __all__ = ["Rename", "is_another", "is_free", "is_seen_elsewhere", "rename_in", "sites_elsewhere", "sites_of"]
@@ -67,8 +68,8 @@ def is_free(
     Args:
         touched: spans of characters that were edited: a new name there is one that was renamed by hand.
     """
-    at = _byte(text, rename.at)
-    spans = [(_byte(text, start), _byte(text, end)) for start, end in touched]
+    at = byte_of(text, rename.at)
+    spans = [(byte_of(text, start), byte_of(text, end)) for start, end in touched]
 
     def is_renamed(byte: int) -> bool:
         return byte == at or any(start <= byte <= end for start, end in spans)
@@ -82,14 +83,14 @@ def is_another(rename: Rename, burst: Burst, root: Node) -> bool:
     Args:
         root: of the text after the burst, where the name stands at `rename.at`.
     """
-    at = _byte(burst.after, rename.at)
+    at = byte_of(burst.after, rename.at)
     node = root.descendant_for_byte_range(at, at)
     while node is not None and node.type not in _DECLARATIONS:
         node = node.parent if node.type in _PATTERNS else None
     value = node and (node.child_by_field_name("value") or node.child_by_field_name("right"))
     if value is None:
         return False
-    start = _byte(burst.after, burst.edit.start)
+    start = byte_of(burst.after, burst.edit.start)
     end = start + len(burst.edit.text.encode("utf-8", "surrogatepass"))
     inside = min(end, value.end_byte) - max(start, value.start_byte)
     return 2 * inside > value.end_byte - value.start_byte
@@ -101,14 +102,14 @@ def sites_of(rename: Rename, root: Node, source: bytes, text: str, language: str
     Args:
         root, source: of `text`, as it is now.
     """
-    at = _byte(text, rename.at)
+    at = byte_of(text, rename.at)
     places = places_renamed(root, source, language, at, old=rename.old, new=rename.new)
-    return [_edit(place, rename, source) for place in places or ()]
+    return [_edit(place, rename, source, text) for place in places or ()]
 
 
 def is_seen_elsewhere(rename: Rename, root: Node, text: str, language: str) -> bool:
     """Whether other files may name what was renamed."""
-    return is_global(root, language, _byte(text, rename.at))
+    return is_global(root, language, byte_of(text, rename.at))
 
 
 def sites_elsewhere(rename: Rename, path: str, file: OtherFile) -> list[Site]:
@@ -118,17 +119,13 @@ def sites_elsewhere(rename: Rename, path: str, file: OtherFile) -> list[Site]:
         return []  # it hands the name on, who knows to whom
     seen = imported(file.root, file.source, file.language, file.path, path)
     places = places_elsewhere(file.root, file.source, file.language, seen, old=rename.old, new=rename.new)
-    return [Site(_edit(place, rename, file.source)) for place in places or ()]
+    return [Site(_edit(place, rename, file.source, file.text)) for place in places or ()]
 
 
-def _byte(text: str, at: int) -> int:
-    return len(text[:at].encode("utf-8", "surrogatepass"))
-
-
-def _edit(place: Place, rename: Rename, source: bytes) -> Edit:
-    start = len(source[: place.start].decode("utf-8", "surrogatepass"))
-    text = f"{rename.old}: {rename.new}" if place.shorthand else rename.new
-    return Edit(start, start + len(rename.old), text)
+def _edit(place: Place, rename: Rename, source: bytes, text: str) -> Edit:
+    start = char_of(text, source, place.start)
+    said = f"{rename.old}: {rename.new}" if place.shorthand else rename.new
+    return Edit(start, start + len(rename.old), said)
 
 
 def _in_name(character: str) -> bool:

@@ -15,6 +15,7 @@ from foretype_context.edits.calls import Declaration, calls_elsewhere, calls_of,
 from foretype_context.edits.elsewhere import OtherFile, Site
 from foretype_context.edits.imports import imported
 from foretype_context.edits.names import is_variable_at
+from foretype_context.edits.offsets import byte_of, char_of
 from foretype_context.edits.parameters import Argument, Parameter, arguments_of, parameters_in, parameters_of
 from foretype_context.syntax.parsing import node_text
 from foretype_context.text.document import Edit
@@ -50,12 +51,12 @@ def signature_in(burst: Burst, root: Node, source: bytes, language: str) -> Sign
     """
     if burst.how in (How.UNDONE, How.FORMATTED):
         return None
-    one = declaration_around(root, source, _byte(burst.after, burst.edit.start))
+    one = declaration_around(root, source, byte_of(burst.after, burst.edit.start))
     new = one and parameters_of(one.listed, source)
     if one is None or new is None:
         return None
-    old = parameters_in(burst.before, _char(source, one.listed.start_byte), language)
-    return None if old is None or old == new else Signature(_char(source, _name_of(one).start_byte), old)
+    old = parameters_in(burst.before, char_of(burst.after, source, one.listed.start_byte), language)
+    return None if old is None or old == new else Signature(char_of(burst.after, source, _name_of(one).start_byte), old)
 
 
 class Signatures:
@@ -68,7 +69,7 @@ class Signatures:
     @staticmethod
     def of(signature: Signature, root: Node, source: bytes, text: str, language: str) -> Signatures | None:
         """None where the declaration is gone, has its old parameters again, or changed beyond what is followed."""
-        one = declaration_named(root, source, _byte(text, signature.at))
+        one = declaration_named(root, source, byte_of(text, signature.at))
         new = one and parameters_of(one.listed, source)
         if one is None or new is None or new == signature.old:
             return None
@@ -98,7 +99,7 @@ class Signatures:
             touched: spans of characters that changed since the text was opened; what is done there is done.
         """
         calls = calls_of(self._change.declaration, root, source, self._language)
-        spans = [(_byte(text, start), _byte(text, end)) for start, end in touched]
+        spans = [(byte_of(text, start), byte_of(text, end)) for start, end in touched]
         return self._sites(calls, OtherFile("", self._language, text, root, source), spans)
 
     def elsewhere(self, path: str, file: OtherFile) -> list[Site]:
@@ -119,7 +120,7 @@ class Signatures:
         sites: list[Site] = []
         waiting: list[Node] = []
         for node, given in reversed(read):  # a call among the arguments of another comes first
-            if any(node.start_byte <= inner.start_byte and inner.end_byte <= node.end_byte for inner in waiting):
+            if waiting and waiting[-1].end_byte <= node.end_byte:  # of those behind it the nearest
                 continue
             if fits(change.new, given) and (touched is None or _overlaps(node, touched, nodes)):
                 continue  # it is done, or nobody knows whether it is
@@ -130,7 +131,7 @@ class Signatures:
                 lambda wanted, node=node: self._value(wanted, node, shown, file),
                 keywords=file.language == "python",
             )
-            at = _char(file.source, node.start_byte)
+            at = char_of(file.text, file.source, node.start_byte)
             listed = node_text(node, file.source)
             if said is NOT_KNOWN and not fits(change.new, given):
                 end = at + len(listed) - 1
@@ -200,25 +201,16 @@ def _is_word(text: str) -> bool:
 
 def _overlaps(node: Node, spans: Sequence[tuple[int, int]], calls: Sequence[Node]) -> bool:
     """Whether a span reaches into a call, and not only into another call among its arguments."""
+    first, last = node.start_byte, node.end_byte
+    near = [(start, end) for start, end in spans if start <= last and end >= first]
     inner = [
         (one.start_byte, one.end_byte)
-        for one in calls
-        if node.start_byte < one.start_byte and one.end_byte < node.end_byte
+        for one in (calls if near else ())
+        if first < one.start_byte and one.end_byte < last
     ]
-    return any(
-        start <= node.end_byte and end >= node.start_byte and not any(a <= start and end <= b for a, b in inner)
-        for start, end in spans
-    )
+    return any(not any(a <= start and end <= b for a, b in inner) for start, end in near)
 
 
 def _name_of(one: Declaration) -> Node:
     """The declaration's own name, which a constructor has too."""
     return one.node.child_by_field_name("name") or one.name
-
-
-def _byte(text: str, at: int) -> int:
-    return len(text[:at].encode("utf-8", "surrogatepass"))
-
-
-def _char(source: bytes, at: int) -> int:
-    return len(source[:at].decode("utf-8", "surrogatepass"))

@@ -131,7 +131,7 @@ def line_edit(region: Region, reach: Reach = Reach.NEAR) -> LineEdit | None:
     before, after = lexemes(old), lexemes(new)
     head = _common(before, after)
     tail = _common(before[: head - 1 if head else None : -1], after[: head - 1 if head else None : -1])
-    if not before or head == len(before) == len(after):
+    if not before or [one.strip() for one in before] == [one.strip() for one in after]:
         return None
     around = 2 * _AROUND if reach is Reach.LINE else _AROUND
     cut, rest = max(head - around, 0), max(tail - around, 0)
@@ -171,7 +171,8 @@ def generalised(one: LineEdit, other: LineEdit) -> Template | None:
         else:
             return None  # nobody knows what a third one would be called
     template = Template(tuple(before), tuple(after), one.head, one.tail, one.indent)
-    return template if _says_enough(template) else None
+    again = any(True for _ in matches(template, "".join(one.after)))  # it would never end
+    return template if _says_enough(template) and not again else None
 
 
 def matches(template: Template, text: str) -> Iterator[Edit]:

@@ -1,0 +1,172 @@
+"""When nothing is said, whatever the evidence: bad input, and any keys at all. And what a key costs in a file of 5,000 lines."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from context.typing_editor import Editor, applied, followed_in, parsed, parses_no_worse
+from foretype_context.edits.names import OCCURRENCES_MAX
+from foretype_context.edits.next_edit import SETTLED_S, Evidence, NextEdits
+from foretype_context.edits.offsets import byte_of, char_of
+from foretype_context.text.document import Edit
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def typed(at: int, old: str, new: str) -> list[Edit]:
+    deleted = [Edit(end - 1, end, "") for end in range(at + len(old), at, -1)]
+    return deleted + [Edit(at + offset, at + offset, one) for offset, one in enumerate(new)]
+
+
+def test_a_file_that_does_not_parse_is_followed_where_it_parses_no_worse() -> None:
+    editor = Editor("def f(width):\n    x = (width +\n    return width\n\n\ndef g(width):\n    return width\n")
+    editor.replace("width", "size")
+    editor.take_all()
+    assert editor.text.endswith("def g(width):\n    return width\n")
+    assert "size" not in editor.text.split("def g")[1]
+
+
+@pytest.mark.parametrize("count", [OCCURRENCES_MAX // 2, 10_000])
+def test_ten_thousand_references_are_left_alone(count: int) -> None:
+    editor = Editor("def f(a, b):\n    return a\n\n\n" + "f(1, 2)\n" * count)
+    for edit in (*typed(6, "a, b", "a"),):
+        editor.change(edit)
+    assert (editor.next() is None) is (count > OCCURRENCES_MAX)
+    editor = Editor("def f(a):\n    return a\n\n\n" + "f(1)\n" * count)
+    editor.change(Edit(4, 5, "g"))
+    one = editor.next()
+    assert (one is None) is (count > OCCURRENCES_MAX) and (one is None or one.left == count - 1)
+
+
+def test_pairs_of_utf_16_tabs_and_carriage_returns_move_nothing() -> None:
+    text = "# 😀 grüße\r\ndef f(wide):\r\n\ts = '😀'; t = wide\r\n\treturn wide, '😀wide'\r\n"
+    editor = Editor(text)
+    editor.replace("wide", "w")
+    editor.take_all()
+    assert editor.text == text.replace("wide", "w").replace("😀w'", "😀wide'")
+    for at in range(len(text)):
+        byte = byte_of(text, at)
+        assert char_of(text, text.encode(), byte) == at and byte == len(text[:at].encode())
+
+
+def test_two_cursors_say_nothing() -> None:
+    editor = Editor("def f(width):\n    g(width)\n    h(width)\n    return width\n")
+    for character in "size":
+        first, second = editor.text.index(")"), editor.text.index(")", 20)
+        editor.change(Edit(second, second, character), Edit(first, first, character))
+    assert editor.next() is None
+
+
+def test_what_was_formatted_or_pasted_is_no_example() -> None:
+    editor = Editor("x.old(a)\nx.old(b)\nx.old(c)\nx.old(d)\n")
+    editor.change(Edit(2, 5, "new"), Edit(11, 14, "new"), Edit(20, 23, "new"))
+    assert editor.next() is None
+    editor.change(Edit(0, 0, "x.new(e)\nx.new(f)\n"))
+    assert editor.next() is None
+
+
+def test_nothing_comes_back_after_an_undo() -> None:
+    editor = Editor("def f(a, b):\n    return 1\n\n\nf(1, 2)\n")
+    editor.change(Edit(7, 10, ""))
+    editor.change(Edit(len(editor.text), len(editor.text), "x\n"))
+    assert editor.next() is not None
+    editor.change(Edit(len(editor.text) - 2, len(editor.text), ""))
+    editor.change(Edit(7, 7, ", b"))
+    assert editor.next() is None
+
+
+def test_a_name_that_is_still_typed_wants_more_quiet() -> None:
+    editor = Editor("def f(width):\n    return width\n")
+    editor.replace("width", "si")
+    assert editor.edits.settles_s(8) > editor.edits.settles_s(0) == SETTLED_S
+
+
+def test_a_variable_that_has_got_another_value_is_another() -> None:
+    editor = Editor("const original = [1, 2, 3];\nuse(original);\n", "javascript")
+    editor.replace("original", "program")
+    editor.replace("[1, 2, 3]", "create()")
+    assert editor.next() is None
+
+
+def test_an_accepted_rename_is_no_example_of_anything_else() -> None:
+    editor = Editor("def f(width):\n    g(width)\n    h(width)\n\n\ndef k(o):\n    g(o.width)\n    g(width)\n")
+    editor.replace("width", "size")
+    assert {one.evidence for one in editor.take_all()} == {Evidence.RENAME}
+    assert editor.text.endswith("    g(o.width)\n    g(width)\n")
+
+
+_TEXTS = {
+    "python": "def f(a, b=1):\n    x.old(a)\n    x.old(b)\n    return f(a, b)\n\n\nclass A:\n    def g(self, a, b):\n        x.old(self.g(1, 2))\n",
+    "javascript": "function f(a, b) {\n  x.old(a);\n  x.old(b);\n  return f(a, b);\n}\nclass A { g(a, b) { return this.g(1, 2); } }\n",
+    "typescript": "function f(a: number, b?: string): void {\n  x.old(a);\n  x.old(b);\n  f(1, 'x');\n}\n",
+    "go": "package p\n\nfunc f(a, b int) int {\n\tx.old(a)\n\tx.old(b)\n\treturn f(a, b)\n}\n",
+    "java": "class A {\n  int f(int a, int b) { x.old(a); x.old(b); return f(a, b); }\n}\n",
+    "rust": "fn f(a: i32, b: i32) -> i32 {\n    x.old(a);\n    x.old(b);\n    f(a, b)\n}\n",
+    "ruby": "def f(a, b)\n  x.old(a)\n  x.old(b)\n  f(a, b)\nend\n",
+    "php": "<?php\nfunction f($a, $b) {\n  $x->old($a);\n  $x->old($b);\n  return f($a, $b);\n}\n",
+}
+_KEYS = st.lists(
+    st.tuples(
+        st.integers(0, 120),
+        st.integers(0, 6),
+        st.sampled_from(["", "a", "b", "new", ", c", "(", ")", "\n", "\r\n\t", "'", " 😀", "c, "]),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@given(_KEYS, st.sampled_from(sorted(_TEXTS)))
+def test_whatever_is_typed_what_is_offered_parses_no_worse(
+    keys: list[tuple[int, int, str, bool]], language: str
+) -> None:
+    editor = Editor(_TEXTS[language], language)
+    for at, length, text, takes in keys:
+        start = min(at, len(editor.text))
+        editor.change(Edit(start, min(start + length, len(editor.text)), text))
+        one = editor.next(start)
+        if one is None:
+            continue
+        assert 0 <= one.edit.start <= one.edit.end <= len(editor.text)
+        if one.jump_only:
+            assert one.edit.start == one.edit.end and not one.edit.text
+            continue
+        assert applied(editor.text, one.edit) != editor.text
+        assert parses_no_worse(editor.text, one.edit, language)
+        if takes:
+            editor.take(one)
+        followed_in(editor.elsewhere("pkg/a"), "pkg/b", _TEXTS[language], language)
+
+
+def _file(lines: int, calls: int) -> str:
+    parts = ["def area(width, height):\n    return width * height\n\n\n"]
+    for index in range((lines - 4) // 6):
+        name = "area" if index < calls else "other"
+        parts.append(
+            f"def f{index}(a, b):\n    total = a + b\n    x = {name}(total, {index})\n    return old.call(x)\n\n\n"
+        )
+    return "".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("what", "old", "new"),
+    [("a rename", "area", "surface"), ("parameters", "width, height", "height, width"), ("a local", "total", "sum_of")],
+)
+def test_a_key_in_5_000_lines_costs_at_most_20_ms(what: str, old: str, new: str) -> None:
+    text = _file(5_000, 280)
+    engine = NextEdits("python", text)
+    spent: list[float] = []
+    for index, edit in enumerate(typed(text.index(old), old, new)):
+        before, _ = parsed(text, "python")
+        text = applied(text, edit)
+        tree, source = parsed(text, "python")
+        start = time.process_time()
+        engine.changed([edit], text, float(index), root=before.root_node)
+        one = engine.next(text, tree.root_node, source, edit.start, index + 1.0, lambda _: True)
+        spent.append(1_000 * (time.process_time() - start))
+    assert one is not None
+    spent.sort()
+    p99 = spent[min(len(spent) - 1, int(len(spent) * 0.99))]
+    print(f"{what}: p50 {spent[len(spent) // 2]:.1f} ms, p99 {p99:.1f} ms")
+    assert p99 <= 20
