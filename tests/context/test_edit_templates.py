@@ -82,9 +82,10 @@ def test_other_lines_stay(line: str) -> None:
 
 
 def test_a_hole_is_filled_by_what_stands_there() -> None:
-    found = template(("swap(a, b)", "swap(b, a)"), ("swap(c, d)", "swap(d, c)"))
+    found = template(("swap(a, b)", "turn(b, a)"), ("swap(c, d)", "turn(d, c)"))
     assert found is not None
-    assert applied(found, "swap(left, right)") == ["swap(right, left)"]
+    assert applied(found, "swap(left, right)") == ["turn(right, left)"]
+    assert template(("swap(a, b)", "swap(b, a)"), ("swap(c, d)", "swap(d, c)")) is None  # it would never end
 
 
 def test_edits_that_were_not_typed_or_are_large_are_no_examples() -> None:

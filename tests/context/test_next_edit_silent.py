@@ -157,6 +157,7 @@ def test_a_key_in_5_000_lines_costs_at_most_20_ms(what: str, old: str, new: str)
     text = _file(5_000, 280)
     engine = NextEdits("python", text)
     spent: list[float] = []
+    one = None
     for index, edit in enumerate(typed(text.index(old), old, new)):
         before, _ = parsed(text, "python")
         text = applied(text, edit)

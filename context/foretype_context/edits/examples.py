@@ -151,12 +151,18 @@ def alike_elsewhere(alike: Alike, language: str, file: OtherFile) -> list[Site]:
 
 
 def same_elsewhere(region: Region, burst: Burst, in_text: bool, language: str, root: Node, text: str) -> list[Site]:
-    """Where the very lines of an edit stand once more, with the same around what changed, in the same kind of node."""
+    """Where the very lines of an edit stand once more, between the same lines, in the same kind of node.
+
+    The line alone is no evidence: of 96 that were offered on commits and a recorded session 3 were wanted.
+    """
     old, offset = region.old.strip(), len(region.old) - len(region.old.lstrip())
     start, end = burst.edit.start - region.at - offset, burst.edit.end - region.at - offset
     if start < 0 or end > len(old) or (region.old != region.old.rstrip() and end > len(old)):
         return []
     kind = _holder(root, text, region.at + offset, region.at + len(region.new.rstrip()))
+    around = _around(burst.before, region.at, region.at + len(region.old))
+    if "" in around:
+        return []
     sites: list[Site] = []
     for match in itertools.islice(re.finditer(re.escape(old), text), _WORD_SEEN_MAX):
         at = match.start()
@@ -168,15 +174,18 @@ def same_elsewhere(region: Region, burst: Burst, in_text: bool, language: str, r
             or ("\n" in old and text[first:at] != region.old[:offset])
         ):
             continue
-        above = lexemes(text[max(first - 200, 0) : first])[-1:]
-        below = lexemes(text[last : last + 200])[:1]
-        if (start == 0 and "".join(above).strip() != region.above.strip()) or (
-            end == len(old) and "".join(below).strip() != region.below.strip()
-        ):
+        if _around(text, first, last) != around:
             continue
         if _holder(root, text, at, match.end()) == kind and in_text == _in_text(root, text, at + start, language):
             sites.append(Site(Edit(at + start, at + end, burst.edit.text)))
     return sites if len(sites) <= SITES_MAX else []
+
+
+def _around(text: str, start: int, end: int) -> tuple[str, str]:
+    """The line above and the one below, without their blanks."""
+    above = text[text.rfind("\n", 0, max(start - 1, 0)) + 1 : max(start - 1, 0)]
+    below = text.find("\n", end + 1)
+    return above.strip(), text[end + 1 : len(text) if below < 0 else below].strip()
 
 
 def _says_so(template: Template, region: Region) -> bool:
