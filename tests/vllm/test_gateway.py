@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from foretype_client.session.session import Session
+from foretype_context.edit_models.format import edit_format
+from foretype_context.edit_models.prompt import EditPrompts
+from foretype_context.edit_models.question import question_at, recent_edit
 from foretype_context.prompt.segments import Kind, Scope, Segment, Source
-from foretype_wire.messages import Complete, Delta, Done
+from foretype_context.tokens.tokenizer import load_tokenizer
+from foretype_models.artifacts import locate
+from foretype_wire.messages import Complete, Delta, Done, NextEdit
 from vllm_world.guard import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -36,6 +41,8 @@ async def url(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> A
     profile = tmp_path_factory.mktemp("profile") / "cpu.toml"
     profile.write_text(
         f'[engine]\nname = "vllm"\nmodel = "{model_folder}"\n[engine.options]\neager = true\ncache_gib = 1.0\n'
+        '[engine.options.speculation]\nmethod = "ngram"\ntokens = 8\nlookup_min = 2\nlookup_max = 4\n'
+        '[model]\nnext_edit = "sweep-next-edit"\n'
     )
     process = await serve("--profile", str(profile))
     assert process.stdout is not None and process.stderr is not None
@@ -98,6 +105,50 @@ async def test_a_client_gets_text_and_the_second_time_out_of_the_cache(url: str,
         again, warm = await complete(session, "two")
         assert again == first
         assert warm.usage.prompt_tokens - 32 <= warm.usage.cached_tokens < warm.usage.prompt_tokens
+    finally:
+        await session.close()
+
+
+async def test_a_next_edit_is_asked_with_the_ids_of_its_format_and_a_cancel_frees_the_slot(
+    url: str, tmp_path: Path
+) -> None:
+    """The shipped model was never trained on next edits: what it says may be dropped, what it is asked is exact."""
+    session = Session(
+        url.replace("http", "ws") + "/v1/stream",
+        client_name="test",
+        clock=time.monotonic,
+        rng=random.Random(0),
+        cache_dir=tmp_path,
+    )
+    await session.start()
+    try:
+        profile = await session.ready()
+        assert profile.next_edit is not None and profile.next_edit.format == "sweep-next-edit"
+        text = "".join(f"def function_{at}(value):\n    return value + {at}\n\n\n" for at in range(40))
+        edit = recent_edit("a.py", text, 0, 3, "async def", around_lines=1)
+        assert edit is not None
+        question = question_at("async " + text, 40, profile.next_edit, path="a.py", edits=[edit])
+        assert question is not None
+        prompts = EditPrompts(load_tokenizer(locate().tokenizer_path), edit_format("sweep-next-edit"))
+        wanted = prompts.encode(question, most_tokens=profile.context_limit_tokens)
+        before = 0
+        for turn in range(2):
+            asked = NextEdit(id=f"n{turn}", document="file:///w/a.py", question=question, deadline_ms=60_000.0)
+            found = await session.next_edit(asked)
+            assert found.done.usage.prompt_tokens == len(wanted.ids)
+            assert found.done.usage.generated_tokens <= wanted.answer_tokens
+            assert (found.edit is None) is (found.reason != "")
+            if found.edit is not None:
+                assert 0 <= found.edit.start <= found.edit.end <= len(question.window) and "<|" not in found.edit.text
+            before = found.done.usage.cached_tokens
+        assert before >= len(wanted.ids) - 64, "the same prompt again is cached"
+        asking = asyncio.create_task(session.next_edit(NextEdit(id="c", question=question, deadline_ms=60_000.0)))
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        _, done = await complete(session, "after")
+        assert done.usage.generated_tokens > 0
     finally:
         await session.close()
 
