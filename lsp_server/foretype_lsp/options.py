@@ -42,8 +42,7 @@ class IndexOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 class Eagerness(StrEnum):
     """How sure a next edit must be to be shown: each level shows what the one before shows, and more.
 
-    `low`: renames and changed signatures. `medium`: what two edits that are alike say. `high`: what one example says whose whole
-    neighbourhood recurs, and what a model says.
+    `low`: renames and changed signatures. `medium`: what two edits that are alike say. `high`: what a model says.
     """
 
     LOW = "low"

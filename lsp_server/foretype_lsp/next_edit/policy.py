@@ -43,8 +43,9 @@ _SURE: Final = frozenset({"rename", "signature"})
 _LEVELS: Final = {
     Eagerness.LOW: _SURE,
     Eagerness.MEDIUM: _SURE | {"like_edits"},
-    Eagerness.HIGH: _SURE | {"like_edits", "one_example", "model"},
+    Eagerness.HIGH: _SURE | {"like_edits", "model"},
 }
+"""What rests on one example is shown at no level: of 84 in held-out commits 3 were right."""
 
 
 class Told(NamedTuple):
