@@ -207,6 +207,9 @@ def answers(draw: st.DrawFn) -> tuple[str, str, str, bool]:
     answers(), st.lists(st.integers(1, 12), min_size=1, max_size=8), st.sampled_from(["", "}\n", "x = 1\nprint(x)\n"])
 )
 @example(("a\n", SWEEP, "a\nFOREIGN\n<|file_sep|>", True), [1], "")
+@example(("def f(a):", "nep-qwen2.5-coder", "def f(a):```", True), [1], "")
+@example(("def f(a):", "nep-qwen2.5-coder", "def f(a):NO_EDITS", True), [1], "")
+@example(("def f(a):", "nep-qwen2.5-coder", "<|markdef f(a):", True), [1], "")
 def test_no_token_and_no_foreign_text_reaches_an_edit_and_it_stays_within_the_window(
     drawn: tuple[str, str, str, bool], sizes: list[int], below: str
 ) -> None:

@@ -22,10 +22,10 @@ from foretype_context.text.strings import common_prefix, common_suffix
 
 __all__ = ["AnswerReader", "Nothing", "TakenEdit"]
 
-_TOKENS: Final = re.compile(r"<\|[a-z0-9_]+\|>|<\[[^\]\s]{2,40}\]>|^(?:<{7}|>{7})|^```", re.MULTILINE)
+_TOKENS: Final = re.compile(r"<\|[a-z0-9_]+\|>|<\[[^\]\s]{2,40}\]>|^(?:<{7}|>{7})|```", re.MULTILINE)
 """What models write that should have ended, or were trained on other formats."""
-_BEGUN: Final = re.compile(r"<[|\[][\w-]*\|?\s*\Z")
-"""A token that ends before its end does."""
+_BEGUN: Final = ("<|", "<[", "```")
+"""How tokens begin; what a language means by it (F#, Elm) is lost with them."""
 _SPOKEN: Final = ("Here is", "Here's", "Sure", "Certainly")
 _TOKEN_BEGINS: Final = 3
 """Characters of a token at the end of an answer that are no accident."""
@@ -121,10 +121,11 @@ class AnswerReader:
         text = text.replace("\r\n", "\n")
         if text.strip() in one.nothing:
             return Nothing.NOTHING
-        if any(line.strip() in one.nothing for line in text.split("\n")):
+        if any(word in text and word not in window for word in one.nothing):
             return Nothing.MARKER
         begins = [token for token in one.own_words if any(_ends_in(text, token))]
-        if one.owns(text) or begins or (_BEGUN.search(text) and not _BEGUN.search(window)):
+        more = any(text.count(begun) > window.count(begun) for begun in _BEGUN)
+        if one.owns(text) or begins or more:
             return Nothing.MARKER
         found = {token[0] for token in _TOKENS.finditer(text)} | {token for token in known_controls() if token in text}
         if any(token not in window for token in found):
