@@ -54,7 +54,7 @@ class NextEditOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
     """Suggestions beyond the cursor: the edit that the last ones call for (docs/next-edit.md)."""
 
     enabled: bool = True
-    eagerness: Eagerness = Eagerness.MEDIUM
+    eagerness: Eagerness = Eagerness.LOW
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -31,9 +31,9 @@ async def dribble(world: World) -> tuple[asyncio.StreamReader, asyncio.StreamWri
 
 
 async def test_frames_that_never_end_hold_nobody_up_and_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HELLO_S", 0.5)
+    monkeypatch.setattr(connection, "HELLO_S", 3)
     async with gateway() as world, world.peer() as peer:
-        slow = [await dribble(world) for _ in range(20)]
+        slow = await asyncio.gather(*(dribble(world) for _ in range(20)))
         assert len(world.app.state.stream.connections) == 21
         await peer.still_works()
         for reader, writer in slow:
