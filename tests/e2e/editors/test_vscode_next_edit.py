@@ -429,13 +429,13 @@ def test_next_edit_12_off_means_off_eagerness_is_kept_and_in_other_files_it_jump
     window.saves("import case\n\nname = '😀'; case.total()\n")
     window.script.unlink()
 
-    window.run("Switch Next Edits On or Off")
+    switched(window, to=False)
     window.open(NEAR)
     asked = len(window.told(ASK))
     window.rename()
     window.quiet()
     assert len(window.told(ASK)) == asked
-    window.run("Switch Next Edits On or Off")
+    switched(window, to=True)
     eager(window, "low")
     window.open(ALIKE)
     like_edits(window)
@@ -456,6 +456,15 @@ def like_edits(window):
         window.go(line, len(ALIKE.splitlines()[line - 1]))
         window.type(", True", delay_ms=20)
     window.go(2, 3)  # where no inline suggestion is: the one that the gateway makes wins over a next edit
+
+
+def switched(window, *, to):
+    """Switch next edits, and wait until the server is told: the settings change later than the command ends."""
+    window.run("Switch Next Edits On or Off")
+    told = "workspace/didChangeConfiguration"
+    window.until(
+        lambda: [one["settings"]["foretype"]["nextEdit"]["enabled"] for one in window.told(told)][-1:] == [to], "told"
+    )
 
 
 def eager(window, level):
