@@ -117,7 +117,7 @@ const commands = {
     await page.mouse.click(text.x + 300, y + height / 2);
   },
   menu: () => page.evaluate(() => [...document.querySelectorAll('.suggest-widget.visible .monaco-list-row')].map((row) => row.textContent)),
-  renaming: () => page.evaluate(() => document.querySelector('.rename-box input')?.offsetParent != null),
+  renaming: () => page.evaluate(() => document.activeElement?.closest('.rename-box') != null),
   // Line and column of the cursor, and the first line on screen.
   cursor: () =>
     page.evaluate(() => {
