@@ -53,6 +53,7 @@ local function draw(bufnr)
     virt_text_pos = 'overlay',
     virt_lines = #below > 0 and below or nil,
   })
+  require('foretype.next_edit').yield()
 end
 
 local function cancel(bufnr)

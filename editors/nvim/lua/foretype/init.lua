@@ -14,10 +14,13 @@ M.defaults = {
     'python', 'javascript', 'typescript', 'typescriptreact', 'go', 'rust', 'java', 'c', 'cpp', 'cs', 'ruby', 'php', 'sh',
   },
   root_markers = { '.git' },
-  --- Initialization options of the server: enable, debounceMs, multiLine, excludedGlobs, gatewayUrl ...
+  --- Initialization options of the server: enable, debounceMs, multiLine, excludedGlobs, gatewayUrl, nextEdit ...
   options = {},
-  --- Keys of insert mode; false for none.
-  keys = { accept = '<Tab>', accept_word = '<M-Right>', accept_line = '<M-l>', suggest = '<M-Bslash>' },
+  --- Keys of insert mode, and those of both modes while a next edit is shown; false for none.
+  keys = {
+    accept = '<Tab>', accept_word = '<M-Right>', accept_line = '<M-l>', suggest = '<M-Bslash>',
+    next_edit = '<Tab>', next_edit_dismiss = '<Esc>',
+  },
 }
 
 function M.language_id(_, filetype)
@@ -36,15 +39,16 @@ function M.setup(settings)
   require('foretype.chat').setup()
   require('foretype.models').setup()
   require('foretype.rested').setup()
+  require('foretype.next_edit').setup(M.settings, M.backend)
   vim.api.nvim_create_user_command('ForetypeExplain', function()
     require('foretype.explain').show()
   end, { desc = 'What the last suggestion was made from' })
   local keys = M.settings.keys or {}
   for name, part in pairs({ accept = 'all', accept_word = 'word', accept_line = 'line' }) do
     if keys[name] then
-      vim.keymap.set('i', keys[name], function()
-        return M.accept(part, keys[name]) and '' or keys[name]
-      end, { expr = true, desc = 'Foretype: accept ' .. part })
+      require('foretype.keys').over('i', keys[name], function()
+        return M.accept(part, keys[name]) and '' or nil
+      end, 'accept ' .. part)
     end
   end
   if keys.suggest then

@@ -16,6 +16,12 @@ local INVOKED = 1
 --- By buffer: the newest question, the one that the shown item answers, and Neovim's own handler of answers.
 local live, shown, handlers = {}, {}, {}
 
+--- The question whose item is on the screen and fits the text, or nil.
+local function offered(bufnr)
+  local on_screen = #vim.api.nvim_buf_get_extmarks(bufnr, marks, 0, -1, { limit = 1 }) > 0
+  return on_screen and offer.fitted(shown[bufnr]) and shown[bufnr] or nil
+end
+
 local function cancel(bufnr)
   local asked = live[bufnr]
   live[bufnr] = nil
@@ -57,6 +63,9 @@ local function watch(client)
       end
       shown[bufnr] = asked
       handler(nil, { items = items }, ctx)
+      if offered(bufnr) then
+        require('foretype.next_edit').yield()
+      end
     end, bufnr)
     asked.id = id
     live[bufnr] = sent and asked or nil
@@ -70,12 +79,6 @@ local function grew(_, params)
   if not live[bufnr] and offer.fitted(shown[bufnr]) and vim.fn.mode():sub(1, 1) == 'i' then
     shown[bufnr].again()
   end
-end
-
---- The question whose item is on the screen and fits the text, or nil.
-local function offered(bufnr)
-  local on_screen = #vim.api.nvim_buf_get_extmarks(bufnr, marks, 0, -1, { limit = 1 }) > 0
-  return on_screen and offer.fitted(shown[bufnr]) and shown[bufnr] or nil
 end
 
 --- The user asks for a suggestion here.

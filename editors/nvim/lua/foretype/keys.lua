@@ -1,0 +1,80 @@
+--- Keys that do something of ours where it applies, and what they were mapped to before where it does not.
+local M = {}
+
+local MARK = 'Foretype: '
+
+--- The name under which the mapping from before goes on.
+local function before(mode, lhs)
+  return ('<Plug>(foretype-%s-%s)'):format(mode, (lhs:gsub('[<>|()]', '')))
+end
+
+local function mapped(mode, lhs)
+  local mapping = vim.fn.maparg(lhs, mode, false, true)
+  return not vim.tbl_isempty(mapping) and mapping or nil
+end
+
+local function is_ours(mapping)
+  return mapping ~= nil and vim.startswith(mapping.desc or '', MARK)
+end
+
+--- Map a key to what another mapping does.
+local function copy(mode, lhs, mapping, bufnr)
+  local options = { silent = mapping.silent == 1, remap = mapping.noremap == 0, buffer = bufnr, desc = mapping.desc }
+  if mapping.expr == 1 then
+    options.expr, options.replace_keycodes = true, mapping.replace_keycodes == 1
+  end
+  local does = mapping.callback or (mapping.rhs or ''):gsub('<SID>', ('<SNR>%d_'):format(mapping.sid or 0))
+  vim.keymap.set(mode, lhs, does, options)
+end
+
+--- @param mode string
+--- @param lhs string
+--- @param take fun(): string? keys to press instead; nil where this does not apply
+--- @param told string what it is for
+--- @param bufnr integer? of this buffer alone
+--- @return table? mapping that it stands before
+function M.over(mode, lhs, take, told, bufnr)
+  local was = mapped(mode, lhs)
+  local twice = is_ours(was) and (was.buffer == 1) == (bufnr ~= nil) -- set up again
+  if not twice then
+    if was then
+      copy(mode, before(mode, lhs .. (bufnr or '')), was)
+    else
+      vim.keymap.set(mode, before(mode, lhs .. (bufnr or '')), lhs)
+    end
+  end
+  vim.keymap.set(mode, lhs, function()
+    return take() or before(mode, lhs .. (bufnr or ''))
+  end, { expr = true, remap = true, buffer = bufnr, desc = MARK .. told })
+  return was
+end
+
+--- Keys of one buffer for as long as something is shown in it.
+--- @param wanted table[] lists of mode, key, what it does, what it is for
+--- @return fun() that makes the keys what they were
+function M.hold(bufnr, wanted)
+  local held = {}
+  for _, one in ipairs(wanted) do
+    local mode, lhs, take, told = unpack(one)
+    table.insert(held, { mode, lhs, M.over(mode, lhs, take, told, bufnr) })
+  end
+  return function()
+    if not vim.api.nvim_buf_is_valid(bufnr) then
+      return
+    end
+    vim.api.nvim_buf_call(bufnr, function()
+      for _, one in ipairs(held) do
+        local mode, lhs, was = unpack(one, 1, 3)
+        local now = mapped(mode, lhs)
+        if is_ours(now) and now.buffer == 1 then -- else somebody has taken the key meanwhile
+          vim.keymap.del(mode, lhs, { buffer = bufnr })
+          if was and was.buffer == 1 then
+            copy(mode, lhs, was, bufnr)
+          end
+        end
+      end
+    end)
+  end
+end
+
+return M
