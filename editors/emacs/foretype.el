@@ -35,7 +35,7 @@
 
 (defcustom foretype-options nil
   "Initialization options of the server, a property list: `:gatewayUrl', `:multiLine', `:excludedGlobs' and so on.
-`:nextEdit' takes (:enabled t :eagerness "medium"), or :json-false for none."
+`:nextEdit' takes (:enabled t :eagerness \"medium\"), or :json-false for none."
   :type 'plist)
 
 (defcustom foretype-delay 0.03

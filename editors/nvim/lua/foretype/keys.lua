@@ -8,9 +8,23 @@ local function before(mode, lhs)
   return ('<Plug>(foretype-%s-%s)'):format(mode, (lhs:gsub('[<>|()]', '')))
 end
 
+local function raw(lhs)
+  return vim.api.nvim_replace_termcodes(lhs, true, true, true)
+end
+
+--- What a key is mapped to in the current buffer; `maparg()` of 0.7 gives functions as numbers.
 local function mapped(mode, lhs)
-  local mapping = vim.fn.maparg(lhs, mode, false, true)
-  return not vim.tbl_isempty(mapping) and mapping or nil
+  for _, mappings in ipairs({ vim.api.nvim_buf_get_keymap(0, mode), vim.api.nvim_get_keymap(mode) }) do
+    for _, mapping in ipairs(mappings) do
+      if raw(mapping.lhs) == raw(lhs) then
+        return mapping
+      end
+    end
+  end
+end
+
+local function of_buffer(mapping)
+  return mapping ~= nil and mapping.buffer ~= 0
 end
 
 local function is_ours(mapping)
@@ -35,7 +49,7 @@ end
 --- @return table? mapping that it stands before
 function M.over(mode, lhs, take, told, bufnr)
   local was = mapped(mode, lhs)
-  local twice = is_ours(was) and (was.buffer == 1) == (bufnr ~= nil) -- set up again
+  local twice = is_ours(was) and of_buffer(was) == (bufnr ~= nil) -- set up again
   if not twice then
     if was then
       copy(mode, before(mode, lhs .. (bufnr or '')), was)
@@ -66,9 +80,9 @@ function M.hold(bufnr, wanted)
       for _, one in ipairs(held) do
         local mode, lhs, was = unpack(one, 1, 3)
         local now = mapped(mode, lhs)
-        if is_ours(now) and now.buffer == 1 then -- else somebody has taken the key meanwhile
+        if is_ours(now) and of_buffer(now) then -- else somebody has taken the key meanwhile
           vim.keymap.del(mode, lhs, { buffer = bufnr })
-          if was and was.buffer == 1 then
+          if of_buffer(was) then
             copy(mode, lhs, was, bufnr)
           end
         end
