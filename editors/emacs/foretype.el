@@ -298,13 +298,15 @@ point was, AT where a jump left point; ELSEWHERE: another place was changed."
     (cons head tail)))
 
 (defun foretype--next-place (next)
-  "Give NEXT its place in this buffer; nil where it changes nothing."
+  "Give NEXT its place in this buffer; nil where it changes nothing, or does not fit."
   (-let* ((item (foretype--next-item next))
           ((start . end) (lsp--range-to-region (lsp-get item :range)))
           (old (buffer-substring-no-properties start end))
           (new (string-replace "\r\n" "\n" (lsp-get item :text)))
-          ((head . tail) (foretype--next-same old new)))
-    (when (or (foretype--next-jump-only item) (not (string= old new)))
+          ((head . tail) (foretype--next-same old new))
+          (last (lsp-get (lsp-get (lsp-get item :range) :end) :line)))
+    (when (and (< last (line-number-at-pos (point-max)))
+               (or (foretype--next-jump-only item) (not (string= old new))))
       (setf (foretype--next-old next) (substring old head (- (length old) tail))
             (foretype--next-new next) (substring new head (- (length new) tail))
             (foretype--next-start next) (copy-marker (+ start head))
@@ -403,8 +405,9 @@ not fit any more."
       (when-let ((item (and (eql tick (buffer-chars-modified-tick)) (null foretype--next) (not (foretype--next-inhibited))
                             (foretype--next-workspace) (lsp-elt (lsp-get result :edits) 0))))
         (let* ((here (file-equal-p (foretype--next-file item) buffer-file-name))
+               (version (lsp-get (lsp-get item :textDocument) :version))
                (next (foretype--next-make :item item :rows 0)))
-          (when (or (not here) (foretype--next-place next))
+          (when (or (not here) (and (eql version lsp--cur-version) (foretype--next-place next)))
             (when here
               (setf (foretype--next-rows next) (abs (foretype--next-lines next))))
             (unless (and here (foretype--next-jump-only item) (= (foretype--next-rows next) 0)) ; point is there
@@ -500,6 +503,7 @@ The mark is left where point was."
         (if (and (or (not (integerp version)) (not (bound-and-true-p lsp-mode)) (eql version lsp--cur-version))
                  (not buffer-read-only) (foretype--next-place next))
             (setq foretype--next next)
+          (foretype--next-tell "foretype/nextEditEnded" :id (foretype--next-id item) :reason "replaced")
           (setq next nil)))
       (when next
         (goto-char (foretype--next-start next))

@@ -85,11 +85,11 @@ class Emacs(Terminal):
         """What a Lisp expression is in the buffer on screen, as JSON carries it."""
         shown = f"(with-current-buffer (window-buffer (selected-window)) {lisp})"
         code = f"(base64-encode-string (encode-coding-string (json-encode {shown}) 'utf-8) t)"
-        end_s = time.monotonic() + DEADLINE_S
+        end_s = time.monotonic() + 2 * DEADLINE_S  # while it starts it answers nobody
         while True:
             done = subprocess.run(
                 ["emacsclient", "-s", self._socket_file, "-e", code],
-                capture_output=True, text=True, env=self._env, timeout=DEADLINE_S, check=False,
+                capture_output=True, text=True, env=self._env, timeout=2 * DEADLINE_S, check=False,
             )  # fmt: skip
             if done.returncode == 0:
                 return json.loads(base64.b64decode(done.stdout.strip().strip('"')))

@@ -20,6 +20,13 @@ JUMPED = "foretype/nextEditJumped"
 ACCEPT = "foretype.nextEdit.accept"
 
 
+NEAR = "def area(width, height):\n    size = width * height\n    print(width)\n    return size\n"
+"""Rename `width` at row 0, column 9: the next edit is on the next line, and one more below it."""
+FAR_ROWS = 60
+FAR = "def total(values):\n" + "".join(f"    step_{i} = {i}\n" for i in range(FAR_ROWS - 1)) + "    return values\n"
+"""Rename `values` at row 0, column 10: the next edit is on no screen."""
+
+
 class Seen(NamedTuple):
     """What is on the screen of a next edit: a hint, or the text that the drawing says there will be."""
 
@@ -27,8 +34,8 @@ class Seen(NamedTuple):
     text: str = ""
 
 
-def written(file: Path, *listed, **more):
-    """The command of a server that offers these next edits."""
+def offering(file: Path, *listed, **more):
+    """Have the server of `stub_lsp.py` that reads this file offer these next edits."""
     file.write_text(json.dumps({"next": listed, **more}))
 
 
@@ -72,12 +79,12 @@ class Driven:
 
     made, CONFIG = None, ""
 
-    def __init__(self, folder: Path, source: str, command, config="", options=None):
+    def __init__(self, folder: Path, source: str, command, config=""):
         tap = folder / "tap.jsonl"
         self.it = self.made(folder, source, tapping(tap, command), config=self.CONFIG + config)
         self.messages = Messages(tap)
         self.folder = folder
-        self.press, self.type, self.until, self.ask = self.it.press, self.it.type, self.it.until, self.it.ask
+        self.press, self.type, self.ask = self.it.press, self.it.type, self.it.ask
 
     def __enter__(self):
         self.it.until_ready()
@@ -92,6 +99,7 @@ class Driven:
         return cls.made.missing()
 
     def afresh(self, source: str):
+        self.gone()  # the first key of this would refuse it
         self.it.afresh(source)
         self.messages.afresh()
 
@@ -99,15 +107,23 @@ class Driven:
     def file(self):
         return self.it.file
 
+    def until(self, satisfied):
+        """Until a predicate holds; what was said last where it never does."""
+        try:
+            return self.it.until(lambda _: satisfied())
+        except TimeoutError as error:
+            said = "\n".join(str(message)[:300] for message in self.messages.all()[-12:])
+            raise TimeoutError(f"{error}\n{self.text()}\n{said}") from None
+
     def seen(self) -> Seen | None:
         raise NotImplementedError
 
     def until_seen(self):
-        self.until(lambda _: self.seen() is not None)
+        self.until(lambda: self.seen() is not None)
         return self.seen()
 
     def until_gone(self):
-        self.until(lambda _: self.seen() is None)
+        self.until(lambda: self.seen() is None)
 
     def until_text(self, text):
         end_s = time.monotonic() + DEADLINE_S
@@ -117,8 +133,49 @@ class Driven:
 
     def until_answered(self):
         """Until what was changed is dealt with; the edits that came."""
-        self.until(lambda _: self.messages.answered())
+        self.until(lambda: self.messages.answered())
         return [edit for answer in self.messages.answered() for edit in answer["edits"]]
+
+    def last_edits(self):
+        """What the last question was answered with, once it is one about the text as it is."""
+        self.until_answered()
+        return self.messages.answered()[-1]["edits"]
+
+    def asked_again(self):
+        """Ask until something is shown: after a refusal there is silence for a while."""
+        end_s = time.monotonic() + DEADLINE_S
+        while self.seen() is None:
+            assert time.monotonic() < end_s, f"nothing is shown\n{self.it.screen()}"
+            self.command("jump")
+            time.sleep(0.5)
+        return self.seen()
+
+    def forgiven(self):
+        """Take one, after which a refusal before it does not count any more."""
+        self.afresh(NEAR)
+        self.go(0, 9)
+        self.word("forgiven")
+        self.until(lambda: "forgiven" in self.text())
+        self.asked_again()
+        self.press("Tab")
+        self.until(lambda: self.messages.accepted())
+
+    def taken(self):
+        """Tab until something is applied."""
+        accepted = len(self.messages.accepted())
+        if self.until_seen().hint:
+            self.press("Tab")
+            self.until(lambda: self.seen() and not self.seen().hint)
+        self.press("Tab")
+        self.until(lambda: len(self.messages.accepted()) > accepted)
+
+    def undone(self, text):
+        """Undo until the text is this."""
+        end_s = time.monotonic() + DEADLINE_S
+        while self.text() != text:
+            assert time.monotonic() < end_s, f"{self.text()!r} never becomes {text!r}"
+            self.undo()
+            time.sleep(0.2)
 
     def word(self, new):
         """Put a word in the place of the one that the cursor is at the start of."""
@@ -144,15 +201,16 @@ vim.cmd('filetype indent off')
 vim.g.python_recommended_style = 0
 vim.opt.autoindent, vim.opt.expandtab, vim.opt.smarttab = false, false, false
 """
-    end_key, undo_keys, indenting = "Escape", ("u",), ("I",)
+    end_key, menu_keys, select_keys = "Escape", ("C-n",), ("v", "l")
+    tab_name = "Tab"
 
     def settle(self):
         """No suggestions at the cursor: they come first, and are another test's."""
         self.ask("vim.lsp.inline_completion.enable(false)")
 
-    def afresh(self, source):
-        super().afresh(source)
-        self.ask("vim.lsp.inline_completion.enable(false)")
+    def loud(self):
+        """With suggestions at the cursor."""
+        self.ask("vim.lsp.inline_completion.enable(true)")
 
     def text(self):
         return self.it.buffer() + "\n"  # goes without saying
@@ -174,30 +232,87 @@ vim.opt.autoindent, vim.opt.expandtab, vim.opt.smarttab = false, false, false
     def word(self, new):
         self.type(f"ciw{new}")
         self.press("Escape")
-        self.until(lambda _: self.mode() == "n")
+        self.until(lambda: self.mode() == "n")
 
     def insert(self):
         """Into the state in which keys are text, where the cursor is."""
         self.press("i")
-        self.until(lambda _: self.mode() == "i")
+        self.until(lambda: self.mode() == "i")
 
     def overtype(self, text):
         """In the place of the word at the cursor."""
         self.type(f"cw{text}")
-        self.until(lambda _: self.mode() == "i")
+        self.until(lambda: self.mode() == "i")
 
     def appended(self, row, text):
         """Type at the end of a line."""
         self.go(row)
         self.type(f"A{text}")
         self.press("Escape")
-        self.until(lambda _: self.mode() == "n")
+        self.until(lambda: self.mode() == "n")
+
+    def gone(self):
+        """Show nothing, and refuse nothing."""
+        self.ask("require('foretype.next_edit').drop() or 1")
+
+    def typed(self, text):
+        """Put a text in."""
+        self.type(f"i{text}")
+        self.press("Escape")
+        self.until(lambda: self.mode() == "n")
+
+    def at_end_of(self, row):
+        """Ready to type there."""
+        self.go(row)
+        self.press("A")
+        self.until(lambda: self.mode() == "i")
+
+    def caught_up(self):
+        """Until the keys so far have done what they do."""
+        self.type(":let g:caught = 1")
+        self.press("Enter")
+        self.until(lambda: self.ask("vim.g.caught") == 1)
+        self.ask("vim.api.nvim_set_var('caught', 0) or 1")
+
+    def shown_file(self):
+        return Path(self.ask("vim.api.nvim_buf_get_name(0)"))
 
     def undo(self):
         if self.mode() == "i":
             self.press("Escape")
-            self.until(lambda _: self.mode() == "n")
+            self.until(lambda: self.mode() == "n")
         self.press("u")
+
+    def visit(self, file):
+        """Open a file beside what is open."""
+        self.type(f":edit {file}")
+        self.press("Enter")
+        self.until(lambda: self.shown_file() == file)
+        self.it.until_ready()
+
+    def line_above(self, row, text):
+        self.go(row)
+        self.type(f"O{text}")
+        self.press("Escape")
+        self.until(lambda: self.mode() == "n")
+
+    def back(self):
+        """To where the cursor was before a jump."""
+        self.press("C-o")
+
+    def menu(self):
+        return self.ask("vim.fn.pumvisible()") == 1
+
+    def own_tab(self):
+        """Tab is the user's own."""
+        self.ask("vim.api.nvim_set_var('own', 0) or 1")
+        self.ask("vim.api.nvim_set_keymap('n', '<Tab>', '<Cmd>let g:own += 1<CR>', {noremap = true}) or 1")
+
+    def no_own_tab(self):
+        self.ask("vim.api.nvim_del_keymap('n', '<Tab>') or 1")
+
+    def own_tabs(self):
+        return self.ask("vim.g.own")
 
     def command(self, name, *arguments):
         self.type(":ForetypeNextEdit " + " ".join((name, *arguments)))
@@ -214,13 +329,15 @@ class InOldNeovim(InNeovim):
     made = OldNeovim
 
     def settle(self):
-        self.ask("vim.api.nvim_create_augroup('foretype', {})")
+        self.ask("vim.api.nvim_create_augroup('foretype', {})")  # its own autocommands are gone
+
+    def loud(self):
+        self.ask("require('foretype.fallback').setup(require('foretype').settings) or 1")
 
     def afresh(self, source):
-        # The fallback's own autocommands attach a new file, too.
-        self.ask("require('foretype.fallback').setup(require('foretype').settings) or 1")
-        Driven.afresh(self, source)
-        self.ask("vim.api.nvim_create_augroup('foretype', {})")
+        self.loud()  # a new file is attached by them, too
+        super().afresh(source)
+        self.settle()
 
 
 def _drawn(lines, marks):
@@ -259,10 +376,14 @@ class InEmacs(Driven):
     (local-set-key (kbd "TAB") (lambda () (interactive) (insert "\\t")))
     (local-set-key (kbd "DEL") 'delete-backward-char)))
 """
-    end_key = "C-g"
+    end_key, menu_keys, select_keys = "C-g", ("M-Tab",), ("C-@", "C-f")
+    tab_name = "TAB"
 
     def settle(self):
-        pass
+        self.ask("(setq foretype-delay 100000)")
+
+    def loud(self):
+        self.ask("(setq foretype-delay 0.03)")
 
     def go(self, row, column=None):
         self.ask(f"(progn (goto-char 1) (forward-line {row}) (forward-char {column or 0}) t)")
@@ -288,8 +409,53 @@ class InEmacs(Driven):
         self.press("C-e")
         self.type(text)
 
+    def gone(self):
+        self.ask('(progn (foretype--next-off "hidden") t)')
+
+    def typed(self, text):
+        self.type(text)
+        self.until(lambda: self.text().endswith(text))
+
+    def at_end_of(self, row):
+        self.go(row)
+        self.press("C-e")
+
+    def caught_up(self):
+        self.press("C-l")
+        self.until(lambda: self.ask("(eq last-command 'recenter-top-bottom)"))
+
+    def shown_file(self):
+        return Path(self.ask('(or buffer-file-name "")'))
+
     def undo(self):
         self.press("C-x", "u")
+
+    def visit(self, file):
+        self.press("C-x", "C-f", "C-a", "C-k")
+        self.type(f"{file}\n")
+        self.until(lambda: self.shown_file() == file)
+        self.it.until_ready()
+
+    def line_above(self, row, text):
+        self.go(row)
+        self.type(f"{text}\n")
+
+    def back(self):
+        self.press("C-u", "C-@")
+
+    def menu(self):
+        return self.ask("(and completion-in-region-mode t)")
+
+    def own_tab(self):
+        self.ask("(setq own 0)")
+        self.ask('(local-set-key (kbd "TAB") (lambda () (interactive) (setq own (1+ own))))')
+
+    def no_own_tab(self):
+        """It was the buffer's mode's."""
+        self.ask("(python-mode)")
+
+    def own_tabs(self):
+        return self.ask("own")
 
     def command(self, name, *arguments):
         self.press("M-x")
@@ -298,7 +464,7 @@ class InEmacs(Driven):
     def seen(self):
         found = self.ask(
             "(when-let ((overlay (and foretype--next (foretype--next-overlay foretype--next))))"
-            "  (let ((after (or (overlay-get overlay 'after-string) \"\")))"
+            '  (let ((after (or (overlay-get overlay \'after-string) "")))'
             "    (list (1- (overlay-start overlay)) (1- (overlay-end overlay)) (substring-no-properties after)"
             "          (and (> (length after) 0) (eq (get-text-property 0 'face after) 'foretype-next-edit-hint) t))))"
         )

@@ -16,6 +16,7 @@ from foretype_lsp.transport.framing import Framing, frame
 ACCEPT = "foretype.nextEdit.accept"
 CAPABILITIES = {
     "textDocumentSync": {"openClose": True, "change": 2},
+    "inlineCompletionProvider": True,
     "executeCommandProvider": {"commands": [ACCEPT]},
     "experimental": {"foretype": {"nextEdit": True}},
 }
@@ -65,7 +66,10 @@ def answer(message, wanted, next_edits):
 
 def main():
     file = Path(sys.argv[1])
-    ready = {"method": "foretype/didChangeStatus", "params": {"state": "ready"}}
+    ready = {
+        "method": "foretype/didChangeStatus",
+        "params": {"state": "ready", "model": "", "detail": "", "advice": ""},
+    }
     framing, next_edits = Framing(), NextEdits()
     while data := os.read(0, 1 << 16):
         for message in map(json.loads, framing.feed(data)):

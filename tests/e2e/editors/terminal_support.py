@@ -68,8 +68,8 @@ class Terminal:
         """Press keys by tmux's names: `Tab`, `Escape`, `M-Right`."""
         self._tmux("send-keys", *keys)
 
-    def screen(self):
-        return self._tmux("capture-pane", "-p")
+    def screen(self, colours=False):
+        return self._tmux("capture-pane", "-p", *["-e"] * colours)
 
     def until(self, shows, deadline_s=DEADLINE_S):
         """The screen, as soon as it shows a text or satisfies a predicate."""

@@ -94,7 +94,7 @@ local function left()
   end
   local fits = edits.left(shown.edit)
   local goes_on = fits and fits.typed >= shown.left.typed and #fits.old <= #shown.left.old
-  return goes_on and (fits.new ~= '' or fits.old ~= '') and fits or nil
+  return goes_on and (fits.new ~= '' or fits.old ~= '' or shown.item.data.jumpOnly) and fits or nil
 end
 
 local function jumped_here()
@@ -205,6 +205,9 @@ local function ask()
     live = nil
     local item = not err and type(result) == 'table' and type(result.edits) == 'table' and result.edits[1]
     local still = vim.api.nvim_get_current_buf() == bufnr and tick_of(bufnr) == question.tick
+    local version = item and item.textDocument.version
+    local here = item and vim.uri_to_bufnr(item.textDocument.uri) == bufnr
+    still = still and (not here or version == params.textDocument.version)
     if item and still and not shown and not inhibited() and switch.on() then
       show(client, item, bufnr)
     end
@@ -258,6 +261,7 @@ end
 local function left_buffer()
   timer:stop()
   cancel()
+  changed_ms = -math.huge
   off('moved')
 end
 
