@@ -329,15 +329,11 @@ class InOldNeovim(InNeovim):
     made = OldNeovim
 
     def settle(self):
-        self.ask("vim.api.nvim_create_augroup('foretype', {})")  # its own autocommands are gone
+        asking = "{'InsertEnter', 'CursorMovedI', 'TextChangedI', 'TextChangedP'}"
+        self.ask(f"vim.api.nvim_clear_autocmds({{group = 'foretype', event = {asking}}}) or 1")
 
     def loud(self):
         self.ask("require('foretype.fallback').setup(require('foretype').settings) or 1")
-
-    def afresh(self, source):
-        self.loud()  # a new file is attached by them, too
-        super().afresh(source)
-        self.settle()
 
 
 def _drawn(lines, marks):

@@ -31,14 +31,18 @@ local function is_ours(mapping)
   return mapping ~= nil and vim.startswith(mapping.desc or '', MARK)
 end
 
---- Map a key to what another mapping does.
+--- Map a key to what another mapping does. Not by `vim.keymap.set()`, which in 0.7 would read special keys in its result twice.
 local function copy(mode, lhs, mapping, bufnr)
-  local options = { silent = mapping.silent == 1, remap = mapping.noremap == 0, buffer = bufnr, desc = mapping.desc }
-  if mapping.expr == 1 then
-    options.expr, options.replace_keycodes = true, mapping.replace_keycodes == 1
+  local options = {
+    expr = mapping.expr == 1, noremap = mapping.noremap == 1, silent = mapping.silent == 1, desc = mapping.desc,
+    callback = mapping.callback, replace_keycodes = mapping.replace_keycodes == 1 or nil,
+  }
+  local does = (mapping.rhs or ''):gsub('<SID>', ('<SNR>%d_'):format(mapping.sid or 0))
+  if bufnr then
+    vim.api.nvim_buf_set_keymap(bufnr, mode, lhs, does, options)
+  else
+    vim.api.nvim_set_keymap(mode, lhs, does, options)
   end
-  local does = mapping.callback or (mapping.rhs or ''):gsub('<SID>', ('<SNR>%d_'):format(mapping.sid or 0))
-  vim.keymap.set(mode, lhs, does, options)
 end
 
 --- @param mode string
