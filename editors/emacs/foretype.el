@@ -351,7 +351,7 @@ not fit any more."
   "Whether all of NEXT is, or would be, on the screen."
   (let ((start (foretype--next-start next)) (end (foretype--next-end next)))
     (and (pos-visible-in-window-p start) (pos-visible-in-window-p end) (not (invisible-p (marker-position start)))
-         (<= (+ (count-screen-lines (window-start) (1+ end)) (cl-count ?\n (foretype--next-rest next)))
+         (<= (+ (count-screen-lines (window-start) (min (1+ end) (point-max))) (cl-count ?\n (foretype--next-rest next)))
              (window-body-height)))))
 
 (defun foretype--next-near (next)
@@ -464,7 +464,8 @@ not fit any more."
 
 (defun foretype--next-away (_frame)
   "Show nothing in a buffer that is not worked in."
-  (when (and foretype--next-home (not (eq foretype--next-home (window-buffer (selected-window)))))
+  (when (and foretype--next-home (not (minibufferp (window-buffer (selected-window))))
+             (not (eq foretype--next-home (window-buffer (selected-window)))))
     (if (buffer-live-p foretype--next-home)
         (with-current-buffer foretype--next-home
           (foretype--next-off "moved"))

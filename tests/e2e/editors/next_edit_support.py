@@ -131,15 +131,17 @@ class Driven:
             assert time.monotonic() < end_s, f"{self.text()!r} is not {text!r}\n{self.it.screen()}"
             time.sleep(0.05)
 
-    def until_answered(self):
-        """Until what was changed is dealt with; the edits that came."""
-        self.until(lambda: self.messages.answered())
-        return [edit for answer in self.messages.answered() for edit in answer["edits"]]
-
     def last_edits(self):
         """What the last question was answered with, once it is one about the text as it is."""
-        self.until_answered()
-        return self.messages.answered()[-1]["edits"]
+        answers = None
+
+        def answered():
+            nonlocal answers
+            answers = self.messages.answered()
+            return answers
+
+        self.until(answered)
+        return answers[-1]["edits"]
 
     def asked_again(self):
         """Ask until something is shown: after a refusal there is silence for a while."""
@@ -147,7 +149,9 @@ class Driven:
         while self.seen() is None:
             assert time.monotonic() < end_s, f"nothing is shown\n{self.it.screen()}"
             self.command("jump")
-            time.sleep(0.5)
+            asked_s = time.monotonic()
+            while self.seen() is None and time.monotonic() < asked_s + 2.5:
+                time.sleep(0.1)
         return self.seen()
 
     def forgiven(self):
@@ -290,6 +294,16 @@ vim.opt.autoindent, vim.opt.expandtab, vim.opt.smarttab = false, false, false
         self.until(lambda: self.shown_file() == file)
         self.it.until_ready()
 
+    def at_rest(self):
+        """Nothing is typed, nothing asked."""
+        self.press("Escape")
+        self.until(lambda: self.mode() == "n")
+
+    def exclaimed(self, row):
+        """A ! in the place of the last character of a line, by one key that ends in no other mode."""
+        self.go(row, len(self.it.buffer().split("\n")[row].encode()) - 1)
+        self.type("r!")
+
     def line_above(self, row, text):
         self.go(row)
         self.type(f"O{text}")
@@ -431,6 +445,14 @@ class InEmacs(Driven):
         self.type(f"{file}\n")
         self.until(lambda: self.shown_file() == file)
         self.it.until_ready()
+
+    def at_rest(self):
+        pass
+
+    def exclaimed(self, row):
+        self.at_end_of(row)
+        self.press("BSpace")
+        self.type("!")
 
     def line_above(self, row, text):
         self.go(row)

@@ -12,8 +12,8 @@ from e2e.editors.next_edit_support import EDITORS, offering
 pytestmark = pytest.mark.timeout(400)
 
 STUB = Path(__file__).parent / "stub_lsp.py"
-SOURCE = "# start\nalpha beta\ngamma\ndelta\n"
-CHANGED = SOURCE.replace("start", "start!")
+SOURCE = "# start?\nalpha beta\ngamma\ndelta\n"
+CHANGED = SOURCE.replace("?", "!")
 NEOVIMS = pytest.mark.parametrize("started", ["neovim", "neovim_old"], indirect=True)
 
 
@@ -60,7 +60,7 @@ def offered(started):
 
     def changed(*edits, text=CHANGED, **more):
         offering(started.folder / "offered.json", *edits, **more)
-        started.appended(0, "!")
+        started.exclaimed(0)
         started.until_text(text)
         return started
 
@@ -94,8 +94,8 @@ def test_next_edit_07_drawn_is_applied(offered, shape):
 def test_next_edit_07_columns_are_the_protocols(started, offered):
     source = SOURCE.replace("alpha", "älpha 😀")
     started.afresh(source)
-    editor = offered.offered(at(1, 9, 1, 13, "ômega"), text=source.replace("start", "start!"))
-    taken(editor, source.replace("start", "start!").replace("beta", "ômega"))
+    editor = offered.offered(at(1, 9, 1, 13, "ômega"), text=source.replace("?", "!"))
+    taken(editor, source.replace("?", "!").replace("beta", "ômega"))
 
 
 def test_next_edit_07_lines_that_end_as_in_windows(started, offered):
@@ -156,9 +156,10 @@ def test_next_edit_09_a_suggestion_at_the_cursor_comes_first(offered):
         editor.until(lambda: editor.it.ghost())
         assert editor.seen() is None
         editor.press("Tab")
-        editor.until(lambda: "start!INLINE" in editor.text())
+        editor.until(lambda: "start?!INLINE" in editor.text())
         assert editor.messages.accepted() == []
     finally:
+        editor.at_rest()
         editor.settle()
 
 
@@ -166,7 +167,7 @@ def test_next_edit_09_a_suggestion_at_the_cursor_comes_first(offered):
 def test_next_edit_09_nothing_is_accepted_behind_another_window(offered):
     editor = offered.offered(at(1, 5, 1, 10, ""))
     editor.until_seen()
-    over = "{relative = 'editor', row = 0, col = 0, width = 40, height = 8}"
+    over = "{relative = 'editor', row = 0, col = 0, width = 40, height = 8, noautocmd = true}"
     window = editor.ask(f"vim.api.nvim_open_win(vim.api.nvim_create_buf(false, true), false, {over})")
     editor.press("Tab")
     editor.caught_up()
@@ -183,10 +184,10 @@ def test_next_edit_09_a_snippet_keeps_its_tab(offered):
     offering(editor.folder / "offered.json", at(1, 5, 1, 10, ""))
     editor.at_end_of(0)
     editor.ask("vim.snippet.expand('(${1:one}, ${2:two})') or 1")
-    editor.until(lambda: editor.text() == SOURCE.replace("start", "start(one, two)"))
+    editor.until(lambda: editor.text() == SOURCE.replace("?", "?(one, two)"))
     editor.type("un")
     editor.press("Tab")
     editor.type("deux")
-    editor.until_text(SOURCE.replace("start", "start(un, deux)"))
+    editor.until_text(SOURCE.replace("?", "?(un, deux)"))
     assert editor.seen() is None
     assert editor.messages.accepted() == []
