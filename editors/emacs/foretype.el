@@ -35,7 +35,7 @@
 
 (defcustom foretype-options nil
   "Initialization options of the server, a property list: `:gatewayUrl', `:multiLine', `:excludedGlobs' and so on.
-`:nextEdit' takes (:enabled t :eagerness \"medium\"), or :json-false for none."
+`:nextEdit' takes (:enabled t :eagerness \"low\"), or :json-false for none."
   :type 'plist)
 
 (defcustom foretype-delay 0.03
@@ -528,8 +528,10 @@ The mark is left where point was."
     (foretype--next-off)
     (undo-boundary)
     (goto-char (+ (foretype--next-start next) (car left)))
-    (delete-region (point) (foretype--next-end next))
-    (insert (foretype--next-rest next))
+    ;; One change to the server, which knows what it offered, and knows it again when it is taken back.
+    (combine-change-calls (point) (foretype--next-end next)
+      (delete-region (point) (foretype--next-end next))
+      (insert (foretype--next-rest next)))
     (setq foretype--next-tick (buffer-chars-modified-tick)
           foretype--next-ended nil
           foretype--next-changed (float-time))

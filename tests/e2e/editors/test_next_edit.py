@@ -170,9 +170,10 @@ def test_next_edit_08_what_was_refused_is_not_offered_again_even_where_the_curso
     editor.command("dismiss")
     editor.until_gone()
     refused = editor.file
+    forgiving = refused.with_name("forgiving.py")
+    forgiving.write_text("def area(length):\n    return length\n", "utf-8")
     editor.messages.afresh()
-    editor.visit(refused.with_name("forgiving.py"))
-    editor.typed("def area(length):\n    return length\n")
+    editor.visit(forgiving)
     editor.go(0, 9)
     editor.word("extent")
     editor.until(lambda: "extent" in editor.text())

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from e2e.editors.next_edit_support import EDITORS, offering
+from e2e.editors.next_edit_support import EDITORS, InEmacs, offering
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -91,10 +91,16 @@ def test_next_edit_07_drawn_is_applied(offered, shape):
     taken(editor, CHANGED.replace(*replaced))
 
 
+def editor_counts_characters(editor):
+    """lsp-mode offers UTF-32 first, and takes it for granted."""
+    return isinstance(editor, InEmacs)
+
+
 def test_next_edit_07_columns_are_the_protocols(started, offered):
     source = SOURCE.replace("alpha", "älpha 😀")
     started.afresh(source)
-    editor = offered.offered(at(1, 9, 1, 13, "ômega"), text=source.replace("?", "!"))
+    first = 8 if editor_counts_characters(started) else 9  # the pair of UTF-16 is one character
+    editor = offered.offered(at(1, first, 1, first + 4, "ômega"), text=source.replace("?", "!"))
     taken(editor, source.replace("?", "!").replace("beta", "ômega"))
 
 
