@@ -29,7 +29,7 @@ SOURCE = "def total(values):\n    result = 0\n    for value in values:\n        
 LINE, COLUMN = 4, 19  # behind `result += `, from 1
 
 PACKAGES = {"wire", "client", "context", "retrieval", "lsp", "backend", "eval", "models", "plan"}
-EVAL = {"ab", "compare", "fim", "gate", "latency", "load", "replay", "report", "sandbox"}
+EVAL = {"ab", "compare", "fim", "gate", "latency", "load", "next_edit", "replay", "report", "sandbox"}
 MODELS = {"artifacts", "pull", "use"}
 LABORATORY = re.compile(r"lab|train|corpus|distill|parity|peer|speculation|fit|configs", re.IGNORECASE)
 
